@@ -50,7 +50,7 @@ class AllowedTools:
 
     def check(self) -> None:
         """Raise TrustRefused if a worker has tools and another user could change its folder or its files. A worker without tools may be in
-        such a folder; tools that its file gets later do not run."""
+        a folder that another user could change; if its file gets tools later, these tools do not run."""
         fit = set()
         for package in self._runtime.packages:
             source = package.source
@@ -72,7 +72,9 @@ class AllowedTools:
 
 
 def check_allowed(packages: Iterable[Package], settings: WorkerSettings, files: OperatorFiles) -> None:
-    """Raise ToolsNotAllowed if a worker could call a tool that the operator's file does not allow. The error shows the lines to add."""
+    """Raise ToolsNotAllowed if a worker could call a tool that the operator's file does not allow. The error shows the lines to add to that
+    file. If the lines are already in a holdfast.toml that is ignored because its folder is not trusted, the error shows the command that
+    trusts the folder."""
     missing = sorted({name for package in packages for name in not_allowed(package, settings.tools)})
     if missing:
         raise ToolsNotAllowed(_lines(missing, settings, files))

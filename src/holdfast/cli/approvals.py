@@ -220,15 +220,15 @@ def _spent(approval: Approval) -> str:
 
 
 def _rest(approval: Approval) -> str:
-    """What the rest of the outermost run may cost, if that is a run of a pipeline; else `-`."""
+    """What the rest of the outermost run may cost, in words; `-` if that could not be estimated."""
     from holdfast.service.estimates import rest_in_words
 
     return "-" if approval.may_cost is None else rest_in_words(approval.may_cost, "unknown here")
 
 
 def _say_unknown(found: Sequence[Approval]) -> None:
-    """If an approval does not have the cost of the rest of its run, print where to find it: a server that serves the workers knows their
-    contracts, this command does not."""
+    """If the cost of the rest of a run is not known here, print where the user can find it: at a server that serves the workers. The server
+    knows their contracts, this command does not."""
     unknown = next((one for one in found if one.may_cost is not None and one.may_cost["most"]["cost_usd"] is None), None)
     if unknown is not None:
         say(f"the rest may cost: unknown here; a server of the workers tells it: GET /v1/approvals/{unknown.approval_id}")

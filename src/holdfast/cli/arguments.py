@@ -75,7 +75,8 @@ class StorePlace(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, store: str | None, codec: str | None) -> StorePlace:
-        """The store that `--store` and `--codec` name. If an option is None, the environment variable decides, else the default."""
+        """The place of the store that `--store` and `--codec` name. If an option is None, its environment variable is used; if that is not
+        set either, the default."""
         said = (("--store", store) if store else ()) + (("--codec", codec) if codec else ())
         found = not store and not os.environ.get("HOLDFAST_STORE")
         return cls(placed(store or default_store()), said, codec or default_codec(), found)

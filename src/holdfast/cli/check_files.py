@@ -21,8 +21,9 @@ from holdfast.workers.tools.declarations import DeclaredWorker, declarations_of
 
 
 def worker_file(file: Path, tools: list[str]) -> list[tuple[Path, PageReading]]:
-    """Each page of a worker's file, and what was found in it. The page may name the tools of the file, and `tools`. If the file itself or a
-    package has problems, the first element is the file with these problems, and the pages of such packages are left out."""
+    """Each page of a worker's file, and what was found in it. The page may name the tools of the file and those in `tools`. If the file
+    itself, or the package of a worker, has problems, the first element is the file with all these problems. The page of a worker whose
+    package has problems is left out."""
     try:
         declared = declarations_of(file.read_bytes())
     except (OSError, ValueError) as error:
@@ -40,7 +41,7 @@ def worker_file(file: Path, tools: list[str]) -> list[tuple[Path, PageReading]]:
 
 
 def has_workers(file: Path) -> bool:
-    """Whether a Python file declares a worker. Also True if the file cannot be read, or has problems, so that its workers are not known."""
+    """Whether a Python file declares a worker. Also True if that cannot be known, because the file cannot be read or has problems."""
     if file.suffix != ".py":
         return False
     try:

@@ -143,12 +143,13 @@ def _of_page(file: Path, told: Sequence[PageProblem]) -> tuple[Problem, ...]:
 
 
 def _beside(file: Path, more: Sequence[Path]) -> list[Path]:
-    """The other files whose pipelines the pipelines of this file may run."""
+    """The other files with pipelines that the pipelines of `file` may run. `more` are files that the user named."""
     return [other for other in served_files([file, *more]) if other.resolve() != file.resolve() and declares_pipelines(other)]
 
 
 def _built_or_none(file: Path, isolation: str | None) -> list[Built]:
-    """The graphs of another file; empty if it has errors. The errors are reported when that file itself is checked."""
+    """The graphs of a file that the checked file only refers to; empty if it has errors. Its errors are not reported here, but when the
+    user checks that file itself."""
     try:
         return built_of(file, isolation)
     except Rejected:

@@ -60,8 +60,8 @@ def is_asked(environment: Mapping[str, str]) -> bool:
 
 
 def typed_command(environment: Mapping[str, str]) -> list[str]:
-    """The command in the line that is completed, if the user has typed its whole name; else empty. If the command is known, the other
-    commands need not be loaded."""
+    """The first word after the program's name in the line that the user types, as a list with one element: the command. Empty if the user
+    has not typed the whole word yet. If the command is known, the other commands need not be loaded."""
     line = next((environment[name] for name in _TYPED if environment.get(name)), "")
     words = line.split()
     return words[1:2] if len(words) > 2 or line[-1:].isspace() else []

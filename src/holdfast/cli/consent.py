@@ -79,8 +79,8 @@ class Consent:
         return self._book.trusts(request.folder) and not faults_of(request.folder, request.files)
 
     def _asked(self, requests: Sequence[TrustRequest]) -> bool:
-        """Ask the user one question, and return whether the answer is yes. False, without a question, if there is no terminal, or if no
-        folder could be trusted."""
+        """Ask the user one question about the folders of all requests, and return whether the answer is yes. If there is no terminal, or if
+        none of the folders could be trusted, no question is asked, and the result is False."""
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             return False
         fit = [request for request in requests if request.needed or not faults_of(request.folder, request.files)]
@@ -177,25 +177,27 @@ class RunTerms(msgspec.Struct, frozen=True, kw_only=True):
 
     settings: WorkerSettings
     tools: bool
-    """Whether a worker's file has tools. If so, the user trusts their folder."""
+    """Whether the file of at least one worker has tools. If True, the user has trusted the folder of the tools."""
     refusal: str | None = None
-    """Why the tools of code that older runs of the store use may not run; None if they may run."""
+    """Runs that began earlier may use older code, with its own tools. This says why such tools may not run; None if they may run."""
 
     def check(self, packages: Iterable[Package]) -> None:
-        """Raise TrustNeeded if no file had tools when consent was settled, and one has tools now: its folder may not be trusted."""
+        """Raise TrustNeeded if no worker's file had tools when the user was asked for trust, but one has tools now. The user was not asked
+        about the folder of that file."""
         changed = None if self.tools else next((package for package in packages if package.tools), None)
         if changed is not None:
             raise TrustNeeded(f"{changed.source} changed while it was checked, and has tools now. Nothing was run. Try again.")
 
 
 def run_terms(worker: Path, place: StorePlace, isolation: str | None, config: Path | None, *, trust: bool) -> RunTerms:
-    """Ask for the consent that a `holdfast run` of this worker needs, and return what it allows. Raises as `Consent.settle` does."""
+    """Ask the user for the trust that a `holdfast run` of this worker needs, and return what the run may do. Raises the errors of
+    `Consent.settle`."""
     return run_terms_of([worker], place, isolation, config, trust=trust)
 
 
 def run_terms_of(workers: Sequence[Path], place: StorePlace, isolation: str | None, config: Path | None, *, trust: bool) -> RunTerms:
-    """Ask for the consent that a `holdfast run` needs which runs these workers, and return what it allows. Raises as `Consent.settle`
-    does."""
+    """Ask the user for the trust that a `holdfast run` of a function needs if the function runs these workers. Returns what the run may do.
+    Raises the errors of `Consent.settle`."""
     consent = Consent(trust=trust)
     codes = [code for worker in workers if (code := author_code(worker)) is not None]
     requests = [request for code in codes for request in code_request(code)] + (store_request(place) if codes else [])

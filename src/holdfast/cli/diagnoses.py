@@ -14,7 +14,7 @@ import msgspec
 from holdfast.model.errors import HoldfastError
 
 PATIENCE_SECONDS: Final = 20.0
-"""If a check takes longer, `made` stops waiting for it and reports a problem."""
+"""How many seconds a check may take. If it takes longer, `made` stops waiting for it and reports a problem."""
 _AGAIN: Final = "holdfast doctor"
 
 
@@ -50,7 +50,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     began_wall: int
     """The wall clock when the command began, in milliseconds since 1970."""
     began_monotonic: float
-    """The monotonic clock at the same moment, in seconds."""
+    """The monotonic clock when the command began, in seconds."""
 
     @property
     def is_file(self) -> bool:

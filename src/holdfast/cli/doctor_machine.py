@@ -37,7 +37,7 @@ _ANSWER_SECONDS: Final = 2.0
 
 
 def user(question: Question) -> Iterator[Diagnosis]:
-    """Warn if this runs as root: a fault in what runs could then change anything on the machine."""
+    """Warn if the command runs as root: a fault in code that Holdfast runs could then change anything on the machine."""
     if os.geteuid() == 0:
         yield warning(
             "user", "This runs as root: a fault in what it runs could change anything on the machine.", "sudo -u USER holdfast doctor"

@@ -57,7 +57,7 @@ def store(question: Question) -> Iterator[Diagnosis]:
 
 
 def _missing(question: Question) -> Iterator[Diagnosis]:
-    """The diagnosis if there is no store yet: whether one can be made."""
+    """The diagnoses for a store that does not exist yet: whether it can be made at this place."""
     where = shown(question.where)
     if not question.is_file:
         yield ok("store", f"There is no store at {where} yet; the first process that opens the address makes it.")
@@ -162,6 +162,7 @@ def _chmod(mode: str, path: Path) -> str:
 
 
 def _named_command(error: NotPrivate, question: Question) -> str:
-    """The first command that the error itself names; if it names none, a command that lists the folder of the store."""
+    """The command that mends the permissions: the first command in the text of the error. If the text has none, a command that lists the
+    folder of the store."""
     named = _COMMAND.findall(str(error))
     return named[0] if named else shlex.join(["ls", "-la", str(Path(question.where).absolute().parent)])

@@ -45,7 +45,7 @@ class Estimated(msgspec.Struct, frozen=True):
             _print_estimate(told)
 
     async def _told(self, settings: WorkerSettings) -> Estimate:
-        """Make the estimate. No worker and no tool runs, so neither the folder of the file nor the folder of the store must be trusted."""
+        """Make the estimate. No worker and no tool runs, so the user need not trust the folder of the file or the folder of the store."""
         from holdfast.service.engines import open as open_engine
 
         opening = open_engine(self.place.where, workers=[self.file], worker_settings=settings, codec=self.place.codec())

@@ -34,8 +34,8 @@ from holdfast.store.seam import Filter
 
 _LOOK_SECONDS = 0.2
 _LOOK_SHARE = 20
-"""After it has read the execution's state, the command waits at least this many times as long as the read took. So a large execution is
-read less often."""
+"""The command reads the state of the execution again and again. Before the next read it waits at least this many times as long as the last
+read took, so a large execution is read less often."""
 
 
 class WorkerOptions(msgspec.Struct, frozen=True):
@@ -140,15 +140,16 @@ class _ForegroundRun:
         return [found for found in worker_files(file) if found.resolve() not in given]
 
     async def _last(self, engine: OpenEngine, execution: OpenExecution) -> Description:
-        """The description of the ended execution; if it continued as new executions, of the last one."""
+        """The description of the ended execution. If other executions continued it, one after the other, the description of the last one of
+        them."""
         told = await execution.describe()
         while told.continued_as is not None:
             told = await (await engine.get(told.continued_as)).describe()
         return told
 
     async def _begun(self, engine: OpenEngine, name: str) -> OpenExecution:
-        """Find or start the execution. If the user gave a name, but neither an input nor --again, and there is an execution of this name,
-        it is returned. Otherwise `engine.start` finds or makes it.
+        """Find or start the execution. An existing execution of the name is returned if the user gave the name, but neither an input nor
+        --again. In every other case `engine.start` finds the execution or makes it.
 
         Raises FunctionNotFound if the execution was started with a version that the file does not have.
         """
@@ -165,8 +166,8 @@ class _ForegroundRun:
         return await engine.start(function, codec.loads(payload), name=name, on_failed=order.on_failed)
 
     async def _input_before(self, engine: OpenEngine, name: str) -> str | None:
-        """The input of the execution with this name; None if there is no such execution. `--again` without an input starts the name with
-        this input."""
+        """The input of the execution that has this name now; None if there is none. It is the input of the new execution if the user gives
+        `--again` and no input."""
         for found in await engine.list(Filter(function=self._loaded.function.name, name=name, limit=1)):
             return codec.dumps((await (await engine.get(found.id)).describe()).input)
         return None

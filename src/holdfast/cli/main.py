@@ -156,8 +156,8 @@ def exit_code_of(error: HoldfastError) -> int:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process. It waits at most a second for threads that run handlers. If one still runs then, the process ends all the same: the
-    next runner repeats what that thread has not written."""
+    """End the process with this exit code. It waits at most a second for threads that run handlers. If a thread still runs after that, the
+    process ends all the same, and the next runner repeats what that thread has not written."""
     deadline = monotonic() + _PATIENCE_SECONDS
     handlers = [thread for thread in threading.enumerate() if thread.name.startswith("holdfast") and not thread.daemon]
     for thread in handlers:

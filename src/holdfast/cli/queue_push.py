@@ -42,11 +42,11 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
 
     target: str
     file: Path | None
-    """None: stdin."""
+    """The file whose lines are pushed; None: stdin."""
     place: StorePlace
     options: PushOptions
     config: Path | None = None
-    """The operator's file."""
+    """The operator's file that --config names; None if the user named none."""
     trust: bool = False
 
     @classmethod
@@ -117,8 +117,8 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
         return ExitCode.UNSUCCESSFUL if counted.refusals else ExitCode.OK
 
     def _target(self) -> tuple[PushTarget | WorkerPush | str, Sequence[Queue]]:
-        """The worker or the function of a file, else a name that the store knows; and the queues that its file and the operator's file
-        declare."""
+        """The target, and the queues to declare first. The target is the worker or the function of a file, or the name of a function
+        that the store knows. The queues are those of the operator's file; for a function of a file also those of its file."""
         if declares_workers(self.target):
             worker = self._worker()
             return worker, declared_together((), worker.settings.queues)
@@ -133,7 +133,8 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _worker(self) -> WorkerPush:
-        """The worker, with the operator's settings, because the operator's rate applies to its lane. The worker does not run here."""
+        """The push to a worker or a pipeline. It has the operator's settings, because the rate that the operator sets applies to the
+        worker's lane. The worker does not run here."""
         from holdfast.cli.consent import Consent, operators_settings
         from holdfast.service.worker_pushes import WorkerPush
 

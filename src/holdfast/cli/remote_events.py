@@ -16,7 +16,7 @@ from holdfast.model import codec
 from holdfast.model.errors import AccessRefused, ExecutionNotFound, HoldfastError, InvalidParameter
 
 _TRIES: Final = 10
-"""How often in a row a connection may fail before the command gives up."""
+"""After this many failed tries in a row, the command gives up."""
 _AGAIN_SECONDS: Final = 1.0
 _SILENT_SECONDS: Final = 60.0
 """A server sends something at least every 15 seconds. If nothing comes for this many seconds, the connection is taken to be lost."""

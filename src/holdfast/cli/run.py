@@ -139,7 +139,8 @@ def _check_again(again: bool, name: str | None, *, is_worker: bool, estimate: bo
 
 
 def _left(order: RunOptions, loaded: LoadedFunction) -> tuple[Execution, bool]:
-    """Write the execution for a later runner, or find the one that has this name. Returns it, and whether it is new."""
+    """Write an execution that a runner will run later, or find the existing execution with this name. Returns the execution, and whether
+    this call wrote it."""
     if order.place.where == ":memory:":
         raise InvalidParameter("--detach needs a store that stays: a store in memory ends with this program. Name a file with --store.")
     function = loaded.function

@@ -110,7 +110,8 @@ class RunnerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def chosen(self) -> frozenset[str] | None:
-        """The names that are run; None for everything that the targets have."""
+        """The names of functions, workers and pipelines that the user chose to run; None if the user chose none: then everything that the
+        targets have is run."""
         return frozenset((*self.functions, *self.workers, *self.pipelines)) or None
 
 
@@ -221,7 +222,7 @@ def _metrics(measured: FunctionSignals, workers: ServeWorkers | None) -> str:
 
 
 async def _work(order: RunnerOptions, opening: Opening, leaving: asyncio.Event) -> None:
-    """Run until a signal comes, and leave in good order."""
+    """Let the open engine run until a signal sets `leaving`. Then claim nothing new, and wait a few seconds for what still runs."""
     _warn_of_queues(order, opening.engine.store)
     warn_of_left_over(opening.engine, opening.schedules, set())
     await leaving.wait()

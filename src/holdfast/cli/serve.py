@@ -48,7 +48,8 @@ _ANSWER_SECONDS: Final = 2
 _HARD_SPACE: Final = "\u00a0"
 """The character with which Lambda indents tracebacks."""
 _KEPT_VERSIONS: Final = 20
-"""--reload keeps at most this many old versions of a function, and also older ones that are still needed."""
+"""With --reload, each change makes a new version of a function. The versions with the highest numbers are kept, this many. An older
+version is kept only if an alias names it or an execution runs it."""
 _EXTRA: Final = "`holdfast serve` needs packages that are installed on request: pip install 'holdfast[server]'."
 
 

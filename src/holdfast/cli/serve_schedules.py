@@ -32,7 +32,8 @@ def schedules_of_file(isolation: str | None, config: Path | None, *, trust: bool
 
 
 def warn_of_left_over(engine: Engine, declared: Iterable[Schedule], told: set[str]) -> None:
-    """Say which schedules of the functions here are no longer declared, each once: a deleted declaration does not end a schedule."""
+    """Print a warning for each schedule of a function hosted here that was declared earlier and is not in `declared` now: it goes on,
+    although its declaration may be deleted. Warnings in `told` are not printed again; new ones are added to it."""
     from holdfast.service.schedules import left_over
 
     functions = {one.function for one in engine.registry.hosted()}
@@ -54,7 +55,7 @@ class Declarations:
         return declared_together(found.queues, self._operators)
 
     def declare(self, service: Serving, workers: ServeWorkers | None, found: FoundTargets) -> None:
-        """Write the queues and schedules into the store, and let the runner look at them."""
+        """Write the queues and schedules that are declared now into the store, and tell the runner of this server to read them."""
         from holdfast.service.schedules import declare_all
 
         engine = service.engine

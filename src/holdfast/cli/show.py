@@ -48,7 +48,8 @@ def execution_json(header: Execution, trouble: Trouble | None = None) -> dict[st
 
 
 def queue_facts(place: QueuePlace | None) -> list[tuple[str, str]]:
-    """The place of an execution or run in its queue, as pairs of a label and a text. A text may be empty. No pairs if it is in no queue."""
+    """The place of an execution or run in its queue, as pairs of a label and a text, which may be empty. No pairs if it was not
+    enqueued."""
     if place is None:
         return []
     facts = [("queue", place.queue), ("lane", place.lane), ("position", place.told()), ("limit", place.limit or "")]
@@ -234,8 +235,8 @@ def history_table(events: Sequence[HistoryEvent], trouble: Trouble | None = None
 
 
 def _failures_in_a_row(events: Sequence[HistoryEvent]) -> dict[int, int]:
-    """For each event that ends a failed invocation, by the event's number: which failure in a row it is, from 1. After an event that does
-    not end an invocation, counting begins again."""
+    """For each event that ends a failed invocation, by the event's number: which failure in a row it is, from 1. Every other event lets the
+    counting begin again at 1. The death of a runner is not counted, and does not let it begin again."""
     found: dict[int, int] = {}
     row = 0
     for event in events:

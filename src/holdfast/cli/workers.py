@@ -129,8 +129,8 @@ async def _ran(order: WorkerRunOptions, terms: RunTerms) -> tuple[Response, Limi
 
 
 def _version(served: Mapping[str, Mapping[str, Served]], worker: str) -> tuple[Kind, Limits | None]:
-    """The kind and the limits of the version that a request gets. If the worker is not served, WORKER and None: the engine refuses the
-    request later."""
+    """The kind and the limits of the version that a request without a version runs. If the worker is not served, the result is WORKER and
+    None, and the engine refuses the request later."""
     versions = served.get(worker)
     if not versions:
         return Kind.WORKER, None
@@ -197,7 +197,8 @@ def _phrase(message: str) -> str:
 
 
 def summary(response: Response, limits: Limits | None = None) -> str:
-    """The response in one line. If it asks for approvals, one line for each, and a line with the command that decides the first."""
+    """The response in one line. If the run waits for approvals, the text has one line for each approval instead, and then a line with the
+    command that decides the first approval."""
     from holdfast.pipelines.draw.captions import money
 
     seen, error = response.observability, response.error
@@ -236,7 +237,8 @@ def call_of(tool: str, arguments: Mapping[str, Any]) -> str:
 
 
 def exit_code(response: Response) -> int:
-    """The exit code of a response: that of its error code, if the code is known and has the response's status; else that of the status."""
+    """The exit code for a response. If its error code is in the table of codes, with the same status as the response, the table's exit code
+    for this code; else the exit code of the response's status."""
     from holdfast.contract.codes import CODES, ending_of
 
     known = None if response.error is None else CODES.get(response.error.error_code)

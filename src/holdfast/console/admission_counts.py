@@ -21,7 +21,7 @@ _MOST_QUEUES: Final = 1000
 
 
 class AdmissionCounts:
-    """The admissions of each queue, by span. Several threads may use one object."""
+    """The admissions of each queue, counted for each span of ten seconds. Several threads may use one object."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[str, deque[tuple[int, int]]] = OrderedDict()
@@ -30,8 +30,8 @@ class AdmissionCounts:
         """When this console read a queue for the first time, in milliseconds; None before that."""
 
     def look(self, queue: str, admitted: int, now: int) -> tuple[int, ...]:
-        """Remember `admitted`, the total number of admissions of a queue at the time `now`. Return the admissions in each of the last SPANS
-        spans, the newest last."""
+        """Remember `admitted`, the total number of admissions of a queue at the time `now` (milliseconds). Return how many admissions there
+        were in each of the last SPANS spans, as far as they are known; the newest span is last."""
         span = now // SPAN_MS
         with self._lock:
             self.since = now if self.since is None else self.since

@@ -26,7 +26,7 @@ MOST_AT_ONCE: Final = 3
 counted as one tenant."""
 MOST_OF_ALL: Final = 12
 MOST_FAILURES: Final = 100
-"""A job remembers the reasons of at most this many failures. It counts all failures."""
+"""A job keeps the reasons of its first failures, at most this many. It counts all failures."""
 PACE_SECONDS: Final = 0.02
 """How long a job pauses after each run, so that the runners can do their own work."""
 _END_SECONDS: Final = 5.0
@@ -59,7 +59,8 @@ class Job:
 
     @property
     def state(self) -> str:
-        """`running`; `done` if the job acted on all runs; `cancelled` if it ended before that, also because of an error."""
+        """`running` while the job acts. `done` if it acted on all runs. `cancelled` if it ended before that: a person cancelled it, the
+        console closed, or there was an error."""
         if self.ended_at is None:
             return "running"
         return "cancelled" if self.left else "done"
@@ -105,8 +106,8 @@ class BulkJobs:
         self._lock = threading.Lock()
 
     def start(self, source: BulkSource, verb: Verb, items: Sequence[Item], *, question: str, reason: str) -> Job:
-        """Start a job in a thread of its own, and return without waiting for it. Raises InvalidParameter if too many jobs of this tenant,
-        or of all tenants together, run already."""
+        """Start a job in a thread of its own, and return without waiting for it. Raises InvalidParameter if too many jobs run already, of
+        this tenant or of all tenants together."""
         now = self._clock.now()
         job = Job(self._new_name(now), source, verb, items, question=question, reason=reason, now=now)
         thread = threading.Thread(target=job.run, args=(self._clock, self._pace), name="holdfast-bulk", daemon=True)
@@ -125,7 +126,7 @@ class BulkJobs:
         return job
 
     def find(self, name: str, tenant: str | None) -> Job | None:
-        """The job of this name; None if there is none, or if a caller of this tenant may not see it."""
+        """The job with this name. None if there is none, or if a caller of this tenant may not see it."""
         with self._lock:
             found = self._jobs.get(name)
         return found[0] if found is not None and found[0].may_see(tenant) else None

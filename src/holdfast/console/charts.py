@@ -16,7 +16,7 @@ _KIND: Final = re.compile(r"[a-z]{1,20}")
 _BAR: Final = 10
 _GAP: Final = 2
 _LEAST: Final = 1.5
-"""A part whose value is above 0 is at least this high, so that a person sees one failure beside a thousand runs."""
+"""The least height of a part whose value is above 0, in units of the drawing, so that a person sees one failure beside a thousand runs."""
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -56,8 +56,8 @@ def _bar(one: Slice, x: int, highest: float, height: int) -> str:
 
 
 def _heights(one: Slice, highest: float, room: float) -> list[tuple[str, float]]:
-    """The kind and the height of each part whose value is above 0. A very small part is drawn taller than its value. If this makes the bar
-    too high, its tallest part is drawn shorter. Raises ValueError if a kind is not 1 to 20 small letters."""
+    """The kind and the height of each part whose value is above 0. A very small part is drawn higher than its value. If the bar becomes too
+    high by this, its highest part is drawn lower. Raises ValueError if a kind is not 1 to 20 small letters."""
     told = []
     for kind, value in one.parts:
         if _KIND.fullmatch(kind) is None:

@@ -106,8 +106,9 @@ async def open_console(
     read_only: bool = False,
     served: Served | None = None,
 ) -> AsyncIterator[Console]:
-    """Open the console of a store, and close it at the end. It has its own connection to the store, so that pages and runs do not wait for
-    each other."""
+    """Open the console of the store at `where`, and close it when the block ends. The console has its own connection to the store, so that
+    pages and runs do not wait for each other. With `read_only` it has no actions. `served` is the server in whose process it runs; None if
+    there is no such server."""
     with _opened(where, clock, ids, codec) as store:
         console = Console(store, where, gate, clock=clock, ids=ids, read_only=read_only, served=served)
         try:

@@ -23,8 +23,8 @@ from holdfast.web.routing import Route
 
 _FORM_BYTES: Final = 4096
 _BACK: Final = re.compile(r"(?!log(?:in|out)\b)[A-Za-z0-9_~%-][A-Za-z0-9_~%/-]{0,300}(?:\?[A-Za-z0-9._~%/&=+:,@!$'()*;-]{0,999})?")
-"""A login sends the browser to the path in the form's field `next`, if the path matches this expression. It matches paths of pages of this
-console. It does not match another site, `..`, the login and the logout: then the browser is sent to the first page."""
+"""After a login, the browser is sent to the path in the form's field `next`, if this expression matches the path; else to the first page.
+It matches paths of pages of this console. It does not match another site, a path with `..`, the login or the logout."""
 _UNKNOWN: Final = "This server does not know the token: it was typed wrongly, or it was revoked."
 _TRIES: Final = 10
 _TRIES_SECONDS: Final = 60.0
@@ -55,11 +55,9 @@ class Login:
         return self._page(self._site.page_request(request))
 
     async def log_in(self, request: Request) -> Reply:
-        """Begin a session if the token in the form belongs to a credential, and send the browser to the page in the form's field `next`.
-
-        On a server that needs no credentials, no session begins. For a token that is refused, and after too many tries, the reply is the
-        login page with the problem (status 401 or 429).
-        """
+        """Log in with the token of the form. If the token belongs to a credential, a session begins, and the browser is sent to the page in
+        the form's field `next`. On a server that needs no credentials, the browser is sent there without a session. If the token is refused
+        (401), or after too many tries (429), the reply is the login page with the problem."""
         page_request = self._site.page_request(request)
         page_request.read_form()
         if not self._tries.take(request.origin, monotonic()):
@@ -94,8 +92,8 @@ class Login:
 
 
 class Tries:
-    """Limits how often one address may try to log in: `most` times within `seconds` after its first try. It remembers at most 10,000
-    addresses, and forgets the one that tried longest ago."""
+    """Limits how often one address may try to log in: `most` tries within `seconds`. The time begins with the first try; when it is over,
+    the next try begins a new one. At most 10,000 addresses are remembered; the address whose last try is the oldest is forgotten first."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most = most
@@ -103,7 +101,8 @@ class Tries:
         self._begun: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def take(self, address: str, now: float) -> bool:
-        """Count one more try of this address. True if the try is allowed, False if the address has made too many. `now` is in seconds."""
+        """Count one more try of this address. True if the try is allowed. False if the address has tried too often; the try is counted all
+        the same. `now` is in seconds."""
         began, count = self._begun.pop(address, (now, 0))
         if now - began >= self._seconds:
             began, count = now, 0

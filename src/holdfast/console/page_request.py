@@ -17,7 +17,7 @@ from holdfast.web.routing import path_of
 
 _MOST_FIELDS: Final = 500
 _DEEPEST: Final = 8
-"""A page's path has at most this many parts."""
+"""A path in the header `hx-current-url` is used only if it has at most this many slashes after the console's prefix."""
 
 
 class PageRequest:
@@ -57,8 +57,8 @@ class PageRequest:
         return self.http.header(b"hx-request") is not None
 
     def _page_path(self) -> str:
-        """The path of the page that the browser shows. If a script asks for a part of the page, this path is in the header
-        `hx-current-url`. Without a usable header it is the path of the request."""
+        """The path of the page that the browser shows. For a whole page it is the path of the request. If a script asks for a part of a
+        page, it is the path in the header `hx-current-url`; if that header cannot be used, the path of the request."""
         shown = self.http.header(b"hx-current-url")
         if shown is None or not self.is_fragment:
             return path_of(self.http.scope)
@@ -83,8 +83,8 @@ class PageRequest:
         return self.form.get(name, "").strip()
 
     def read_form(self) -> None:
-        """Read the fields that a browser sent into `form` and `chosen`. Raises InvalidParameter if they are not UTF-8, or if there are too
-        many."""
+        """Read the fields of the form that a browser sent, into `form` (the first value of each field) and `chosen` (all values). Raises
+        InvalidParameter if the form is not UTF-8, or has too many fields."""
         try:
             fields = parse_qsl(self.http.content.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
         except (ValueError, UnicodeDecodeError):

@@ -30,8 +30,8 @@ FACETS: Final[Mapping[str, str]] = {
     "error": "error_code",
     "version": "version",
 }
-"""The qualifiers that a person can also set with the facets at the left of the list. Each has the name of the field whose values the store
-counts (store.browse.Facet)."""
+"""The qualifiers that a person can also set with the facets at the left of the list. For each, the field by whose values the store counts
+executions (store.browse.Facet)."""
 TIMES: Final = ("since", "until")
 _WORD: Final = re.compile(r'(?:(\w+):)?(?:"((?:[^"\\]|\\.)*)"|(\S+))')
 _SPAN: Final = re.compile(r"(\d{1,5})([smhdw])")
@@ -39,14 +39,14 @@ _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w":
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """A question: pairs of a qualifier and a value, the two times, and the text."""
+    """A question: values of qualifiers, the two times `since` and `until`, and the text."""
 
     values: tuple[tuple[str, str], ...] = ()
     since: str = ""
     until: str = ""
     text: str = ""
     everything: bool = False
-    """True for `is:any`: the list also has executions that other executions started. If this is False, it has them only if the question
+    """True for `is:any`: the list also has executions that other executions started. If False, the list has those only if the question
     gives a worker, a pipeline or a text."""
 
     def of(self, key: str) -> tuple[str, ...]:
@@ -54,13 +54,15 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(value for name, value in self.values if name == key)
 
     def toggled(self, key: str, value: str) -> Query:
-        """The same question with this value added; if the question has the value already, without it."""
+        """The same question with this value of the qualifier `key` added. If the question has the value already, the value is removed
+        instead."""
         pair = (key, value)
         values = tuple(one for one in self.values if one != pair) if pair in self.values else (*self.values, pair)
         return msgspec.structs.replace(self, values=values)
 
     def without(self, key: str) -> Query:
-        """The same question without this qualifier: without all its values, or without this time (`since`, `until`)."""
+        """The same question without one qualifier. If `key` is `since` or `until`, that time is removed; else all values of the qualifier
+        are."""
         if key in TIMES:
             return msgspec.structs.replace(self, **{key: ""})
         return msgspec.structs.replace(self, values=tuple(one for one in self.values if one[0] != key))
@@ -72,8 +74,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join([*words, *([self.text] if self.text else [])])
 
     def browse(self, now: int) -> Browse:
-        """The question in the form that the store reads. `now`, in milliseconds, is the time from which a span such as 24h is counted
-        back."""
+        """The question in the form that the store reads. A span such as 24h is counted back from `now`, which is in milliseconds."""
         return Browse(
             statuses=tuple(map(ShownStatus, self.of("status"))),
             functions=self.of("worker") + self.of("function"),
@@ -90,8 +91,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def query_from(text: str) -> Query:
-    """Read a question from a text. Raises InvalidParameter if the text is too long or has too many words, or has an unknown qualifier,
-    status or time. The error names what is allowed."""
+    """Read a question from a text. Raises InvalidParameter if the text is too long or has too many words, or if a qualifier, a status or a
+    time in it is unknown. The error then says what is allowed."""
     if len(text) > LONGEST:
         raise InvalidParameter(f"A question has at most {LONGEST} characters, but this one has {len(text)}.")
     values: list[tuple[str, str]] = []
@@ -139,8 +140,8 @@ def _quoted(value: str) -> str:
 
 
 def moment_of(text: str, now: int) -> int:
-    """The time that a text names, in milliseconds: a span before `now` such as 24h, or a date or a time in ISO 8601. A time without a zone
-    is in UTC. Raises InvalidParameter for another text."""
+    """The time that a text means, in milliseconds since 1970. The text is a span such as 24h, which is counted back from `now`, or a date
+    or a time in ISO 8601. A time without a zone is in UTC. Raises InvalidParameter for any other text."""
     span = _SPAN.fullmatch(text)
     if span is not None:
         return now - int(span[1]) * _UNIT_MS[span[2]]

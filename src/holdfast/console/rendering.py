@@ -137,14 +137,14 @@ def iso(ms: int | None) -> str:
 
 
 def address(path: str, **fields: object) -> str:
-    """The address of a page with its query. A field whose value is None, False, 0 or an empty text is left out."""
+    """The address of a page: its path and a query with these fields. A field whose value is None, False, 0 or an empty text is left out."""
     given: Mapping[str, object] = {name: value for name, value in fields.items() if value not in (None, "", False)}
     return f"{path}?{urlencode({name: str(value) for name, value in given.items()})}" if given else path
 
 
 def pretty(text: str) -> str:
-    """A JSON text, indented, so that a person can edit it. A text that is not JSON, is too long, or has a fraction with more digits than a
-    float keeps, is returned unchanged."""
+    """A JSON text, indented so that a person can edit it. The text is returned unchanged if it is not JSON, if it is too long, or if a
+    fraction in it has more digits than a float keeps."""
     if len(text) > _MOST_INDENTED:
         return text
     try:

@@ -14,14 +14,14 @@ from typing import Any, Final
 import msgspec
 
 MOST_CHARACTERS: Final = 50_000
-"""A larger value is left out: the test has None instead. If it is the whole input or output, a comment in the test says so."""
+"""A value with more characters is left out of the test, which has None in its place, with a comment."""
 _WIDTH: Final = 100
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 
 class Gave(msgspec.Struct, frozen=True, kw_only=True):
-    """One recorded answer of a worker, a function or a tool: a value, or an error with a code. `given` is the input with which the run
-    asked a worker or a function; None for a tool."""
+    """One recorded answer of a worker, a function or a tool: a value, or an error with a code. `given` is the input that the worker or the
+    function got; None for a tool."""
 
     given: Any = None
     value: Any = None
@@ -30,7 +30,7 @@ class Gave(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Called(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that a callback got: a text, or an error. `name` is the callback's name; None if it has none."""
+    """An answer that a callback of the run got: a text, or an error. `name` is the name of the callback; None if it has none."""
 
     name: str | None
     text: str | None = None
@@ -57,11 +57,12 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     """The answers of tools, by the name of the tool, in the order of the calls."""
     callbacks: Sequence[Called] = ()
     decisions: Mapping[str, Sequence[Any]] = {}
-    """What people decided, by the name of the node, the tool or the question."""
+    """What people decided, in order, by the name of the node that asked; without a node, by the question or the tool."""
     status: str = ""
     outputs: Any = None
     compares: bool = True
-    """Whether the test compares the outputs. It does not if something was taken out of them, or if the contract is not known."""
+    """Whether the test compares the outputs of the run. It does not if a secret was taken out of them, or if the contract of the run is not
+    known."""
     error: str | None = None
     notes: Sequence[str] = ()
 
@@ -222,8 +223,8 @@ def _value(name: str, value: Any) -> Iterator[str]:
 
 
 def _literal(value: Any, indent: int = 0) -> str:
-    """A JSON value as a Python literal. A value that is too large or too deep becomes None. For a value that is too large, if `indent` is
-    0, a comment says so."""
+    """A JSON value as a Python literal. For a value that is too large or too deep, the literal is None with a comment that says why.
+    `indent`: the number of spaces before the lines of the literal."""
     try:
         size = len(repr(value))
         if size > MOST_CHARACTERS:
@@ -234,12 +235,13 @@ def _literal(value: Any, indent: int = 0) -> str:
 
 
 def _left_out(why: str, indent: int) -> str:
-    """None with a comment. Inside another value it has lines of its own, because a comment ends only with its line."""
+    """The code `None` with a comment that says why. Inside another value (`indent` above 0), it is on lines of its own, because a comment
+    ends only at the end of its line."""
     return f"(\n{' ' * (indent + 4)}None  # left out: {why}\n{' ' * indent})" if indent else f"None  # left out: {why}"
 
 
 def _laid_out(value: Any, indent: int) -> str:
-    """A value on one line if the line is short enough, else with one line for each member."""
+    """A value as Python code: on one line if that is short enough, else one line for each member."""
     whole = repr(value)
     if len(whole) + indent <= _WIDTH or not isinstance(value, dict | list) or not value:
         return whole

@@ -72,7 +72,7 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
-    """A form. If `fields` is empty, it is one field in which a person types the whole value as JSON."""
+    """A form. If `fields` is empty, the form has a single field, in which a person types the whole value as JSON."""
 
     fields: tuple[FormField, ...] = ()
     whole: str = "{}"
@@ -80,13 +80,13 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether one field has the whole value."""
+        """Whether the form has one field for the whole value, and not one for each property."""
         return not self.fields
 
 
 def rows_of(schema: Mapping[str, Any]) -> tuple[tuple[SchemaRow, ...], bool]:
-    """The rows for the properties of an object and of the objects inside it, down to four levels; and True if there are more than MOST_ROWS
-    rows, and some are left out."""
+    """The rows for the properties of an object and of the objects inside it, down to four levels. With them True if there are more than
+    MOST_ROWS rows; the further ones are left out."""
     rows: list[SchemaRow] = []
     _walk(schema, schema, "", 0, rows)
     return tuple(rows[:MOST_ROWS]), len(rows) > MOST_ROWS
@@ -119,8 +119,8 @@ def _walk(schema: Any, root: Mapping[str, Any], above: str, depth: int, rows: li
 
 
 def form_of(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> Form:
-    """The form of a schema. Its fields contain `values`; if `values` is None, the schema's defaults, and in some fields its examples. A
-    field of the kind `secret` is empty."""
+    """The form of a schema. Its fields contain `values`. If `values` is None, they contain the defaults of the schema, and some show its
+    examples. A field of the kind `secret` is always empty."""
     whole = _followed(schema, schema)
     known, required = whole.get("properties"), whole.get("required")
     plain = (
@@ -164,7 +164,8 @@ def _field(name: str, part: dict[str, Any], root: Mapping[str, Any], required: b
 
 
 def filled(form: Form, given: Mapping[str, str]) -> tuple[Form, dict[str, Any] | None]:
-    """The form as a person filled it in, and the inputs that it makes; the inputs are None if a field cannot be read."""
+    """The form with what a person typed, and the inputs that this makes. The inputs are None if a field cannot be read; the form then says
+    which field and why. `given` has the text of each field, by the field's key."""
     if form.is_whole:
         text = given.get(WHOLE, "")
         try:
@@ -189,8 +190,8 @@ def filled(form: Form, given: Mapping[str, str]) -> tuple[Form, dict[str, Any] |
 
 
 def with_problems(form: Form, details: Any, message: str) -> Form:
-    """The form with the problems that the contract found (`details`: a list of objects with `path` and `reason`), each at its field. If a
-    problem belongs to no field, `message` is shown above the form."""
+    """The form, with the problems that the contract found in the inputs. `details` is a list of objects with `path` and `reason`; each
+    problem is shown at its field. If a problem belongs to no field, `message` is shown above the form."""
     found = [one for one in details if isinstance(one, dict)] if isinstance(details, list) else []
     fields, placed = [], 0
     for field in form.fields:
@@ -233,8 +234,8 @@ def _read(field: FormField, text: str) -> Any:
 
 
 def _followed(part: Any, root: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema that a `$ref` of the same document leads to, after at most 10 references. A schema without `$ref` is returned as it is.
-    The result is empty if there is no such schema."""
+    """The schema that a part of a schema means. If the part is a `$ref`, it is the schema in the same document (`root`) that the `$ref`
+    leads to, over at most 10 references. Any other part is returned as it is. Empty if there is no such schema."""
     found, steps = part, 0
     while isinstance(found, dict) and isinstance(found.get("$ref"), str) and steps < 10:
         target: Any = root
@@ -285,7 +286,7 @@ def _example(whole: dict[str, Any]) -> Any:
 
 
 def _first(path: Any) -> str:
-    """The first property in a JSON pointer."""
+    """The name of the property with which a JSON pointer begins; empty for the whole value."""
     return str(path or "").removeprefix("/").partition("/")[0].replace("~1", "/").replace("~0", "~")
 
 
@@ -295,7 +296,7 @@ def _within(path: Any) -> str:
 
 
 def _names(problem: dict[str, Any], name: str) -> bool:
-    """Whether a problem of the whole value says that this property is missing."""
+    """Whether this problem, which the contract found in the whole value, says that the property `name` is missing."""
     reason = str(problem.get("reason", ""))
     return "required" in reason and (f'"{name}"' in reason or f"'{name}'" in reason or f"`{name}`" in reason)
 

@@ -56,24 +56,25 @@ class Served:
         return list(self._functions)
 
     def contracts(self, name: str) -> Sequence[Contract]:
-        """The contracts of a worker or a pipeline, one for each version. The last one is the version that runs when a request names
-        none."""
+        """The contracts of a worker or a pipeline, one for each version that this server has. The last of the list is that of the version
+        which runs when a request names no version. Empty if this server does not have the worker or the pipeline."""
         versions = {} if self.workers is None else self.workers.served.get(name, {})
         return [one.worker.contract for one in list(versions.values())]
 
     def graph(self, name: str) -> Graph | None:
-        """The graph of the last version of a pipeline; None if this server has no pipeline of this name."""
+        """The graph of a pipeline, in the version that runs when a request names no version. None if this server has no pipeline of this
+        name."""
         versions = {} if self.workers is None else self.workers.served.get(name, {})
         newest = list(versions.values())[-1:]
         return newest[0].graph if newest and isinstance(newest[0], ServedPipeline) else None
 
     def function(self, name: str) -> DurableFunction | None:
-        """The durable function of this name, with its code; None if this process does not run it."""
+        """The durable function of this name, with its code; None if this process does not have the code."""
         return self._functions.get(name)
 
     def do(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float = _PATIENCE_SECONDS) -> T:
-        """Run a coroutine on the engine's event loop, and block until it has ended. Returns its result. Raises Overloaded if it has not
-        ended after `seconds`; then it is cancelled."""
+        """Run a coroutine on the engine's event loop, block until it has ended, and return its result. If it has not ended after `seconds`,
+        it is cancelled, and Overloaded is raised."""
         begun = asyncio.run_coroutine_threadsafe(work(), self._loop)
         try:
             return begun.result(seconds)
@@ -84,5 +85,5 @@ class Served:
             ) from None
 
     def look(self) -> None:
-        """Tell the runner that there is work in the store, so that it looks at once and does not wait for its next poll."""
+        """Tell the runner that there is work in the store. It then looks at once, and does not wait for its next poll."""
         self._loop.call_soon_threadsafe(self._look)

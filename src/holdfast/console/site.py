@@ -57,12 +57,14 @@ class Site:
         """The CSRF token for every caller without a login session. On a server without credentials these are all callers."""
 
     def page(self, path: str, view: View, operation: str, *, needs: Needs = Needs.VIEW, reach: Reach = Reach.HANDLER) -> Route:
-        """The route of a page that shows something. `path` is a regular expression, without the console's prefix. `operation` is the name
-        of the page in errors and in the audit log."""
+        """The route of a page that shows something. `path` is a regular expression for the path after the console's prefix. `operation` is
+        the name of the page in errors and in the audit log. `needs` is the permission that the caller needs. `reach` says how other tenants
+        are hidden."""
         return Route("GET", PREFIX + path, self._shown(view), Policy(operation, needs, reach, session=True))
 
     def action(self, path: str, view: View, operation: str, *, needs: Needs, reach: Reach = Reach.HANDLER) -> list[Route]:
-        """The route of a form that changes something, in a list of one element. On a read-only console the list is empty."""
+        """The route of a form that changes something, in a list of one element. On a read-only console the list is empty. `path` and
+        `operation` are as for `page`."""
         if self.read_only:
             return []
         policy = Policy(operation, needs, reach, session=True, body_bytes=FORM_BYTES)
@@ -82,8 +84,8 @@ class Site:
         return shown
 
     def _rotated(self, request: Request, view: View) -> Reply:
-        """Call the page, and return its reply. If the cookie of the caller's session is older than ROTATE_MS (web/auth/sessions.py), the
-        reply also sets a new cookie."""
+        """Call the page, and return its reply. If the cookie of the caller's session has had its value for longer than ROTATE_MS
+        (web/auth/sessions.py), the reply also sets a new value."""
         reply = view(self.page_request(request))
         session = request.session_of_browser
         if session is not None and self._sessions is not None:
@@ -109,10 +111,11 @@ class Site:
 
 
 def is_secure(request: Request) -> bool:
-    """Whether the scheme of the request is `https`. If it is, the cookie gets the mark `Secure`: the browser sends it only over HTTPS."""
+    """Whether the request came over HTTPS, by its scheme. If so, the cookie is marked `Secure`, and the browser sends it only over
+    HTTPS."""
     return bool(request.scope.get("scheme") == "https")
 
 
 def redirect(page_request: PageRequest, to: str) -> Reply:
-    """A reply that sends the browser to another page of the console. `to` is its path without the console's prefix."""
+    """A reply that sends the browser to another page of the console. `to` is the path of that page without the console's prefix."""
     return Reply(303, headers=((b"location", f"{page_request.root}{to}".encode()), (b"cache-control", b"no-store")))

@@ -94,12 +94,12 @@ class Source:
 
     @cached_property
     def starts(self) -> StartSource:
-        """Starts of runs and executions."""
+        """Starting runs and executions."""
         return StartSource(self.viewer)
 
     @cached_property
     def restarts(self) -> RestartSource:
-        """Restarts and retries."""
+        """Restarting and retrying runs and executions."""
         return RestartSource(self.viewer)
 
     @cached_property

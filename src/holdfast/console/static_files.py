@@ -24,7 +24,8 @@ _KINDS: Final[Mapping[str, bytes]] = {
 
 
 class StaticFiles:
-    """Serves the files from memory. A browser asks whether a file has changed; if it has not, the reply has no body."""
+    """Serves the files from memory. A browser that has a file already asks whether the file has changed. If it has not, the reply has no
+    body."""
 
     def __init__(self) -> None:
         self._files: dict[str, tuple[bytes, bytes, bytes]] = {}

@@ -21,7 +21,8 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A text. The page cuts a long text. While the pointer is on the cell, the page shows `title`, or more of a long text."""
+    """A text. The page cuts a long text. While the pointer is on the cell, the page shows `title`; without a `title`, more of the long
+    text."""
 
     kind: ClassVar[str] = "text"
     text: str
@@ -32,7 +33,7 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Number(msgspec.Struct, frozen=True):
-    """A number; with a limit (`of`) it is shown as `3 of 5`. None is shown as a dash."""
+    """A number. With `of`, a limit, it is shown as `3 of 5`. If the number is None, a dash is shown."""
 
     kind: ClassVar[str] = "number"
     value: float | None
@@ -71,7 +72,7 @@ class Until(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A status, with the shape and the colour of `word`. `label`, if given, is shown instead of `word`."""
+    """A status, drawn with the shape and the colour of the status `word`. The text beside it is `label`, or `word` if `label` is empty."""
 
     kind: ClassVar[str] = "mark"
     word: str
@@ -89,7 +90,7 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class Spark(msgspec.Struct, frozen=True):
-    """A row of small bars, the newest at the right."""
+    """A row of small bars, one for each value; the newest value is at the right."""
 
     kind: ClassVar[str] = "spark"
     values: tuple[int, ...]
@@ -97,13 +98,13 @@ class Spark(msgspec.Struct, frozen=True):
 
     @property
     def bars(self) -> list[tuple[int, float]]:
-        """The horizontal position and the height (at most 16) of each bar. A value of 0 has no bar."""
+        """For each bar: its horizontal position, and its height (at most 16). A value of 0 has no bar."""
         most = max(self.values, default=0) or 1
         return [(place * 4, round(value / most * 16, 1)) for place, value in enumerate(self.values) if value > 0]
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """A bar of two parts, each as a share of the longest bar of the table (0 to 1)."""
+    """A bar of two parts. The length of each part is a share, 0 to 1, of the longest bar in the table."""
 
     kind: ClassVar[str] = "bar"
     first: float
@@ -112,7 +113,7 @@ class Bar(msgspec.Struct, frozen=True):
 
     @property
     def widths(self) -> tuple[float, float]:
-        """The widths of both parts in a drawing of width 100. A part above 0 is always wide enough to be seen."""
+        """The widths of the first and the second part in a drawing of width 100. A part above 0 is always wide enough to be seen."""
         return tuple(0.0 if part <= 0 else max(0.75, round(min(part, 1.0) * 100, 2)) for part in (self.first, self.second))  # type: ignore[return-value]
 
 
@@ -142,12 +143,12 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     options: tuple[tuple[str, str], ...] = ()
     """The options of a select or of checks, each as (value, label)."""
     chosen: tuple[str, ...] = ()
-    """The values of the checks that are ticked."""
+    """For checks: the values that are ticked."""
     hint: str = ""
     placeholder: str = ""
     required: bool = False
     bare: bool = False
-    """Whether the field has no visible label, because it is in a table, under the head of its column."""
+    """Whether the field has no visible label: it is in a cell of a table, and the head of the column says what it is."""
 
 
 class Button(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,7 +183,7 @@ class Column(msgspec.Struct, frozen=True):
     label: str
     number: bool = False
     fill: bool = False
-    """Whether the column gets the width that the other columns leave free."""
+    """Whether this column takes all the width that the other columns do not need."""
     title: str = ""
 
 
@@ -202,7 +203,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     narrow: bool = False
     """Whether the table is only as wide as its cells, and not as wide as the page."""
     cut: str = ""
-    """A sentence that says which rows are left out; empty if none are."""
+    """A sentence that says which rows the table leaves out; empty if it has all rows."""
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,7 +217,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     get: bool = False
     """Whether the form only asks for a page (GET) and changes nothing."""
     back: str = ""
-    """The address of the page to which a person returns without sending the form."""
+    """The address of the page to which a person goes who does not want to send the form."""
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,13 +232,13 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     table: Table | None = None
     form: Form | None = None
     wraps: bool = False
-    """Whether the form is around the table, with its fields in the table's cells."""
+    """Whether the form is around the table, so that its fields are in cells of the table. If False, the form is below the table."""
     live: bool = False
     """Whether an open page asks for this section again when the store has changed."""
     every: int = 0
-    """An open page asks for this section again after this many seconds; 0: never."""
+    """An open page asks for this section again every so many seconds; 0: never."""
     secret: str = ""
-    """A secret that is shown this one time, so that a person can copy it."""
+    """A secret, such as a new token, that only this reply shows, so that a person can copy it."""
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -245,14 +246,14 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     path: str
-    """The page's own path with its query, from which an open page asks for its sections again."""
+    """The path of this page with its query. An open page uses it to ask for its sections again."""
     lead: str = ""
     above: tuple[tuple[str, str], ...] = ()
-    """The pages above this one in the console, each as (label, path)."""
+    """The pages that lead to this one, outermost first, each as (label, path)."""
     mark: Mark | None = None
     buttons: tuple[Button, ...] = ()
     tabs: tuple[tuple[str, str, bool], ...] = ()
-    """Other views of the same page: a label, an address, and whether it is the one that is shown now."""
+    """Other views of the same page. Each as (label, address, whether this view is shown now)."""
     filters: Form | None = None
     csv: str = ""
     problem: str = ""
@@ -265,7 +266,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """A table as CSV, in UTF-8. Each cell of the rows is made `harmless`, so that a spreadsheet does not run it as a formula."""
+    """A table as CSV, in UTF-8. Each cell, except those with the names of the columns, goes through `harmless`, so that a spreadsheet does
+    not run it as a formula."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(columns)
@@ -274,7 +276,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
 
 
 def harmless(cell: object) -> str:
-    """The text of a cell. If a spreadsheet could read the text as a formula, it gets a `'` in front. Numbers stay as they are; None becomes
-    an empty text."""
+    """The text of a cell for a CSV file. A text that a spreadsheet could read as a formula gets a `'` in front. A number is written as it
+    is. None becomes an empty text."""
     text = "" if cell is None else str(cell)
     return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text

@@ -29,8 +29,8 @@ from holdfast.web.routing import Route
 _PAUSE: Final = 0.5
 _MOST_STREAMS: Final = 500
 _MOST_OF_ONE: Final = 100
-"""One credential may have at most this many streams, so that one caller leaves room for the others. On a server without credentials, only
-the number of all streams is limited."""
+"""One credential may have at most this many open streams, so that other callers can open streams too. On a server without credentials, only
+the number of all streams together is limited."""
 _MOST_ID: Final = 100
 _POLICY: Final = Policy("FollowConsole", Needs.VIEW, Reach.HANDLER, waits=Waits.STREAM, session=True)
 
@@ -94,7 +94,7 @@ class Ticks:
             self._streams.pop(stream, None)
 
     async def _look(self) -> None:
-        """Look at the store again and again while a page listens, and offer each change to the streams."""
+        """While a page listens, look at the store again and again, and give each change to the streams that it concerns."""
         while self._streams:
             with contextlib.suppress(HoldfastError):  # if the store cannot be read now, the loop asks it again later
                 if await in_thread(Purpose.CONSOLE, self._store.changed):
@@ -106,14 +106,15 @@ class Ticks:
             await asyncio.sleep(_PAUSE)
 
     def _revisions(self, runs: set[str]) -> dict[str, int]:
-        """The number for the tick of each run. The page of an open run also shows its child runs, so its number is the count of all changes
-        of the store. For a run that has ended it is the revision of the run. A run that is not in the store is left out."""
+        """The number that the next tick of each run carries; a page loads anew when the number has changed. For an open run it is the count
+        of all changes of the store, because the page also shows the child runs. For a run that has ended it is the revision of the run. A
+        run that is not in the store is left out."""
         found = {run: self._store.find(run) for run in runs}
         return {run: self._changes if header.ended_at is None else header.revision for run, header in found.items() if header is not None}
 
 
 class _Stream:
-    """One page that listens. Several ticks that the page has not received yet become one tick."""
+    """One page that listens. If the page has not received a tick yet when the next one comes, it receives only the newer one."""
 
     def __init__(self, run: str, who: str = "") -> None:
         self.run = run

@@ -30,7 +30,7 @@ _DOMAIN = re.compile(
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """The constraints of a page, as limits, tools and rules."""
+    """The constraints of a page, read and checked: limits, tools and rules."""
 
     limits: Limits
     egress: tuple[str, ...] | None
@@ -42,7 +42,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class _Wrong(Exception):
-    """Why a value is not accepted, as the second half of a sentence."""
+    """A value is not accepted. The text of this error says why, as the second half of a sentence that begins with the name of the value."""
 
 
 class _Read(NamedTuple):
@@ -76,7 +76,8 @@ def bounds_of(groups: Mapping[str, dict[str, Given]], block: JsonBlock | None, t
 
 
 def _given(block: JsonBlock | None, notes: Notes) -> tuple[dict[str, Given], dict[str, Given]]:
-    """The keys of the Constraints JSON, and those of the `retries` inside it."""
+    """The values of the Constraints JSON by their keys, and the values of the object `retries` inside it by their keys. Unknown keys are
+    noted as problems."""
     own: dict[str, Given] = {}
     retries: dict[str, Given] = {}
     if block is None:
@@ -273,7 +274,8 @@ def _rate(given: Given) -> RateLimit:
 
 
 def _schedule(given: Given) -> str:
-    """A cron expression, with or without a time zone, or `every` and an interval, with single spaces. Raises _Wrong if it is not valid."""
+    """The schedule that a value names, with its words separated by single spaces. It is a cron expression, with or without a time zone
+    after it, or `every` and an interval. Raises _Wrong if the value is not a valid schedule."""
     from holdfast.model.timing import Timing, checked  # only a page with a schedule needs it
 
     words = given.value.split() if isinstance(given.value, str) and len(given.value) <= _LONGEST_SCHEDULE else []

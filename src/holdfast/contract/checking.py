@@ -24,10 +24,12 @@ from holdfast.model import codec
 MAX_MISMATCHES = 50
 MAX_VALUE_CHARACTERS = 200
 MAX_DEPTH = 200
-"""If a value does not fit and is nested deeper than this, the only mismatch says that it is nested too deep."""
+"""If a value does not fit and has more levels than this, no places are listed: there is one mismatch, which says that the value is nested
+too deep."""
 _KEPT_VALIDATORS = 512
 _LINEAR = jsonschema_rs.RegexOptions(size_limit=128 * 1024, dfa_size_limit=1024 * 1024)
-"""Allow only patterns without look-around and back references, so that matching takes time in proportion to the length of the text."""
+"""The options for patterns. They allow no look-around and no back references, so the time of a match is proportional to the length of the
+text."""
 
 
 class Mismatch(msgspec.Struct, frozen=True):
@@ -77,8 +79,8 @@ class Checker:
             return (Mismatch("", f"the value is not JSON: {error}"[:MAX_VALUE_CHARACTERS], ""),)
 
     def valid(self, value: Any) -> bool:
-        """Whether the value fits the schema. Faster than `fits` for a value that does not fit; raises an error for a value that is not
-        JSON."""
+        """Whether the value fits the schema. For a value that does not fit, this is faster than `fits`. For a value that is not JSON, this
+        raises an error, while `fits` returns False."""
         return bool(self._validator.is_valid(value))
 
     def _mismatches(self, value: Any, shown: Any, patient: bool) -> Iterator[Mismatch]:
@@ -96,8 +98,8 @@ class Checker:
 
 
 class Size(msgspec.Struct, frozen=True):
-    """The size of a value: an upper bound of its number of places, and its text. A value that is not plain JSON gets LISTED_IN_PLACE + 1
-    places."""
+    """The size of a value: how many places it has at most, and its JSON text. For a value that is not plain JSON, the number of places is
+    LISTED_IN_PLACE + 1."""
 
     places: int
     text: bytes
@@ -105,7 +107,7 @@ class Size(msgspec.Struct, frozen=True):
 
 
 def size_of(value: Any) -> Size:
-    """The size of a value, which is written as JSON once to find it."""
+    """The size of a value. To find it, the value is written as JSON once."""
     try:
         text = codec.compact(value)
     except (TypeError, ValueError, RecursionError):

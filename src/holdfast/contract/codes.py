@@ -46,7 +46,8 @@ class Named(msgspec.Struct, frozen=True):
 
 
 class StatusEnding(msgspec.Struct, frozen=True):
-    """What follows from a status alone, for codes that are not in the table: whether it is retried, the HTTP status and the exit code."""
+    """What follows from a status alone, without a code of the table: whether a run with this status is retried, the HTTP status and the
+    exit code."""
 
     retryable: bool
     http: int
@@ -215,7 +216,7 @@ def meaning_of(
 
 
 def ending_of(status: Status) -> StatusEnding:
-    """What follows from a status without a code, for example `ok`."""
+    """What follows from a status alone: for a response without an error code, such as one with the status `ok`."""
     return ENDINGS[status]
 
 

@@ -163,7 +163,7 @@ class _Counting:
     # --- counting
 
     def _count(self, group: list[int]) -> None:
-        """Count the places of a group; the places that they lead to are counted already. A group of several places is a cycle."""
+        """Count the places of a group. The groups that they lead to must be counted before. A group of several places is a cycle."""
         places = [self._places[key] for key in group]
         inside = set(group)
         within = [[edge for edge in place.edges if edge.target in inside] for place in places]
@@ -192,7 +192,8 @@ class _Counting:
 
 
 def _own(part: Mapping[str, Any]) -> tuple[int, int]:
-    """The steps that one place of the schema takes by itself: for one place of the value, and for one character of a text."""
+    """The steps that one place of the schema takes, without the schemas inside it. Two numbers: the steps for one place of the value, and
+    the steps for one character of a text."""
     steps = 1 + sum(_size(part[word]) for word in ("enum", "const", "required", "dependentRequired") if word in part)
     steps += _UNIQUE_STEPS if part.get("uniqueItems") is True else 0
     names = part.get("properties")

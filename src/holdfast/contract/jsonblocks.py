@@ -33,7 +33,8 @@ class JsonBlock(msgspec.Struct, frozen=True):
     places: dict[Path, int]
 
     def at(self, *path: str) -> int:
-        """The line of the key at this path; if it is not known, the line of the nearest key above it, else of the block."""
+        """The line of the key at this path. If that line is not known: the line of the nearest key that contains it, or else the line where
+        the block begins."""
         while path:
             if path in self.places:
                 return self.places[path]
@@ -145,13 +146,13 @@ def _integer(text: str) -> int:
 
 
 def _last(text: str, key: str) -> int:
-    """The offset at which the key is written for the last time; 0 if it is not found, because it is written with escapes."""
+    """The offset of the last place in the text at which the key is written; 0 if it is not found, because it is written with escapes."""
     return max(0, text.rfind(json.dumps(key, ensure_ascii=False)))
 
 
 def _places(text: str, first: int) -> tuple[dict[Path, int], int | None]:
-    """The line of each key that is at most _PLACED_DEPTH levels deep, and the offset where the nesting becomes too deep; None if it does
-    not.
+    """Two values: the line of each key that is at most _PLACED_DEPTH levels deep, by its path; and the offset where the nesting becomes too
+    deep, or None if it never does.
     """
     places: dict[Path, int] = {}
     path: list[str] = []  # for each open bracket: the key before it

@@ -26,7 +26,8 @@ _NOTHING_ASKED = Constraints()
 
 
 class Widened(msgspec.Struct, frozen=True):
-    """A constraint that asks for more than the contract allows, with both values."""
+    """A constraint of a request that asks for more than the contract allows: its name, the value that was asked for, and the contract's
+    value."""
 
     field: str
     asked: Any

@@ -79,8 +79,8 @@ class Merged(msgspec.Struct, frozen=True):
     """The merged value. None if all parts are missing, or if the parts are not all objects, differ, and the policy chooses none of them."""
     conflicts: tuple[Conflict, ...] = ()
     completeness: float = 1.0
-    """From 0 to 1: the share of parts that are not missing, times the share of places at which the policy could choose a value. For
-    `first`: 1 if any part has a value, else 0."""
+    """A number from 0 to 1: the share of parts that are not missing, multiplied by the share of places whose value was not left out. With
+    the policy `first`: 1 if any part has a value, else 0."""
     missing: tuple[str, ...] = ()
     """The sources whose part is missing, then the paths of values that were left out."""
 
@@ -159,7 +159,7 @@ class _Merge:
         return [self.value(found, _cut(f"{path}[{at}]"), depth + 1) for at, found in enumerate(elements.values())]
 
     def _name(self, element: Any) -> Hashable:
-        """The name of a list's element. Elements of two parts that have the same name are merged into one element."""
+        """The name of an element of a list. If elements of two different parts have the same name, they are merged into one element."""
         if self._key is not None and isinstance(element, dict) and self._key in element:
             return ("key", identity(element[self._key]))
         return ("equal", identity(element))

@@ -74,7 +74,7 @@ class Page(msgspec.Struct, frozen=True):
     sections: dict[str, Section]
 
     last: str
-    """The heading under which the page ends."""
+    """The heading of the last section of the page."""
 
     def section(self, name: str) -> Section | None:
         """The section under a heading of HEADINGS; None if the page does not have it."""
@@ -87,7 +87,8 @@ _MENTION: Final = re.compile(rb"^ {0,3}(#{1,6}[ \t]+)?[*_]*pipeline[ \t]+spec", 
 
 
 def mentions_pipeline(data: bytes) -> bool:
-    """Whether a page may have a Pipeline spec. The check is quick and may say True wrongly: a fenced block may show such a heading."""
+    """Whether a page may have a Pipeline spec. The check is quick. It may return True for a page without one, if a fenced block of the page
+    shows such a heading."""
     return _MENTION.search(data.replace(b"\r", b"\n")) is not None
 
 
@@ -146,7 +147,8 @@ class _Parting:
         return self._made()
 
     def _begins(self, heading: _Heading, line: int) -> bool:
-        """Whether a section begins at this line. A comment in the spec, or a sentence that only looks like a heading, begins none."""
+        """Whether a section begins at this heading. No section begins at a comment in the spec, or at a sentence that only looks like a
+        heading."""
         if known := heading.known:
             return heading.marked or (known not in self._sections and known != self._name)
         if heading.level == 1:
@@ -158,8 +160,8 @@ class _Parting:
 
     def _fenced(self, start: int, mark: str, info: str) -> int:
         """Read a fenced block, and return the index of the line after it. A block without a closing fence ends at the next known heading
-        with two or more hash signs. A block whose fences have more than three characters, and which is closed, may contain such headings
-        and other fences."""
+        with two or more hash signs. A block may contain such headings and other fences if its own fence has more than three characters and
+        is closed."""
         closing = re.compile(rf"[ \t]*{re.escape(mark[0])}{{{len(mark)},}}[ \t]*")
         whole = len(mark) > 3 and self._last_closing(mark, closing) > start
         for end in range(start + 1, len(self._all)):
@@ -177,7 +179,8 @@ class _Parting:
         return end
 
     def _last_closing(self, mark: str, closing: re.Pattern[str]) -> int:
-        """The index of the last line of the page that could close such a fence; -1 if there is none."""
+        """The index of the last line of the page that could close a fence with this `mark`; -1 if there is none. `closing` matches such
+        lines."""
         if mark not in self._closings:
             self._closings[mark] = max((at for at, line in enumerate(self._all) if closing.fullmatch(line.text)), default=-1)
         return self._closings[mark]

@@ -207,7 +207,8 @@ class _PageReader:
         return read_json(section, self._notes) if section else None
 
     def _side(self, key: str, name: str) -> _Side:
-        """The fields and the schema of one side. If the page has both, they are compared; if one is missing, it is made from the other."""
+        """The fields (from the spec) and the schema of one side. If the page has both, they are compared. If it has only one, the other is
+        made from it. A schema that is on the page but not valid is None in the result."""
         given = self._spec.fields.get(key)
         block = self._json(name)
         schema = examined(block, name, self._notes) if block else None

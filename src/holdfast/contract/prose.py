@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def bullets(section: Section) -> list[Line]:
-    """The bullets of a section, each as one line, also if it has several lines in the page. A paragraph without a bullet is one, too."""
+    """The bullets of a section. A bullet of several lines becomes one line. A paragraph that is no bullet is also in the list."""
     found: list[Line] = []
     new = True
     for line in section.lines:
@@ -82,8 +82,8 @@ def _rule(named: Named) -> tuple[bool | None, Status | None] | None:
 
 
 def _compare(named: Named, bullet: Line, notes: Notes) -> None:
-    """Warn about a code that is not in the table of codes and has no rule, and about a rule that differs from the table. If it differs, the
-    table applies: its codes mean the same for every worker."""
+    """Warn about a code that is not in the table of codes and for which the page gives no rule. Also warn about a rule that differs from
+    the table: then the table applies, because its codes mean the same for every worker."""
     known = CODES.get(named.code)
     if known is None:
         if _rule(named) is None:
@@ -105,6 +105,7 @@ def log_fields(section: Section | None) -> tuple[str, ...]:
 
 
 def names(given: Sequence[object]) -> tuple[str, ...]:
-    """The names in a list, each once. Of each text only the name at its beginning is used; texts without one are left out."""
+    """The names in a list, each once. Of each text only the name at its beginning is used; a text that does not begin with a name is left
+    out."""
     found = [hit.group() for one in given if isinstance(one, str) and (hit := _NAME.match(one.strip().strip("`")))]
     return tuple(dict.fromkeys(found))

@@ -88,7 +88,8 @@ class Redaction:
             raise _TooLong
 
     def _applying(self, starting: list[Any]) -> list[Mapping[str, Any]]:
-        """Every schema that applies to the same place: through references, and through keywords such as `allOf`."""
+        """The schemas in `starting`, and every schema that they apply to the same place of the value: through references, and through
+        keywords such as `allOf`."""
         key = tuple(map(id, starting))
         if key not in self._together:
             found: dict[int, Mapping[str, Any]] = {}

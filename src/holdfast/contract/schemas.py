@@ -152,7 +152,7 @@ def _type(references: References, part: Any) -> str | None:
 
 
 def _resolved(references: References, part: Any) -> list[Any]:
-    """The part, and the parts that its references lead to; at most 20 parts in all."""
+    """The part, the parts that its `$ref` leads to, the parts that their `$ref`s lead to, and so on; at most 20 parts in all."""
     seen: list[Any] = []
     waiting = [part]
     while waiting and len(seen) < 20:

@@ -109,7 +109,7 @@ class _SpecReader:
         return self._spec
 
     def _goes_on(self, line: Line) -> bool:
-        """Whether this line continues the purpose, which is free text. If so, the line is added to it."""
+        """Whether this line continues the purpose, which is free text. If it does, the line is added to the purpose."""
         purpose = self._spec.texts.get("purpose")
         if self._top != "purpose" or purpose is None or purpose is not self._open:
             return False
@@ -203,8 +203,8 @@ class _SpecReader:
             self._bound("retries" if 0 <= self._retries_indent < indent else self._top, key, value, line)
 
     def _is_entry(self, indent: int, key: str) -> bool:
-        """Whether this line belongs to the key above it, which has no value on its own line (`fetch_url: 5` below `tool_quotas:`), and is
-        not itself a key of the group."""
+        """Whether a line is an entry of the key above it, such as `fetch_url: 5` below `tool_quotas:`. False if the key above has a value
+        on its own line, or if the line is itself a key of the group."""
         if self._open is None or self._open.value is not None:
             return False
         return indent > self._open_indent if not self._flat else self._open_key == "tool_quotas" and key not in OWNER

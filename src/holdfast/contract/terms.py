@@ -157,10 +157,10 @@ class PageReading(msgspec.Struct, frozen=True):
 
     @property
     def errors(self) -> tuple[Problem, ...]:
-        """The problems because of which the page is not a contract."""
+        """The problems of the level ERROR. With one of these, the page is not a contract."""
         return tuple(problem for problem in self.problems if problem.level is Level.ERROR)
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """The problems in spite of which the page can be a contract."""
+        """The problems of the level WARNING. A page with only these is a contract."""
         return tuple(problem for problem in self.problems if problem.level is Level.WARNING)

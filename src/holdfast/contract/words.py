@@ -58,7 +58,7 @@ def without_comment(text: str) -> str:
 
 
 def unquoted(text: str) -> str:
-    """The text without the quotes around it; a text that is not in quotes as a whole is returned without white space at its ends."""
+    """The text without white space at its ends, and without quotes around it. Quotes are removed only if they enclose the whole text."""
     text = text.strip()
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
         inner = text[1:-1]
@@ -94,7 +94,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def is_open(text: str) -> bool:
-    """Whether a list or map begins here and does not end in this text, so that the next line belongs to it."""
+    """Whether a list or a map begins in this text and does not end in it. If so, the next line of the page belongs to it."""
     return text[:1] in ("[", "{") and text.count("[") + text.count("{") > text.count("]") + text.count("}")
 
 

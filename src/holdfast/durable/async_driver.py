@@ -81,8 +81,8 @@ class _Strands:
         self._state.ended()
 
     async def next_done(self) -> Done:
-        """Wait for the next branch that ends. Raises CancelledError if user code cancelled a branch. If a branch ended with an error that
-        is neither an `Exception` nor a suspension, raises that error here, in the parent."""
+        """Wait until a branch has ended, and return its Done. Raises CancelledError if user code cancelled a branch. If a branch raised an
+        error that is neither an `Exception` nor a suspension, raises that error here, in the parent of the branch."""
         while not self._done:
             if self._fatal is not None:
                 raise self._fatal

@@ -28,7 +28,8 @@ from holdfast.model.verbs import Checkpointed
 
 T = TypeVar("T")
 Alone: TypeAlias = tuple[asyncio.Future[None], list[Update], tuple[Charge, ...], tuple[LedgerEntry, ...]]
-"""A write that shares no checkpoint with others: the future that waits for it, its updates, its charges and its ledger entries."""
+"""A write that shares no checkpoint with other writes: the future that is done when it is on disk, its updates, its charges and its ledger
+entries."""
 
 _MOST_UPDATES: Final = 500
 _EVICTED = "This execution is suspended and continues later. This is not an error: do not catch it."
@@ -139,7 +140,8 @@ class AsyncState(ExecutionState):
         self._running += 1
 
     def ended(self) -> None:
-        """Note that a strand rests or has ended. If no strand runs any more, call `quiet`."""
+        """Note that a strand rests from now on, or has ended. If no strand runs any more, call `quiet`, the function that was given to this
+        state."""
         self._running -= 1
         if self._running == 0:
             self._quiet()
@@ -153,12 +155,12 @@ class AsyncState(ExecutionState):
                     self.wake(future)
 
     def hear(self, revision: int, operations: Collection[Operation]) -> None:
-        """Take over the changes of a write that did not come from this invocation. The write changed `operations`, and the execution has
-        this revision now. If `operations` is empty, it is not known what the write changed.
+        """Take over the changes of a write that did not come from this invocation. After that write the execution has the revision
+        `revision`. `operations` are the operations that it changed; if empty, it is not known which ones.
 
-        If this state knows all earlier revisions, it stores `operations`. If it does not, or if `operations` is empty, it asks the store
-        for all changes. It does nothing if it knows this revision already, if no durable call is possible any more, or if a write of its
-        own was sent: the answer of that write also brings these changes.
+        If `operations` is not empty, and `revision` follows directly on the revision that this state has, they are stored. Otherwise the
+        store is asked for all changes. Nothing is done in three cases: this state has `revision` already; durable calls are no longer
+        possible; or a write of this state was sent and not answered yet (its answer also brings these changes).
         """
         is_sent = self._in_write is not None and not self._unsent
         if is_sent or self.broken is not None or self.suspended or revision <= self.revision:
@@ -194,8 +196,8 @@ class AsyncState(ExecutionState):
 
     @property
     def ends_ride(self) -> bool:
-        """Whether the end of a context is written with the next write, so that the code continues without waiting for it. False if there
-        are plugins, because the end is reported to plugins only when it is on disk."""
+        """Whether the end of a context is written together with the next write. If so, the code continues without waiting for that write.
+        False if there are plugins: they get the report of the end only when it is on disk, and the code waits for that."""
         return self.hooks is None
 
     @property
@@ -246,8 +248,8 @@ class AsyncState(ExecutionState):
             self._write_failed(error)
 
     def _go_on(self) -> None:
-        """Begin the next write, if a strand waits for one; updates that were recorded earlier are written first. If no strand waits for a
-        write and all strands rest, call `quiet`."""
+        """Called when a write has ended. If a strand waits for another write, begin that write; updates that were recorded before it are
+        written first. If no strand waits for a write and all strands rest, call `quiet`."""
         if self._alone and not self.unwritten:
             self._write_alone()
         elif self._waiting or self._alone:
@@ -257,21 +259,23 @@ class AsyncState(ExecutionState):
             self._quiet()
 
     def write_deferred(self) -> None:
-        """Write the deferred updates, if they are not written yet and no other write is under way. If the write fails, the strand that
-        writes next gets the error."""
+        """Write the deferred updates, if they are not written yet and no other write is under way. If the write fails, no error is raised
+        here; the next strand that writes gets it."""
         if self.unwritten and self._in_write is None and self.broken is None:
             self._begin_write([])
 
     def refresh(self) -> None:
-        """Ask for changes, with a checkpoint that may be empty. Does nothing while a write is under way, because its answer brings the
-        changes, and if no durable call is possible any more."""
+        """Ask for changes, with a checkpoint that may have no updates. Does nothing while a write is under way, because the answer to that
+        write brings the changes. Also does nothing if durable calls are no longer possible."""
         if self._in_write is None and self.broken is None and not self.suspended:
             self._begin_write([])
 
     def _begin_write(self, waiters: list[asyncio.Future[None]]) -> None:
-        """Begin a write. It belongs to the state and not to a strand: it continues if the strand that waits for it is cancelled.
+        """Begin a write, for which the futures `waiters` wait. The write belongs to the state and not to a strand: if a strand that waits
+        for it is cancelled, the write continues.
 
-        If other strands run now, it is sent at the end of the loop's tick, so that their updates go into the same checkpoint.
+        If other strands run now, the write is sent at the end of the loop's tick, so that updates of these strands go into the same
+        checkpoint.
         """
         self._in_write = waiters
         if self._running > 1:
@@ -294,8 +298,8 @@ class AsyncState(ExecutionState):
             self._write_failed(error)
 
     def _write_failed(self, error: Exception) -> None:
-        """Raise BackgroundThreadError, made from a StoreBroken, in the strands that wait for a write: it failed with an unexpected error,
-        and their updates are not on disk."""
+        """A write failed with an unexpected error, so the updates are not on disk. Raise BackgroundThreadError, made from a StoreBroken, in
+        all strands that wait for a write."""
         broken = StoreBroken(f"A write failed unexpectedly: {error!r}")
         broken.__cause__ = error
         self._written(broken)

@@ -59,7 +59,8 @@ def refused_at(exception: BaseException, through: BaseException) -> str:
 
 
 def calling_frame(depth: int) -> FrameType:
-    """The innermost frame outside Holdfast. The search begins `depth` frames above the caller of this function."""
+    """The innermost frame outside Holdfast's code. The search goes outwards, and begins `depth` frames above the function that calls this
+    one."""
     frame = sys._getframe(depth + 1)
     while frame.f_code.co_filename.startswith(_OURS) and frame.f_back is not None:
         frame = frame.f_back

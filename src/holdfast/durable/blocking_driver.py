@@ -40,8 +40,8 @@ class Strands(Protocol):
 
 
 class _Gate:
-    """Threads wait at it until it is opened; after that it stays open. Every write makes two gates, and making a threading.Event takes ten
-    times as long."""
+    """A gate at which threads wait until it is opened; after that it stays open. It is used in place of threading.Event, which takes ten
+    times as long to make: every write makes two gates."""
 
     __slots__ = ("_lock",)
 
@@ -60,7 +60,7 @@ class _Gate:
 
 
 class _Write:
-    """One write for all threads that wait for it. The first thread makes the write, when the write before it is done."""
+    """One write for all threads that wait for it. The first of these threads makes the write, as soon as the write before it is done."""
 
     __slots__ = ("done", "even_if_empty", "turn")
 
@@ -101,15 +101,16 @@ class BlockingState(ExecutionState):
             super().record(update)
 
     def block(self, operation_id: str, looked: Operation | None) -> None:
-        """Note that a strand frees its thread because it waits for an operation. `looked` is the operation as the strand saw it."""
+        """Note that a strand frees its thread because it waits for an operation. `looked` is the operation in the state in which the strand
+        saw it; None if it was not recorded."""
         self._blocked[operation_id] = looked.revision if looked is not None else 0
 
     @property
     def acted_on(self) -> int:
         """The revision up to which every strand has seen all changes.
 
-        A strand that waits for an operation has not seen a change of it that came with the write of another strand: the strand runs again
-        only in the next invocation.
+        While a strand waits for an operation, the write of another strand may bring a change of that operation. The waiting strand has not
+        seen this change: it runs again only in the next invocation.
         """
         news = [self.operations[at].revision for at, then in list(self._blocked.items()) if self.operations[at].revision > then]
         return min(news) - 1 if news else self.revision
@@ -128,8 +129,8 @@ class BlockingState(ExecutionState):
         self.flush()
 
     def flush(self, *, even_if_empty: bool = False) -> None:
-        """Wait until all updates recorded so far are on disk. Raises BackgroundThreadError if a write failed. With `even_if_empty`, also
-        write without updates, to read what changed."""
+        """Wait until all updates recorded so far are on disk. Raises BackgroundThreadError if a write failed. With `even_if_empty`, a write
+        is made even if there are no updates, because its answer says what changed."""
         with self._taking:
             if self.broken is not None:
                 raise self.broken
@@ -221,8 +222,8 @@ class _Strands:
                 self._changed.notify_all()
 
     def _run_one(self) -> bool:
-        """Run the next branch that has not begun, and return True; return False if there is none. Other branches do not see the context
-        variables that plugins set in it."""
+        """Run the next branch that has not begun, and return True. Return False if every branch has begun. If there are plugins, the branch
+        runs in a copy of the context variables, so that other branches do not see what plugins set there."""
         return self._work() if self._state.hooks is None else contextvars.copy_context().run(self._work)
 
     def _work(self) -> bool:
@@ -245,8 +246,8 @@ class _Strands:
         return True
 
     def next_done(self) -> Done:
-        """Wait for the next branch that ends. Raises SuspendExecution if all remaining branches wait for something outside. If a branch
-        ended with another error that is no `Exception`, raises that error."""
+        """Wait until a branch has ended, and return its Done. Raises SuspendExecution if all remaining branches wait for something outside.
+        If a branch raised an error that is neither an `Exception` nor a suspension, raises that error."""
         while True:
             if self._fatal is not None:
                 raise self._fatal
@@ -325,7 +326,8 @@ def _run(run: Run) -> Any:
 
 
 def _run_in_time(run: Run, seconds: float) -> Any:
-    """Call user code on a thread of its own. Raises TimeoutError if it has not ended after this many seconds; the thread then continues."""
+    """Call user code on a new thread, and return its result. Raises TimeoutError if the code has not ended after `seconds`; the thread
+    cannot be stopped, and continues."""
     context = contextvars.copy_context()
     ended: Future[Any] = Future()
 

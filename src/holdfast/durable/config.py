@@ -88,7 +88,8 @@ def complete_batch(outcome: CompletionOutcome = CompletionOutcome.SUCCEEDED) -> 
 
 @dataclass(frozen=True)
 class CompletionItemStatus:
-    """One branch, for `should_complete`. `name` is the name that its author gave, or None; `status` is None if the branch has not begun."""
+    """One branch, as `should_complete` sees it. `name` is the name that the author gave the branch; None if it has none. `status` is None
+    if the branch has not begun."""
 
     index: int
     name: str | None = None
@@ -246,11 +247,9 @@ class ChildConfig(Generic[T]):
 
 @dataclass(frozen=True)
 class MapConfig(Generic[T]):
-    """How `map` runs. `item_namer` belongs only to `map`; the other fields mean what they mean in `ParallelConfig`.
-
-    `item_namer(item, index)` returns the name of a branch, in place of `map-item-{index}`. It is called for every item, also in replays, so
-    it must always return the same name for the same item.
-    """
+    """How `map` runs. `item_namer(item, index)` returns the name of a branch; without it, a branch is called `map-item-{index}`. It is
+    called for every item, also in replays, so it must always return the same name for the same item. The other fields mean what they mean
+    in `ParallelConfig`."""
 
     max_concurrency: int | None = None
     completion_config: CompletionConfig = field(default_factory=CompletionConfig)
@@ -278,11 +277,9 @@ class InvokeConfig(Generic[P, R]):
 
 @dataclass(frozen=True)
 class CallbackConfig:
-    """How long a callback waits for its answer, and how the answer is read.
-
-    `timeout` limits the whole wait, `heartbeat_timeout` the time between two heartbeats; a Duration of zero means no limit. Without
-    `serdes` the answer is the text that was sent. `sub_type` replaces "Callback" in the history.
-    """
+    """How long a callback waits for its answer, and how the answer is read. `timeout` limits the whole wait; `heartbeat_timeout` limits the
+    time until the next heartbeat. For both, a Duration of zero means no limit. Without `serdes` the answer is the text that was sent.
+    `sub_type` replaces "Callback" in the history."""
 
     timeout: Duration = field(default_factory=Duration)
     heartbeat_timeout: Duration = field(default_factory=Duration)

@@ -148,7 +148,8 @@ class DurableContext(BaseContext):
         config: WaitForCallbackConfig | None = None,
     ) -> Any:
         """Create a callback, run `submitter(callback_id, context)` as a step, wait for the answer and return it. `submitter` gives the id
-        to the system that will answer; if it fails, this raises CallbackSubmitterError. Other errors: as `Callback.result()`."""
+        to the system that will answer; if it fails, this raises CallbackSubmitterError. If the callback fails or times out, this raises the
+        errors that `Callback.result()` raises."""
         return self._drive(self._wait_for_callback(submitter, name, config))
 
     def wait_for_condition(
@@ -203,12 +204,11 @@ class DurableContext(BaseContext):
         head_start: float | Duration = 0.0,
         units: int | None = None,
     ) -> str:
-        """Put a function, a worker or a pipeline into a queue, and return the id of its new execution or run. This does not wait until that
-        one runs. A stop of this execution does not stop the new one.
-
-        `key` names a lane of the queue. `delay`, `ttl` (how long it may wait) and `head_start` (its priority) are seconds or a Duration.
-        `units` is its estimated number of tokens. Raises `EnqueueRefused` if it is refused; see `retry_after_seconds` of the error.
-        """
+        """Put a function, a worker or a pipeline into a queue, and return the id of the new execution or run. This does not wait until the
+        new one runs, and a stop of this execution does not stop it. `key` names a lane of the queue. `delay` (after how long it enters the
+        lane), `ttl` (how long it may wait there; None: as long as the queue's settings say) and `head_start` (its priority: it counts as
+        enqueued this much earlier) are seconds or a Duration. `units` is its estimated number of tokens. Raises `EnqueueRefused` if it is
+        refused; see `retry_after_seconds` of the error."""
         more = {"version": version, "delay": delay, "ttl": ttl, "head_start": head_start, "units": units}
         return self._drive(self._enqueue(target, input, name, queue=queue, key=key, **more))
 
@@ -219,8 +219,8 @@ class DurableContext(BaseContext):
         return Timer(at, self._drive)
 
     def first_of(self, awaited: Sequence[Callback[Any] | Timer], name: str | None = None) -> int:
-        """Wait until one of these callbacks and timers has ended, and return its index in `awaited`. A failed callback and a cancelled
-        timer have ended, too. If several have ended, the index is that of the one that ended first."""
+        """Wait until at least one of these callbacks and timers has ended, and return the index in `awaited` of the one that ended first. A
+        failed callback and a cancelled timer have ended, too."""
         return self._drive(self._first(awaited, name))
 
     def parallel(
@@ -358,11 +358,11 @@ class AsyncDurableContext(BaseContext):
         head_start: float | Duration = 0.0,
         units: int | None = None,
     ) -> Awaitable[str]:
-        """Put a function, a worker or a pipeline into a queue. Returns the id of its new execution or run; does not wait for it.
-
-        `key` names a lane of the queue. `delay`, `ttl` (how long it may wait) and `head_start` (its priority) are seconds or a Duration.
-        `units` is its estimated number of tokens. Raises `EnqueueRefused` if it is refused; see `retry_after_seconds` of the error.
-        """
+        """Put a function, a worker or a pipeline into a queue, and return the id of the new execution or run. This does not wait until the
+        new one runs, and a stop of this execution does not stop it. `key` names a lane of the queue. `delay` (after how long it enters the
+        lane), `ttl` (how long it may wait there; None: as long as the queue's settings say) and `head_start` (its priority: it counts as
+        enqueued this much earlier) are seconds or a Duration. `units` is its estimated number of tokens. Raises `EnqueueRefused` if it is
+        refused; see `retry_after_seconds` of the error."""
         more = {"version": version, "delay": delay, "ttl": ttl, "head_start": head_start, "units": units}
         return self._drive(self._enqueue(target, input, name, queue=queue, key=key, **more))
 
@@ -376,7 +376,8 @@ class AsyncDurableContext(BaseContext):
         return AsyncTimer(at, self._drive)
 
     def first_of(self, awaited: Sequence[AsyncCallback[Any] | AsyncTimer], name: str | None = None) -> Awaitable[int]:
-        """Wait until one of these callbacks and timers has ended, and return its index in `awaited`."""
+        """Wait until at least one of these callbacks and timers has ended, and return the index in `awaited` of the one that ended first. A
+        failed callback and a cancelled timer have ended, too."""
         return self._drive(self._first(awaited, name))
 
     def parallel(

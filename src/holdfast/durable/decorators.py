@@ -1,6 +1,6 @@
-"""Decorators for functions that durable calls run. They turn `f(context, *args)` into `f(*args)`, which returns a function of the context
-alone: `context.step(f(1, 2))`. A step, a child context and a wait for a callback get the name of `f`, unless another name is
-given."""
+"""Decorators for functions that durable calls run. A decorated `f(context, *args)` is called as `f(*args)`, and that call returns a
+function of the context alone: `context.step(f(1, 2))`. A step, a child context and a wait for a callback get the name of `f`, unless
+another name is given."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ Params = ParamSpec("Params")
 
 
 def named(name: str | None, func: Callable[..., Any]) -> str | None:
-    """The given name; without one, the name of the decorated function; None for a function without a decorator of this module."""
+    """`name`, if it is given. Else the name of the function that a decorator of this module was applied to; None if `func` does not come
+    from such a decorator."""
     return name or getattr(func, "_original_name", None)
 
 
 def _bound(func: Callable[..., Any], call: Callable[..., T]) -> Callable[..., T]:
-    """Note in `call` from which function it was made: the operation gets the name of that function, and whether it is `def` or `async def`
-    decides where it runs."""
+    """Note in `call` that it was made from `func`. The operation gets the name of `func`; and whether `func` is `def` or `async def`
+    decides where `call` runs."""
     call._original_name = func.__name__  # type: ignore[attr-defined]
     call._original = func  # type: ignore[attr-defined]
     return call
 
 
 def _binding(bind: Any, decorator: str) -> None:
-    """Mark a function that must be called with its arguments, so that a durable call that gets the function itself can say so."""
+    """Mark a function that must first be called with its arguments. If an author passes the function itself to a durable call, the error
+    message can say so."""
     bind._binds_arguments = decorator
 
 

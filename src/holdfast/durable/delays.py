@@ -80,7 +80,7 @@ class JitterStrategy(StrEnum):
     HALF = "HALF"
 
     def apply_jitter(self, delay: float, *, random: Random = CHANCE) -> float:
-        """The delay in seconds, made random in the way of this strategy."""
+        """A delay in seconds that is made from `delay` and is as random as this strategy says."""
         match self:
             case JitterStrategy.NONE:
                 return delay
@@ -90,13 +90,13 @@ class JitterStrategy(StrEnum):
                 return random.random() * delay
 
     def finalize_delay(self, base_delay: float, *, random: Random = CHANCE) -> int:
-        """The delay after jitter, in whole seconds: rounded up, and at least 1, as the service demands."""
+        """The delay after jitter, in whole seconds: rounded up, and at least 1, because the service accepts nothing shorter."""
         return max(1, math.ceil(self.apply_jitter(base_delay, random=random)))
 
 
 def exponential_delay(initial: float, rate: float, most: float, attempt: int) -> float:
-    """The delay in seconds, before jitter, that follows attempt number `attempt` (from 1): `initial`, multiplied by `rate` once for each
-    attempt after the first, at most `most`."""
+    """The delay that follows attempt number `attempt` (from 1), in seconds and before jitter. After the first attempt it is `initial`;
+    after each further attempt it is multiplied by `rate` once more. It is never longer than `most`."""
     try:
         return min(initial * rate ** (attempt - 1), most)
     except OverflowError:  # with rate 2 a float overflows near attempt 1024; the delay reached `most` long before
@@ -104,8 +104,8 @@ def exponential_delay(initial: float, rate: float, most: float, attempt: int) ->
 
 
 def linear_delay(initial: float, increment: float, most: float, attempt: int) -> float:
-    """The delay in seconds, before jitter, that follows attempt number `attempt` (from 1): `initial`, plus `increment` once for each
-    attempt after the first, at most `most`."""
+    """The delay that follows attempt number `attempt` (from 1), in seconds and before jitter. After the first attempt it is `initial`;
+    after each further attempt it is `increment` longer. It is never longer than `most`."""
     return min(initial + increment * (attempt - 1), most)
 
 

@@ -89,7 +89,7 @@ def enqueue_asked(
 
 
 def _milliseconds(given: object, what: str) -> int:
-    """The milliseconds of a number of seconds, or of a Duration. Raises ValidationError for any other value, and below 0 or above 366
+    """A number of seconds, or a Duration, in milliseconds. Raises ValidationError if `given` is neither, or is below 0 or above 366
     days."""
     say = getattr(given, "to_seconds", None)
     seconds = say() if callable(say) else given

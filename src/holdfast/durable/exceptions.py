@@ -232,7 +232,8 @@ class BotoClientError(InvocationError):
     is_retriable = is_retryable
 
     def build_logger_extras(self) -> dict[str, Any]:
-        """The `Error` and the `ResponseMetadata` of the service's answer, for a log line; a part that is missing is left out."""
+        """For a log line: the `Error` and the `ResponseMetadata` of the answer that the service gave. A part that the answer does not have
+        is left out."""
         said = {"Error": self.error, "ResponseMetadata": self.response_metadata}
         return {name: value for name, value in said.items() if value}
 

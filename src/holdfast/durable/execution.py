@@ -61,8 +61,8 @@ class DurableFunction:
         self.is_async = is_async(handler)
 
     def _event(self, payload: str | None) -> Any:
-        """The input, in the class that the handler's annotation names; plain JSON values without such an annotation. Raises SerDesError if
-        the input does not fit the annotation."""
+        """The input as the handler gets it: in the class that the annotation of its first parameter names; without such an annotation, as
+        plain JSON values. Raises SerDesError if the input does not fit the annotation."""
         event, hint = event_of(payload), hints.taken(self.handler)
         if hint is None:
             return event
@@ -70,8 +70,8 @@ class DurableFunction:
         return hints.given_back(event, typing, f"The input of function {self.name!r}", "Send an input that fits")
 
     def _text(self, result: Any) -> str:
-        """The handler's result as the JSON text that is stored. Logs a warning if no annotation names the class of a model in it. Raises
-        SerDesError if a result with models does not fit the annotation."""
+        """The handler's result as the JSON text that is stored. Logs a warning if a model is in the result and no return annotation names
+        its class. Raises SerDesError if the result contains models and does not fit the annotation."""
         text = text_of(result)
         if models_in(result):
             what, typing = f"What function {self.name!r} returned", hints.typing_of(self.handler)
@@ -80,7 +80,8 @@ class DurableFunction:
         return text
 
     def typed(self, result: Any) -> Any:
-        """A stored result in the class that the handler's return annotation names; unchanged, with a warning, if it does not fit."""
+        """A stored result in the class that the handler's return annotation names. Without such an annotation the result is returned
+        unchanged. If it does not fit the annotation, it is returned unchanged, too, and a warning is logged."""
         typing = hints.typing_of(self.handler)
         if typing is None:
             return result

@@ -48,15 +48,16 @@ class FileSystemPathEncoding(StrEnum):
 
 
 class GeneratePreview(Protocol):
-    """Makes the part of a value that the checkpoint shows; None for no part. `holdfast.durable.preview.build_preview` can make it."""
+    """A function that makes the part of a value which the checkpoint shows; it returns None if nothing is shown.
+    `holdfast.durable.preview.build_preview` can make this part."""
 
     def __call__(self, value: Any) -> dict[str, Any] | None: ...
 
 
 @dataclass(frozen=True)
 class FileSystemSerDesConfig:
-    """Which values are written to files, how the files are named, which part of a value the checkpoint shows, and which serdes makes the
-    text in the file."""
+    """The settings of FileSystemSerDes: which values are written to files, how the files are named, which part of a value the checkpoint
+    shows (None: no part), and which serdes makes the text in the file."""
 
     storage_mode: FileSystemSerDesMode = FileSystemSerDesMode.ALWAYS
     path_encoding: FileSystemPathEncoding = FileSystemPathEncoding.URI
@@ -65,9 +66,10 @@ class FileSystemSerDesConfig:
 
 
 class FileSystemSerDes(SerDes[Any]):
-    """Stores values in files below `base_path`: `StepConfig(serdes=FileSystemSerDes("results"))`. Raises SerDesError for a path outside it.
+    """Stores values in files below `base_path`: `StepConfig(serdes=FileSystemSerDes("results"))`. Raises SerDesError for a path outside
+    `base_path`.
 
-    It blocks until the disk has written or read; in an `async def` handler it blocks the event loop.
+    Its methods block until the disk has written or read the file. In an `async def` handler they block the event loop.
     """
 
     def __init__(self, base_path: str, config: FileSystemSerDesConfig | None = None) -> None:
@@ -75,7 +77,7 @@ class FileSystemSerDes(SerDes[Any]):
         self._config = config or FileSystemSerDesConfig()
 
     def serialize(self, value: Any, serdes_context: SerDesContext) -> str:
-        """The text for the checkpoint. If it names a file, the file is on disk when this returns."""
+        """The text for the checkpoint. If the text names a file, that file is on disk when this returns."""
         config = self._config
         text = config.serdes.serialize(value, serdes_context)
         if config.storage_mode is not FileSystemSerDesMode.ALWAYS:
@@ -90,8 +92,8 @@ class FileSystemSerDes(SerDes[Any]):
         return json.dumps(envelope)
 
     def deserialize(self, data: str, serdes_context: SerDesContext) -> Any:
-        """The value, read from its file or from the checkpoint itself. Raises SerDesError for JSON that does not have the form of this
-        class, and for a file outside `base_path`."""
+        """The value, read from its file or from the checkpoint itself. Raises SerDesError for JSON that this class does not write, and for
+        a path outside `base_path`."""
         match json.loads(data):
             case {"file": str(path)}:
                 self._refuse_outside(path)
@@ -118,7 +120,7 @@ class FileSystemSerDes(SerDes[Any]):
         return path
 
     def _refuse_outside(self, path: str) -> None:
-        """Raise SerDesError for a path outside `base_path`. Such a path may come from the answer to a callback, or from an imported
+        """Raise SerDesError if `path` is outside `base_path`. A path outside can come from the answer to a callback, or from an imported
         history."""
         base = os.path.realpath(self._base_path)
         if os.path.commonpath([base, os.path.realpath(path)]) != base:
@@ -133,8 +135,8 @@ def _encoded(name: str, encoding: FileSystemPathEncoding) -> str:
 
 
 def _keep(path: str, data: bytes) -> str:
-    """Write a complete file to disk, and return its path. If a file with other content has this path, write a second file beside it and
-    return the path of that file."""
+    """Write `data` to a file that is complete and on disk when this returns, and return its path. That is `path`, unless a file with other
+    content is there: in that case it is a second path in the same folder."""
     folder = os.path.dirname(path)
     _make_folder(folder)
     temporary = os.path.join(folder, f".{os.urandom(8).hex()}.tmp")

@@ -1,5 +1,5 @@
-"""Uses the type annotations of authors: they say which class a stored value becomes when it is read. A warning says where an annotation is
-missing."""
+"""Uses the type annotations of authors. They say which class a stored value becomes when it is read. If an annotation is missing, a warning
+is logged."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _warned: set[tuple[object, ...]] = set()
 
 
 def returned(func: Any) -> Any:
-    """The return annotation of a function, if it contains a model class at any depth (`Invoice`, `list[Invoice]`); else None. For
-    `Awaitable[X]` it is `X`."""
+    """The return annotation of a function, if a model class is in it at any depth (`Invoice`, `list[Invoice]`); else None. For an
+    annotation `Awaitable[X]` this looks at `X` and returns `X`."""
     func = written(func)
     said = getattr(func, "__annotations__", None)
     return _named(func, said.get("return")) if said else None
@@ -44,7 +44,8 @@ def taken(handler: Any) -> Any:
 
 
 def written(func: Any) -> Any:
-    """The author's own function inside wrappers, partial functions and branches. For an object with `__call__`, that method."""
+    """The author's own function, which may be inside wrappers, partial functions or a named branch. For an object that can be called, its
+    method `__call__`."""
     while True:
         if type(func) is FunctionType:  # most functions are plain: every step takes this path
             own = func.__dict__
@@ -87,7 +88,7 @@ def _is_set(cell: Any) -> bool:
 
 
 class BatchOf:
-    """The functions of a batch, by index. The result of each branch becomes the class that its function's return annotation names."""
+    """The functions of a batch, by index. The return annotation of each function says which class the result of its branch becomes."""
 
     __slots__ = ("_at",)
 
@@ -110,8 +111,8 @@ class BatchOf:
 
 
 class StateOf:
-    """The check of a `wait_for_condition`. The state becomes the class that the check's return annotation names; without one, the class of
-    the initial state, if that is a model."""
+    """The check of a `wait_for_condition`, which says which class the state becomes: the class that the check's return annotation names. If
+    there is no such annotation and the initial state is a model, the class of the initial state."""
 
     __slots__ = ("func", "initial")
 
@@ -151,8 +152,8 @@ def typing_of(func: Any) -> Typing | None:
 
 
 def given_back(value: Any, typing: Typing, what: str, advice: str = "Return what the annotation says") -> Any:
-    """The value in the class that the annotation names. Raises SerDesError if the value does not fit. `what` names the value for the
-    message."""
+    """The value in the class that the annotation names. Raises SerDesError if the value does not fit that class; `what` names the value in
+    the message, and `advice` says what to do."""
     try:
         return typing(value)
     except Unfitting as error:
@@ -160,8 +161,9 @@ def given_back(value: Any, typing: Typing, what: str, advice: str = "Return what
 
 
 def recalled_as(value: Any, typing: Typing, what: str, operation_id: str) -> Any:
-    """A recorded value in the class that the annotation names. Raises NonDeterministicExecutionError if it does not fit that class: another
-    version of this code recorded it, or (for `invoke`) the invoked function returned a value of another form."""
+    """A recorded value in the class that the annotation names. If it does not fit that class, raises NonDeterministicExecutionError:
+    another version of this code recorded it, or (for `invoke`) the invoked function returned a value of another form. `what` and
+    `operation_id` are for the message."""
     try:
         return typing(value)
     except Unfitting as error:
@@ -174,7 +176,8 @@ def recalled_as(value: Any, typing: Typing, what: str, operation_id: str) -> Any
 
 
 def tell_of_lost_types(before: Any, after: Any, func: Any, what: str) -> None:
-    """Log a warning, once for each function, if a model in `before` is a dict in `after` because no annotation names its class."""
+    """Log a warning if a model in `before` is a dict in `after`, because no annotation names its class. Each function `func` gets at most
+    one warning. `what` names the value for the message."""
     lost = models_in(before)
     if len(lost) <= len(models_in(after)):
         return

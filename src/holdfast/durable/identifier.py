@@ -13,8 +13,8 @@ from holdfast.model.operations import Action, Operation, Type, Update
 
 
 def operation_id(prefix: str | None, number: int) -> str:
-    """The id of the `number`-th call in a context. `prefix` is the id of the context, None for the handler's own. The name of the call does
-    not change the id."""
+    """The id of call number `number` in a context, or of the branch with the index `number` in a batch. `prefix` is the id of that context
+    or batch; None for the handler's own context. The name of the call does not change the id."""
     text = f"{prefix}-{number}" if prefix else str(number)
     return blake2b(text.encode()).hexdigest()[:64]
 
@@ -24,8 +24,8 @@ PATCH: Final = "Patch"
 
 
 def patch_id(prefix: str | None, name: str) -> str:
-    """The id of the marker with this name in a context. The marker takes no number of the context, so the ids of other operations do not
-    change."""
+    """The id of the marker with this name. `prefix` is the id of the context, None for the handler's own context. A marker takes no number
+    in the order of calls, so the ids of the other operations do not change."""
     return blake2b(f"{prefix or ''}/patch/{name}".encode()).hexdigest()[:64]
 
 
@@ -51,8 +51,8 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         )
 
     def check(self, recorded: Operation) -> None:
-        """Raise NonDeterministicExecutionError if the recorded operation with this id is another one: if type, sub-type, name or parent
-        differ."""
+        """Raise NonDeterministicExecutionError if `recorded`, the operation with this id in the history, differs from this identity in
+        type, sub-type, name or parent."""
         if (
             recorded.type is self.type
             and recorded.sub_type == self.sub_type

@@ -46,8 +46,8 @@ def text_of(result: Any) -> str:
 
 
 def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[[Any], str | Outcome] = text_of) -> Outcome:
-    """The outcome of a handler that returned `result`. It is a failure if the result cannot be written, or if the code misused the context:
-    for example, if it caught a suspension. If the code did not match the history and the host quarantines, it is a mismatch."""
+    """The outcome of a handler that returned `result`. It is a failure if the result cannot be written, or if the code misused the context,
+    for example by catching a suspension. It is a mismatch if a call did not match the history and the host quarantines such executions."""
     if state.quarantines and state.mismatch is not None:
         return mismatched(state.mismatch)
     if state.misuse is not None:
@@ -93,10 +93,10 @@ def failed(state: ExecutionState, error: BaseException) -> Outcome:
 
 
 def crashed(error: BaseException, through: BaseException | None = None) -> Outcome:
-    """The outcome of an invocation that failed, but does not fail the execution: the handler is invoked again. The outcome names the
-    author's line.
+    """The outcome of an invocation that failed without failing the execution: the handler is invoked again. The outcome names the author's
+    line.
 
-    `through` is the exception that passed through the author's code; None if that is `error` itself.
+    `through` is the exception that passed through the author's code; None means that `error` itself did.
     """
     return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(error).to_failure(), place=_place(through or error))
 

@@ -1,8 +1,8 @@
-"""The journal: the operations of one execution, for code of the runtime that chooses their ids itself.
+"""The journal: the operations of one execution, for code of the runtime that chooses the ids of its operations itself.
 
-A durable context numbers its calls, so an operation is found by its place in the order of calls. The code that runs workers and pipelines
-finds an operation by its meaning instead, such as "the receipt of this call of this tool". A body may run again, die in the middle, or be
-replaced by a person's answer, so its calls need not come in the same order.
+A durable context numbers its calls, and finds an operation by its place in the order of calls. The code that runs workers and pipelines
+finds an operation by its meaning instead, such as "the receipt of this call of this tool". It must, because the calls of a body need not
+come in the same order each time: the body may run again, die in the middle, or be replaced by a person's answer.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _NAME_LENGTH = 200
 
 
 def identity_of(kind: Type, sub_type: str, name: str, *parts: object, parent: Identity | None = None) -> Identity:
-    """The identity of an operation that these values name: the same sub-type, name, parts and parent give the same identity in every
-    invocation."""
+    """The identity of an operation. Its id is made from the sub-type, the name, the parts and the parent, so the same values give the same
+    identity in every invocation."""
     text = "\0".join((sub_type, name, *map(str, parts), parent.operation_id if parent else ""))
     shown = (name if len(name) <= _NAME_LENGTH else f"{name[:_NAME_LENGTH]}…").replace("\0", "\ufffd")  # Postgres stores no NUL
     return Identity(blake2b(text.encode(errors="replace")).hexdigest()[:64], kind, sub_type, parent.operation_id if parent else None, shown)
@@ -72,12 +72,12 @@ class Journal:
 
     @property
     def operations(self) -> Iterable[Operation]:
-        """The operations of the execution that a replay needs."""
+        """The operations of the execution that are in memory: all that a replay needs."""
         return self._state.operations.values()
 
     @property
     def by_id(self) -> Mapping[str, Operation]:
-        """The same operations by their ids."""
+        """The operations of `operations`, by their ids."""
         return self._state.operations
 
     @property
@@ -101,8 +101,8 @@ class Journal:
     # --- writing
 
     async def write(self, *updates: Update, charges: tuple[Charge, ...] = (), ledger: tuple[LedgerEntry, ...] = ()) -> None:
-        """Write these updates together; they are on disk when this returns. Raises LimitReached if a charge goes beyond its limit: then
-        none of them is written."""
+        """Write these updates, charges and entries of the ledger together; they are on disk when this returns. Raises LimitReached if a
+        charge goes beyond its limit: in that case none of them is written."""
         if charges or ledger:
             for update in self._taken():
                 self._state.record(update)
@@ -113,12 +113,13 @@ class Journal:
         await self._state.flush()
 
     def write_later(self, update: Update) -> None:
-        """Write this update together with the next write, or alone if no write follows within some milliseconds. Does not wait."""
+        """Write this update together with the next write, or without other updates if no write follows within some milliseconds. Returns at
+        once."""
         for one in (*self._taken(), update):
             self._state.record_later(one)
 
     def write_first(self, update: Update) -> None:
-        """Keep this update in memory, and write it before the updates of the next write of this journal. If no write follows, it is never
+        """Keep this update in memory. The next write of this journal writes it before its own updates. If no write follows, it is never
         written."""
         self._first.append(update)
 
@@ -132,7 +133,8 @@ class Journal:
     # --- waiting
 
     async def until_closed(self, *places: Identity) -> None:
-        """Rest until one of these operations is closed. The caller makes sure that no other strand of the execution runs meanwhile."""
+        """Rest until one of these operations is closed; returns at once if one is closed already. The caller makes sure that no other
+        strand of the execution runs meanwhile."""
         while True:
             found = [operation for at in places if (operation := self._state.look(at)) is not None]
             if any(operation.status not in OPEN for operation in found):
@@ -141,10 +143,11 @@ class Journal:
             await self._state.rest(Suspend(first, tuple(found[1:])))
 
     def when_closed(self, at: Identity, tell: Callable[[], None] | None) -> None:
-        """Call `tell` when this operation is closed; at once, if it is closed already. The handler continues meanwhile. `tell` None removes
-        the earlier `tell` of this operation.
+        """Call `tell` when this operation is closed; if it is closed already, call it now. The handler continues meanwhile. A second `tell`
+        for the same operation replaces the first; None removes it.
 
-        While `has_updates` is False, this journal waits for no change, because nothing is recorded that could change.
+        While `has_updates` is False, nothing is recorded that could change, so this journal begins to listen for the operation only with
+        its next write.
         """
         if tell is None:
             self._listeners.pop(at.operation_id, None)

@@ -1,7 +1,7 @@
-"""A copy of a value, equal to what its JSON text gives back.
+"""A copy of a value that is equal to what its JSON text gives back, so that user code gets the same value as in a replay.
 
-User code gets the same value as in a replay. For plain types a copy gives that value in a quarter of the time that parsing the text takes;
-a test compares the two for every kind of value.
+For plain types, copying takes a quarter of the time that parsing the text takes. A test compares copying and parsing for every kind of
+value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ _UNCHANGED = frozenset({type(None), str, bool, int, float})
 
 
 def copied(value: Any) -> Any:
-    """A copy of the value, equal to what parsing its text would give; UNSURE if the value contains a type that is not plain."""
+    """A copy of the value, equal to what parsing its JSON text would give. UNSURE if the value, or a value inside it, does not have a plain
+    type."""
     kind = type(value)
     if kind in _UNCHANGED:
         return value
@@ -42,8 +43,8 @@ def copied(value: Any) -> Any:
 
 
 def _copied_batch(batch: BatchResult[Any]) -> Any:
-    """A copy of a batch whose results are plain; UNSURE for any other batch, and for one with failures. Parsing a large batch takes
-    long."""
+    """A copy of a batch without failures whose results have only plain types. UNSURE for any other batch. It exists because parsing a large
+    batch takes long."""
     items = []
     for item in batch.all:
         result = item.result if type(item.result) in _UNCHANGED else copied(item.result)

@@ -69,11 +69,9 @@ class ErrorObject:
 
     @classmethod
     def from_exception(cls, exception: BaseException) -> ErrorObject:
-        """The description of an exception. Only a SerDesError and a DurableOperationError keep their data and stack trace; the traceback of
-        another exception is not stored.
-
-        The message of an error that Holdfast's checks raised also names the author's line.
-        """
+        """The ErrorObject for an exception. Data and stack trace are kept only if the exception is a SerDesError or a
+        DurableOperationError; the Python traceback of any other exception is not stored. If Holdfast's own checks raised the exception, the
+        message also names the author's line."""
         if isinstance(exception, SerDesError):
             # A user's subclass is recorded as SerDesError: a replay cannot make the subclass, and must raise the same error.
             return cls(exception.message, _SERDES_ERROR, exception.data, exception.stack_trace)
@@ -101,15 +99,14 @@ class ErrorObject:
         return {name: value for name, value in said.items() if value is not None}
 
     def to_durable_operation_error(self) -> DurableOperationError:
-        """The exception that this describes, in its registered class; if its type is not registered, a DurableOperationError."""
+        """The exception that this object describes: of the class that is registered for its type, or a DurableOperationError if none is
+        registered."""
         return DurableOperationError.from_error_fields(self.type, self.message, self.data, self.stack_trace)
 
     def raise_as_operation_error(self, operation_error_cls: builtins.type[DurableOperationError]) -> NoReturn:
-        """Raise an error of this class, with the exception that this describes as its cause. A SerDesError is raised as SerDesError
-        instead.
-
-        The first run and a replay both use this method, so user code gets the same error in both.
-        """
+        """Raise an error of the class `operation_error_cls`; its cause is the exception that this object describes. If that is a
+        SerDesError, raise SerDesError instead. The first run and a replay both use this method, so user code gets the same error in
+        both."""
         raised = SerDesError if self.type == _SERDES_ERROR else operation_error_cls
         raise raised(
             message=self.message, error_type=self.type, data=self.data, stack_trace=self.stack_trace

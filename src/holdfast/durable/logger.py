@@ -1,6 +1,6 @@
 """A logger that adds the execution and the operation to each line, as `extra` fields.
 
-While its context replays, the logger writes nothing, because the first run wrote those lines. Every operation gets a logger and most
+While the context replays, its logger writes nothing, because the first run wrote the same lines. Every operation gets a logger, and most
 loggers are never used, so the fields are made only when a line is written.
 """
 
@@ -39,8 +39,8 @@ class HasIdentity(Protocol):
 
 @dataclass(frozen=True)
 class LogInfo:
-    """The execution and the operation to which a log line belongs. `parent_id` is the id of the context; a field that is not known is
-    None."""
+    """The execution and the operation to which a log line belongs. `parent_id` is the id of the context in which the operation is. A field
+    without a value is None."""
 
     execution_state: HasExecutionArn
     parent_id: str | None = None
@@ -91,18 +91,18 @@ class Logger(LoggerInterface):
         return made
 
     def with_log_info(self, info: LogInfo) -> Logger:
-        """The same logger with the fields of `info`."""
+        """A logger like this one, but with the fields of `info`."""
         return Logger.from_log_info(self._logger, info, self._is_replaying)
 
     @classmethod
     def where(cls, logger: LoggerInterface, info: Callable[[], LogInfo], is_replaying: Callable[[], bool]) -> Logger:
-        """A logger whose fields are computed only when a line is written."""
+        """A logger that calls `info` for its fields each time it writes a line, and not earlier."""
         made = cls(logger, {}, is_replaying)
         made._extra = info
         return made
 
     def with_is_replaying(self, is_replaying: Callable[[], bool]) -> Logger:
-        """The same logger with another `is_replaying`: it writes nothing while that function returns True."""
+        """A logger like this one, but with another `is_replaying`: it writes nothing while that function returns True."""
         made = Logger(self._logger, {}, is_replaying)
         made._extra = self._extra
         return made

@@ -70,8 +70,9 @@ def plain_function(
     """Make an ordinary `handler(event, context)` a function that `context.invoke` and `context.enqueue` can start; `def` and `async def`
     both work.
 
-    Each call is an execution of its own. The handler's result is stored; if the handler raises, the execution fails. If its process dies
-    before that, the handler is called again. `name` is the handler's name unless given; `timeout` is in seconds.
+    Each call is an execution of its own. The result of the handler is stored; if the handler raises, the execution fails. If the process
+    dies before the result or the failure is stored, the handler is called again. `name` None means the name of the handler. `version` is
+    the version of this function. `timeout` is the time limit of one call in seconds.
     """
     terms = Terms(timeout).checked()
 

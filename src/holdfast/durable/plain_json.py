@@ -15,11 +15,11 @@ _KNOWN: Final = (str, int, float, type(None))
 
 
 def json_text(value: Any, cure: str, *, allow_nan: bool = True) -> str:
-    """The value as JSON text. Raises TypeError for a type that JSON does not have; dataclasses and pydantic models are written. Raises
-    ValueError for NaN or an infinite number, unless `allow_nan` is set.
+    """The value as JSON text; dataclasses and pydantic models are written as objects. Raises TypeError for any other type that JSON does
+    not have, and ValueError for NaN or an infinite number, unless `allow_nan` is set.
 
-    If the type is inside the value, the message names its place and has the advice `cure`. If the value itself has the type, the message is
-    only the standard library's sentence (model.serialization_advice says why).
+    If a value inside `value` has the wrong type, the message names its place and gives the advice `cure`. If `value` itself has the wrong
+    type, the message is only the standard library's sentence (model.serialization_advice says why).
     """
     found: Unwritable | None = None
     try:
@@ -46,7 +46,8 @@ _STRICT: Final = json.JSONEncoder(allow_nan=False, default=_model)
 
 
 def refusal(value: Any, known: tuple[type, ...]) -> SerDesError:
-    """The error of the default serdes about a value that contains an unknown type. `known` are the types that it can write."""
+    """The error that the default serdes raises for a value which contains a type that it cannot write. `known` are the types that it can
+    write."""
     found: Unwritable | None = None
     with contextlib.suppress(RecursionError):
         found = first_unwritable(value, lambda item: isinstance(item, known))

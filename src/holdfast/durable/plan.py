@@ -28,15 +28,15 @@ T = TypeVar("T")
 
 
 class Lookup(msgspec.Struct, frozen=True, gc=False):
-    """Ask the history for the operation with this identity; the answer is None if it is not recorded. Raises
-    NonDeterministicExecutionError if the history has another operation with its id."""
+    """Ask the history for the operation with this identity. The answer is None if no operation has its id. Raises
+    NonDeterministicExecutionError if an operation has its id, but another type, sub-type, name or parent."""
 
     identity: Identity
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """Write an update. With `wait` the plan continues when the update is on disk. Without it the plan continues at once, and the update is
-    written with the next write, or alone after some milliseconds."""
+    """Write an update. With `wait` the plan continues when the update is on disk. Without `wait` the plan continues at once; the update is
+    written together with the next write, or without other updates after some milliseconds."""
 
     update: Update
     wait: bool = True
@@ -48,29 +48,30 @@ class Run(msgspec.Struct, frozen=True):
     func: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
     inline: bool = False
-    """Whether the code makes durable calls itself, so that it must run on the thread or loop of the plan."""
+    """Whether the code makes durable calls itself. If so, it must run on the thread or the event loop on which the plan runs."""
     timeout: float | None = None
-    """Seconds of real time after which the call ends with a TimeoutError; None means no limit. The async driver cancels an `async def`; any
-    other code runs in a thread, which cannot be stopped and continues."""
+    """After this many seconds of real time the call ends with a TimeoutError; None means no limit. The async driver cancels an `async def`.
+    Any other code runs in a thread, which cannot be stopped: it continues after the TimeoutError."""
 
 
 class Accept(msgspec.Struct, frozen=True):
-    """Ask the service of workers to accept a run or an entry of a queue. This writes nothing: the plan records the answer with the
-    operation."""
+    """Ask the service of workers to accept a run or an entry of a queue. This writes nothing: the plan itself records the answer, together
+    with the operation."""
 
     identity: Identity
     asked: RunAsked | EnqueueAsked
 
 
 class Suspend(msgspec.Struct, frozen=True, gc=False):
-    """Wait until this operation, or one of the others, changes. The plan has just looked at all of them, at this one last."""
+    """Wait until the operation `operation_id`, or one of `others`, changes. The plan has just looked all of them up, and `operation_id` as
+    the last one."""
 
     operation_id: str
     others: tuple[Operation, ...] = ()
 
 
 class Spawn(msgspec.Struct, frozen=True):
-    """Start a plan that runs concurrently with this one. Its `Done` has the same `key`."""
+    """Start `plan`, which runs concurrently with the plan that yields this. The `Done` of the started plan has the same `key`."""
 
     key: int
     plan: Plan[Any]
@@ -80,11 +81,11 @@ class Spawn(msgspec.Struct, frozen=True):
 
 
 class NextDone(msgspec.Struct, frozen=True, gc=False):
-    """Wait for the next spawned plan that ends."""
+    """Wait until one of the spawned plans has ended; the answer is its `Done`."""
 
 
 class Done(msgspec.Struct, frozen=True):
-    """A spawned plan ended: with a result, or with an exception."""
+    """The end of a spawned plan: `result` is what it returned, or `error` what it raised. `key` is the key of its `Spawn`."""
 
     key: int
     result: Any = None
@@ -96,6 +97,7 @@ Plan = Generator[Effect, Any, T]
 
 
 def too_late(run: Run, *, cancelled: bool) -> TimeoutError:
-    """The error for a step's body that did not end in time. `cancelled`: the body was cancelled; else its thread may still run."""
+    """The error for a step's body that did not end in time. `cancelled`: whether the body was cancelled. If it was not, its thread may
+    still run."""
     what = "it was cancelled" if cancelled else "a thread cannot be stopped, so its body may still be running; its result is dropped"
     return TimeoutError(f"The step did not end within {run.timeout:g} s: {what}.")

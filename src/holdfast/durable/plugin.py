@@ -79,8 +79,9 @@ class OperationInfo:
     result: str | None = field(default=None, kw_only=True)
     error: ErrorObject | None = field(default=None, kw_only=True)
     attempt: int | None = field(default=None, kw_only=True)
-    """For a step: how many attempts have ended. None for other operations. In `on_user_function_start` and `on_user_function_end`: the
-    number of the attempt that runs, from 1; None for a context that runs again."""
+    """For a step, in reports about the operation: how many of its attempts have ended. In `on_user_function_start` and
+    `on_user_function_end`: the number of the attempt that runs, from 1. None for operations that are not steps, and for a context that runs
+    again."""
 
     @staticmethod
     def from_operation(operation: Operation, *, is_replayed: bool = False) -> OperationInfo:
@@ -113,7 +114,7 @@ class OperationEndInfo(OperationInfo):
 
 @dataclass(frozen=True)
 class OperationChangeInfo:
-    """What checkpoints changed: the operations with a new status, and all operations, each by id."""
+    """What checkpoints changed: the operations that got a new status, and all operations of the execution, both by id."""
 
     execution_arn: str | None
     updated_operations: dict[str, OperationInfo]
@@ -160,7 +161,8 @@ class UserFunctionEndInfo(OperationInfo):
         outcome: UserFunctionOutcome | None = None,
         clock: Clock = _WALL_CLOCK,
     ) -> UserFunctionEndInfo:
-        """The end of the function that this start belongs to. If `outcome` is None, it is FAILED if there is an error, else SUCCEEDED."""
+        """The report for the end of the function that began with `start_info`. `outcome` None means FAILED if there is an error, else
+        SUCCEEDED."""
         return cls(
             operation_id=start_info.operation_id,
             operation_type=start_info.operation_type,
@@ -188,7 +190,7 @@ class InvocationInfo:
     request_id: str | None
     execution_arn: str | None
     is_first_invocation: bool
-    """Whether no earlier invocation recorded an operation."""
+    """Whether the history is empty: no earlier invocation recorded an operation."""
     execution_start_time: datetime | None = None
     execution_input: Any = field(default=None, kw_only=True, repr=False, compare=False, hash=False)
     """A copy of the event: a plugin that changes it does not change the handler's event."""
@@ -200,12 +202,13 @@ class InvocationStartInfo(InvocationInfo):
     """An invocation begins."""
 
     updated_operations: dict[str, OperationInfo] = field(default_factory=dict, kw_only=True, repr=False, compare=False, hash=False)
-    """What the service changed since the last invocation: waits that ended, callbacks that were answered, retries that are due."""
+    """What the service changed between the invocation before this one and now: waits that ended, callbacks that were answered, retries that
+    are due."""
 
 
 @dataclass(frozen=True)
 class InvocationEndInfo(InvocationInfo):
-    """An invocation has ended; `operations` are in their present state."""
+    """An invocation has ended. `operations` shows the operations as they are at this end."""
 
     status: InvocationStatus = field(kw_only=True)
     error: ErrorObject | None = None
@@ -219,7 +222,8 @@ class InvocationEndInfo(InvocationInfo):
         output: Outcome,
         operations: dict[str, OperationInfo] | None = None,
     ) -> InvocationEndInfo:
-        """The end of the invocation that this start belongs to. If `operations` is None, it has the operations of the start."""
+        """The report for the end of the invocation that began with `invocation_start_info`. `operations` None means the operations of that
+        start."""
         start = invocation_start_info
         return cls(
             request_id=start.request_id,
@@ -275,15 +279,15 @@ class DurableInstrumentationPlugin:
     """
 
     def provide_propagation_metadata(self, info: PropagationInput) -> PropagationMetadata | None:
-        """Called before a chained invoke is made, not in its replay. The invoked execution gets the trace id that this returns; if several
-        plugins return one, that of the first plugin."""
+        """Called before a chained invoke is made, but not when the invoke is replayed. The invoked execution gets the trace id that this
+        returns. If several plugins return one, it gets that of the first plugin in their order."""
         return None
 
     def on_invocation_start(self, info: InvocationStartInfo) -> None:
         """Called in every invocation, before the handler."""
 
     def on_invocation_end(self, info: InvocationEndInfo) -> None:
-        """Called last, also if the handler raised or was suspended."""
+        """Called as the last hook of an invocation, also if the handler raised or was suspended."""
 
     def on_operation_start(self, info: OperationStartInfo) -> None:
         """Called before an operation's start is written, and when a replay reaches an operation that has not ended."""
@@ -292,15 +296,16 @@ class DurableInstrumentationPlugin:
         """Called when an operation has ended, before the code gets its result."""
 
     def on_operation_change(self, info: OperationChangeInfo) -> None:
-        """Called after checkpoints that changed operations. One call may report several checkpoints; it shows only the newest state."""
+        """Called after checkpoints that changed the status of operations. One call may report the changes of several checkpoints; in that
+        case it shows only the newest state."""
 
     def on_user_function_start(self, info: UserFunctionStartInfo) -> None:
         """Called before a user's function, on the thread or in the task of the function: the function sees the context variables that this
         hook sets."""
 
     def on_user_function_end(self, info: UserFunctionEndInfo) -> None:
-        """Called after a user's function, also if the function was interrupted. If the invocation ends before the function, it is called at
-        the end of the invocation."""
+        """Called after a user's function has returned, raised or was interrupted. If the function is still under way when the invocation
+        ends, this is called then."""
 
 
 class DurableInstrumentationPluginFactory(Protocol):

@@ -1,7 +1,7 @@
-"""Which plugins a function has: those that its decorator gets, then those that an environment variable names.
+"""Which plugins a function has: those that its decorator gets, and after them those that an environment variable names.
 
 `DURABLE_EXECUTION_PLUGINS=tracing,audit` names entry points of the group `aws_durable_execution.plugins`. The plugins are found once, when
-the function is decorated; a name or a factory that is not right raises PluginLoadError there.
+the function is decorated. If a name is not found, or an object is not a factory, PluginLoadError is raised at that moment.
 """
 
 from __future__ import annotations
@@ -157,15 +157,15 @@ def _marked(cls: type) -> bool:
 
 
 def _speaker(cls: type) -> type | None:
-    """The first class in the method resolution order that sets the mark `__durable_registration_api__`, if it sets the mark to 1; else
-    None."""
+    """Of the classes that `cls` derives from, in their method resolution order and with `cls` itself: the first one that sets the mark
+    `__durable_registration_api__`. None if no class sets it, or if that first one does not set it to 1."""
     nearest = next((base for base in cls.__mro__ if _MARK in vars(base)), None)
     return nearest if nearest is not None and _marked(nearest) else None
 
 
 def _check_groups(factories: Iterable[object]) -> None:
-    """Raise PluginLoadError if two factories have the same `exclusive_group`. Only classes with the mark are read: a class without it may
-    use the name `exclusive_group` for something else."""
+    """Raise PluginLoadError if two factories have the same `exclusive_group`. The name is read only from classes with the mark
+    `__durable_registration_api__`: another class may use the name `exclusive_group` for something else."""
     taken: dict[str, type] = {}
     for cls in map(_kind, factories):
         if _speaker(cls) is None:
@@ -194,8 +194,8 @@ def _group(base: type, cls: type) -> str | None:
 
 
 def _tell(factories: Iterable[object], *, registered: bool) -> None:
-    """Call `on_registration_result(registered)` once for each factory that has the mark and this method. An error that the factory raises
-    is logged and ignored."""
+    """Call `on_registration_result(registered)` of each factory that has the mark and this method, once. An error that a factory raises
+    there is logged and ignored."""
     for factory in {id(factory): factory for factory in factories}.values():
         try:
             speaker = _speaker(_kind(factory))
@@ -207,8 +207,8 @@ def _tell(factories: Iterable[object], *, registered: bool) -> None:
 
 
 def _callback(factory: object, speaker: type) -> object:
-    """The `on_registration_result` of the marked class, bound to the factory; None if it has none. A method of this name in a subclass
-    without the mark is not used."""
+    """The method `on_registration_result` of the marked class `speaker`, bound to the factory; None if that class has no such method. A
+    method of this name in a subclass that does not set the mark itself is not used."""
     if speaker is _kind(factory):
         return getattr(factory, "on_registration_result", None)
     for base in speaker.__mro__:

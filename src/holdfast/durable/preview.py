@@ -14,14 +14,15 @@ from typing import Any
 
 
 class PreviewMode(StrEnum):
-    """Whether the preview shows the fields that no list of the config names: all of them, or none."""
+    """What happens to the fields that no list of the config names. INCLUDE_ALL: the preview shows them. EXCLUDE_ALL: it does not."""
 
     INCLUDE_ALL = "INCLUDE_ALL"
     EXCLUDE_ALL = "EXCLUDE_ALL"
 
 
 class FieldMatchMode(StrEnum):
-    """What the name of a PreviewField is. ANYWHERE: the name of a field at any depth. PATH: the exact dotted path from the root."""
+    """How the name of a PreviewField is compared. ANYWHERE: with the name of each field, at any depth. PATH: with the dotted path of each
+    field from the root."""
 
     ANYWHERE = "ANYWHERE"
     PATH = "PATH"
@@ -29,8 +30,8 @@ class FieldMatchMode(StrEnum):
 
 @dataclass(frozen=True)
 class PreviewField:
-    """A field by its name at any depth, with all fields below it (`ANYWHERE`), or by its dotted path (`PATH`). A preview never shows a
-    field whose own name contains a dot."""
+    """Names fields of a value. ANYWHERE: every field with this name at any depth, and all fields below it. PATH: the one field with this
+    dotted path. A preview never shows a field whose own name contains a dot."""
 
     name: str
     match: FieldMatchMode = FieldMatchMode.ANYWHERE
@@ -38,9 +39,11 @@ class PreviewField:
 
 @dataclass(frozen=True)
 class PreviewConfig:
-    """What a preview shows. In both modes an excluded field is not shown, and a masked field is shown as `mask_string`.
+    """What a preview shows. `mode` decides about fields that are in no list; `include` names fields that are shown in the mode EXCLUDE_ALL.
+    In both modes a field in `exclude` is not shown, and a field in `mask` is shown as `mask_string`.
 
-    Fields are added in their order, until the JSON would have more than `max_preview_bytes`.
+    Fields are added in the order of the value. At the first field that would make the JSON larger than `max_preview_bytes`, the preview
+    ends.
     """
 
     mode: PreviewMode
@@ -52,10 +55,11 @@ class PreviewConfig:
 
 
 def build_preview(value: Any, config: PreviewConfig) -> dict[str, Any] | None:
-    """The part of a dictionary that the config shows, nested as in the original; None if nothing is shown, or if the value is no
+    """The part of a dictionary that the config shows, nested as in the dictionary. None if nothing is shown, or if the value is no
     dictionary.
 
-    A list does not appear in the preview. The fields of the dictionaries in it take its place, and later ones overwrite earlier ones.
+    A list does not appear in the preview: the fields of the dictionaries in the list are shown in its place. If several of these
+    dictionaries have the same field, the last one is shown.
     """
     if not isinstance(value, dict):
         return None
@@ -70,8 +74,8 @@ def build_preview(value: Any, config: PreviewConfig) -> dict[str, Any] | None:
 
 
 def _shown(value: object, above: str, config: PreviewConfig) -> Iterator[tuple[str, Any]]:
-    """The dotted path and the value of each leaf that is shown. A generator, so that the rest of a large value is not read when the preview
-    is full."""
+    """The dotted path and the value of each leaf that the preview shows. `above` is the dotted path of `value`; empty for the root. This is
+    a generator, so that nothing more is read from a large value when the preview is full."""
     if isinstance(value, list):
         for item in value:
             yield from _shown(item, above, config)

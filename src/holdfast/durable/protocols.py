@@ -39,10 +39,8 @@ class SerDesContext:
 
 
 class SerDes(ABC, Generic[T]):
-    """Turns a value into the text of a checkpoint, and the text into the value again.
-
-    User code gets the value that `deserialize` returns, in the first run and in replays.
-    """
+    """Turns a value into the text of a checkpoint, and the text into the value again. User code always gets the value that `deserialize`
+    returns, in the first run as in a replay."""
 
     @abstractmethod
     def serialize(self, value: T, serdes_context: SerDesContext) -> str:
@@ -54,14 +52,15 @@ class SerDes(ABC, Generic[T]):
 
     @staticmethod
     def is_primitive(obj: Any) -> bool:
-        """Whether plain JSON is enough: a scalar, or a list of scalars and such lists."""
+        """Whether plain JSON is enough for this value: it is a scalar, or a list that contains only scalars and other lists of this
+        kind."""
         if isinstance(obj, list):
             return _SCALARS.issuperset(map(type, obj)) or all(map(SerDes.is_primitive, obj))
         return obj is None or isinstance(obj, str | int | float)
 
 
 class SummaryGenerator(Protocol[C_contra]):
-    """Makes a text about a result that is too large to store (more than 256 Ki characters). The text is for people; Holdfast does not read
-    it."""
+    """Makes a text about a result that is too large to store: its text has more than 256 Ki characters. The summary is for people; Holdfast
+    does not read it."""
 
     def __call__(self, result: C_contra) -> str: ...

@@ -1,5 +1,5 @@
-"""Retry strategies: functions that get an error and the number of attempts so far, and decide whether and after which delay another attempt
-follows. They have no side effects; only the jitter uses random numbers."""
+"""Retry strategies. A retry strategy gets an error and the number of attempts so far. It decides whether another attempt follows, and after
+which delay. It has no side effects; only the jitter uses random numbers."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class RetryStrategyConfig:
 
 @dataclass
 class LinearRetryStrategyConfig:
-    """How often and when `create_linear_retry_strategy` retries: each delay is `increment` longer than the one before, at most `max_delay`.
-    The other fields mean what they mean in `RetryStrategyConfig`."""
+    """How often and when `create_linear_retry_strategy` retries. The first delay is `initial_delay`, each later one is `increment` longer
+    than the one before, and none is longer than `max_delay`. The other fields mean what they mean in `RetryStrategyConfig`."""
 
     max_attempts: int = 6
     initial_delay: Duration = field(default_factory=lambda: Duration.from_seconds(1))
@@ -66,7 +66,7 @@ class LinearRetryStrategyConfig:
 
     @property
     def increment_seconds(self) -> int:
-        """By how many seconds each delay is longer than the one before."""
+        """By how many seconds each delay is longer than the one before, before jitter."""
         return self.increment.seconds
 
     @property
@@ -122,24 +122,25 @@ class RetryPresets:
 
     @classmethod
     def default(cls) -> RetryStrategy:
-        """The strategy of a step without a `retry_strategy`: 6 attempts; the first delay is 5 s, and it doubles up to a minute, with full
-        jitter."""
+        """The strategy of a step without a `retry_strategy`: at most 6 attempts. The first delay is 5 s. Each delay is twice the one
+        before, at most a minute, with full jitter."""
         return create_retry_strategy(RetryStrategyConfig(max_attempts=6, max_delay=Duration.from_minutes(1), backoff_rate=2))
 
     @classmethod
     def transient(cls) -> RetryStrategy:
-        """For failures that pass quickly: 3 attempts; the delay is 5 s, then 10 s, and half of it is random."""
+        """For failures that pass quickly: at most 3 attempts. The delays between them are 5 s and 10 s, with half jitter: each is a random
+        time between half of it and all of it."""
         return create_retry_strategy(RetryStrategyConfig(max_attempts=3, backoff_rate=2, jitter_strategy=JitterStrategy.HALF))
 
     @classmethod
     def resource_availability(cls) -> RetryStrategy:
-        """For something that is not available yet: 5 attempts; the delay is 5, 10, 20 and 40 s, with full jitter."""
+        """For something that is not available yet: at most 5 attempts. The delays between them are 5, 10, 20 and 40 s, with full jitter."""
         return create_retry_strategy(RetryStrategyConfig(max_attempts=5, backoff_rate=2))
 
     @classmethod
     def critical(cls) -> RetryStrategy:
-        """For work that must succeed: 10 attempts; the first delay is 1 s, and each is half longer than the one before, without a random
-        part."""
+        """For work that must succeed: at most 10 attempts. The first delay is 1 s. Each delay is one and a half times the one before,
+        without a random part."""
         return create_retry_strategy(
             RetryStrategyConfig(
                 max_attempts=10,
@@ -152,12 +153,13 @@ class RetryPresets:
 
     @classmethod
     def linear(cls) -> RetryStrategy:
-        """6 attempts, with delays of 1, 2, 3, 4 and 5 seconds between them, without a random part."""
+        """At most 6 attempts. The delays between them are 1, 2, 3, 4 and 5 seconds, without a random part."""
         return create_linear_retry_strategy(LinearRetryStrategyConfig(jitter_strategy=JitterStrategy.NONE))
 
     @classmethod
     def fixed(cls, interval: Duration | None = None) -> RetryStrategy:
-        """5 attempts with the delay `interval` between them; None means 5 seconds."""
+        """At most 5 attempts, always with the same delay `interval` between them, without a random part. `interval` None means 5
+        seconds."""
         delay = Duration.from_seconds(5) if interval is None else interval
         return create_retry_strategy(
             RetryStrategyConfig(max_attempts=5, initial_delay=delay, max_delay=delay, backoff_rate=1, jitter_strategy=JitterStrategy.NONE)
@@ -168,9 +170,9 @@ class RetryPresets:
 class WithRetryConfig(Generic[T]):
     """How `with_retry` runs a block of durable calls again.
 
-    `retry_strategy` None means `create_retry_strategy()`: three attempts. If `wrap_with_run_in_child_context` is True, the block runs in a
-    child context with `child_context_config`, and its last error is raised as ChildContextError. If it is False, the block runs in the
-    caller's context, and its last error is raised unchanged.
+    `retry_strategy` None means `create_retry_strategy()`: at most three attempts. If `wrap_with_run_in_child_context` is True, all attempts
+    run in one child context with `child_context_config`, and the error of the last attempt is raised as ChildContextError. If it is False,
+    they run in the caller's context, and the error of the last attempt is raised unchanged.
     """
 
     retry_strategy: RetryStrategy | None = None
@@ -199,10 +201,10 @@ def with_retry(context: A, func: Callable[[A, int], Awaitable[T]], config: WithR
 @overload
 def with_retry(context: B, func: Callable[[B, int], T], config: WithRetryConfig[T], name: str | None = None) -> T: ...
 def with_retry(context: Any, func: Callable[[Any, int], Any], config: WithRetryConfig[Any], name: str | None = None) -> Any:
-    """Run `func(context, attempt)`, a block of durable calls, and return its result. While it raises and the retry strategy allows it, run
-    it again from its beginning.
+    """Run `func(context, attempt)`, a block of durable calls, and return its result. If it raises and the retry strategy allows another
+    attempt, run it again from its beginning.
 
-    `attempt` counts from 1. Between two attempts there is a durable wait. If `name` is given, the wait is named
-    `{name}-backoff-{attempt}`. In an `async def` handler, await the result.
+    `attempt` counts from 1. Before each further attempt there is a durable wait. If `name` is given, that wait is named
+    `{name}-backoff-{attempt}`, with the number of the attempt that failed. In an `async def` handler, await the result.
     """
     return context._with_retry(func, config, name)

@@ -29,8 +29,8 @@ _NO_QUEUES: Final = (
 
 
 async def accepted(state: ExecutionState, accept: Accept) -> Order | Failure:
-    """The order of an accepted run or queue entry, or the Failure of a refused one, for an `async def` handler. Raises RunUnavailable if
-    this process can accept none, BackgroundThreadError if the question got no answer."""
+    """For an `async def` handler: ask for acceptance. Returns the Order if the run or the queue entry was accepted, the Failure if it was
+    refused. Raises RunUnavailable if this process can never accept one, BackgroundThreadError if there was no answer."""
     port = _run_port(state, accept)
     try:
         return await port.accept(state.header, accept.identity.operation_id, accept.asked)
@@ -39,8 +39,9 @@ async def accepted(state: ExecutionState, accept: Accept) -> Order | Failure:
 
 
 def accepted_blocking(state: ExecutionState, accept: Accept) -> Order | Failure:
-    """The order of an accepted run or queue entry, or the Failure of a refused one, for a `def` handler. Blocks until the service of
-    workers has answered. Raises RunUnavailable if this process can accept none, BackgroundThreadError if the question got no answer."""
+    """For a `def` handler: ask for acceptance, and block until the answer is there. Returns the Order if the run or the queue entry was
+    accepted, the Failure if it was refused. Raises RunUnavailable if this process can never accept one, BackgroundThreadError if there was
+    no answer."""
     port = _run_port(state, accept)
     try:
         return port.accept_blocking(state.header, accept.identity.operation_id, accept.asked)
@@ -56,9 +57,9 @@ def _run_port(state: ExecutionState, accept: Accept) -> RunPort:
 
 
 def _not_accepted(state: ExecutionState, error: Exception) -> BaseException:
-    """The error for a run or a queue entry that was neither accepted nor refused. If this process can never accept one, it is a
-    RunUnavailable, which the author's code can catch. Any other error ends the invocation, and the next invocation asks again.
-    """
+    """The exception for a run or a queue entry that was neither accepted nor refused, because `error` was raised. If this process can never
+    accept one, it is a RunUnavailable, which the author's code can catch. Otherwise it is the exception that `state.failed` makes from
+    `error`; it ends the invocation."""
     if isinstance(error, RunUnavailable):
         return RunUnavailable(str(error))
     trouble = error if isinstance(error, HoldfastError) else InvocationError(f"A run could not be accepted: {error!r}")

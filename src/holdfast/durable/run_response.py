@@ -78,7 +78,7 @@ class RunResponse:
     """The result of a worker's run."""
 
     run_id: str
-    """The id of the run, for `holdfast runs show`; empty if no run began, or if the run ended without a response."""
+    """The id of the run, for `holdfast runs show`. Empty if no run began, or if the run ended without a response."""
     worker_id: str
     version: str
     status: str
@@ -113,7 +113,7 @@ def response_from(text: str) -> RunResponse:
 
 
 def without_response(worker_id: str, version: str | None, code: str, message: str) -> RunResponse:
-    """A response with this error code, for a run that ended without one. Its `run_id` is empty."""
+    """A response with this error code and message, for a run that ended without a response. Its `run_id` is empty."""
     status, retryable = _WITHOUT_RESPONSE[code]
     error = RunError(error_code=code, message=message, retryable=retryable)
     return RunResponse(run_id="", worker_id=worker_id, version=version or "", status=status, error=error)
@@ -131,7 +131,7 @@ class WorkerFailed(DurableOperationError):
 
     @property
     def error_code(self) -> str:
-        """The code of the response's error, for example `access_denied`; its status if it has no error."""
+        """The code of the response's error, for example `access_denied`. If the response has no error, its status."""
         response = self.response
         return response.status if response.error is None else response.error.error_code
 

@@ -1,7 +1,8 @@
-"""A scope: one context's part of the execution. It counts the context's calls, knows whether the context replays, and derives time and ids.
+"""A scope: the part of the execution that belongs to one context. It counts the calls of the context, knows whether the context replays,
+and computes its time, its ids and its random numbers.
 
-Both contexts (`def` and `async def`) use it. One strand (the handler, or one branch) uses a scope at a time: with two strands the order of
-the ids could differ from replay to replay.
+The contexts of `def` and of `async def` handlers use it. Only one strand (the handler, or one branch) uses a scope at a time: with two
+strands the order of the ids could differ from replay to replay.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ _NOT_LOOKED_AT = (
 
 
 class Unread(NamedTuple):
-    """The result of a `map` or `parallel` in which branches failed: the call, the result, and the numbers of failed and of all branches."""
+    """The result of a `map` or `parallel` in which branches failed, with its call, the number of failed branches and the number of all
+    branches."""
 
     at: Identity
     result: object
@@ -58,7 +60,7 @@ class Unread(NamedTuple):
     total: int
 
     def described(self) -> str:
-        """The call, with the name that its author gave."""
+        """The call, as a message names it: with the name that the author gave it."""
         return described(self.at.type, self.at.sub_type, self.at.name)
 
 
@@ -145,14 +147,15 @@ class Scope:
         return self.replaying
 
     def next_identity(self, kind: Type, sub_type: str, name: str | None) -> Identity:
-        """The identity of the next call. Each call takes it at once, so that ids follow the order of the code."""
+        """The identity of the next call. A call takes it when the method is called, not when the result is awaited, so that the ids follow
+        the order of the code."""
         self._count += 1
         id, self._upcoming = self._upcoming or operation_id(self.prefix, self._count), None
         return Identity(id, kind, sub_type, self.parent_id, name)
 
     def child(self, identity: Identity, *, virtual: bool = False) -> Scope:
-        """The scope inside an operation. A virtual scope records no operation of its own, so its calls belong to the operation of the scope
-        around it."""
+        """The scope of the calls inside the operation `identity`. A virtual scope has no operation of its own in the history, so the parent
+        of its calls is the operation around it."""
         return Scope(
             self.state,
             self.make_context,
@@ -163,17 +166,18 @@ class Scope:
         )
 
     def branch(self, identity: Identity, index: int, sub_type: SubType, name: str) -> Identity:
-        """The identity of a branch. It depends only on the batch and on the index of the branch, not on the order in which branches run."""
+        """The identity of a branch. `identity` is that of its batch. The branch's id depends only on the batch and on `index`, not on the
+        order in which branches run."""
         return Identity(operation_id(identity.operation_id, index), Type.CONTEXT, sub_type.value, identity.operation_id, name)
 
     def call(self, identity: Identity) -> _Call:
-        """A context manager around one durable call. It raises if another call of this context is under way, and notices the end of the
-        replay."""
+        """A context manager around one durable call. It raises ExecutionError if another call of this context is under way. It also notes
+        whether the replay ends with this call."""
         return _Call(self, identity)
 
     def began(self, identity: Identity) -> bool:
-        """Note that a durable call begins. Returns whether the replay ends after this call, because its operation is still open. Raises
-        ExecutionError if another call of this context is under way, SuspendExecution if this context is suspended."""
+        """Note that a durable call begins. Returns whether the replay ends when this call returns, because the operation of the call is
+        still open. Raises ExecutionError if another call of this context is under way, SuspendExecution if this context is suspended."""
         self._check_free()
         self._busy = True
         return self._begin_call(identity) if self.replaying else False
@@ -185,7 +189,8 @@ class Scope:
             raise ExecutionError(_BUSY)
 
     def ended(self, identity: Identity, *, resumed: bool) -> None:
-        """Note that a durable call returns to user code: with a result, an error or a suspension."""
+        """Note that a durable call returns to user code, with a result, an error or a suspension. `resumed` is what `began` returned for
+        this call: if it is True, the replay ends now."""
         self._busy = False
         operations = self.state.operations
         done = operations.get(identity.operation_id)
@@ -196,12 +201,12 @@ class Scope:
             self.replaying = not resumed and self._upcoming in operations
 
     def passed(self, done: Operation) -> None:
-        """Note when this operation, the last one of the current call, ended: `now` returns that time."""
+        """Note when `done` ended, so that `now` returns that time. `done` is the last operation that the current call used."""
         self._seen_at = max(self._seen_at, done.ended_at or done.started_at)
 
     def check_not_swallowed(self) -> None:
-        """Raise ExecutionError if the context's code returned although it should not have: it caught a suspension, or a continue_as_new, or
-        made a durable call that it never awaited."""
+        """Raise ExecutionError if the code of the context returned although it made one of three mistakes: it caught a suspension, it
+        caught a `continue_as_new`, or it never awaited a durable call."""
         if self.suspended:
             raise ExecutionError(_SWALLOWED)
         if self.continuing:
@@ -210,7 +215,7 @@ class Scope:
             raise not_awaited(forgotten)
 
     def asked(self, plan: Plan[Any], coroutine: Coroutine[Any, Any, Any], identity: Identity | None) -> None:
-        """Note that a call of an `async def` handler was made. It begins when it is awaited."""
+        """Note that the code of an `async def` handler made a call. The call has not begun: it begins when it is awaited."""
         plan, call = remembered(plan, coroutine, identity)
         if self.unstarted is None:
             self.unstarted = {plan: call}
@@ -225,7 +230,8 @@ class Scope:
                 self.unstarted = None
 
     def tell_unread(self) -> None:
-        """Warn about failed branches whose result the context's code never read. Called when that code has ended."""
+        """Log a warning for each `map` or `parallel` of this context in which branches failed, if the code never read its result. Called
+        when the code of the context has ended."""
         header = self.state.header
         for batch in self.unread:
             if is_unread(batch.result):
@@ -239,8 +245,9 @@ class Scope:
             let_go(self.unstarted)
 
     def _begin_call(self, identity: Identity) -> bool:
-        """End the replay now if the call is new, or a step that has not ended. Returns whether the replay ends after the call, because its
-        operation is open and of another type."""
+        """Called at the start of a call while this context replays. If the call is new, or is a step that has not ended, the replay ends
+        now, and False is returned. Otherwise returns whether the operation of the call is still open: in that case the replay ends when the
+        call returns."""
         found: Operation | None = self.state.operations.get(identity.operation_id)
         if found is not None and self.state.hooks is not None:
             with contextlib.suppress(NonDeterministicExecutionError):  # the call itself raises if it is another operation
@@ -268,13 +275,14 @@ class Scope:
         return known[name]
 
     def _goes_on(self) -> bool:
-        """Whether the history has the next call of this context, or the end of this context."""
+        """Whether the history shows that an earlier invocation passed this point: it has the next call of this context, or the end of this
+        context."""
         operations = self.state.operations
         around = [operations[id] for id in {self.prefix, self.parent_id} if id is not None and id in operations]
         return operation_id(self.prefix, self._count + 1) in operations or any(op.status not in OPEN for op in around)
 
     def _mark(self, at: Identity) -> bool:
-        """Record the marker, and return True. The marker is written with the next write, before all later calls of this context."""
+        """Record the marker of `patched`, and return True. The marker is on disk not later than the next call of this context."""
         update = at.update(Action.SUCCEED)
         if self.state.hooks is not None:
             self.state.hooks.recording(update)

@@ -154,8 +154,9 @@ class _Unsupported(Exception):
 
 
 class _Writers(dict[type, Callable[[Any], str]]):
-    """The writer of each type. A subclass is written like the first type in this dictionary that it derives from; else a dataclass or a
-    pydantic model is written as its JSON. Raises _Unsupported for any other type."""
+    """The function that writes each type. For a class that is not in this dictionary: if it derives from a type in the dictionary, the
+    function of the first such type; else, for a dataclass or a pydantic model, a function that writes its JSON. Raises _Unsupported for any
+    other class."""
 
     def __missing__(self, kind: type) -> Callable[[Any], str]:
         for base, write in self.items():
@@ -333,8 +334,8 @@ class JsonSerDes(SerDes[T]):
         return json_text(value, OF_A_PAYLOAD)
 
     def deserialize(self, data: str, _: SerDesContext) -> T:
-        """The value that the JSON text describes, in the class that was given to JsonSerDes. Raises SerDesError if it does not fit that
-        class."""
+        """The value that the JSON text describes; if a class was given to JsonSerDes, in that class. Raises SerDesError if the value does
+        not fit the class."""
         value = json.loads(data)
         if self.named is None:
             return cast(T, value)
@@ -362,8 +363,8 @@ EXTENDED_TYPES_SERDES: SerDes[Any] = ExtendedTypeSerDes()
 
 
 def serialize(serdes: SerDes[T] | None, value: T, operation_id: str, durable_execution_arn: str) -> str:
-    """The text of a value, written by this serdes; None means the default serdes. Raises SerDesError if the serdes raises an error; only
-    RetryableSerDesError is raised unchanged."""
+    """The text of `value`, written by `serdes`; None means the default serdes. If the serdes raises RetryableSerDesError, that error is
+    raised unchanged; if it raises any other error, SerDesError is raised."""
     try:
         if serdes is None:
             return _write(value)
@@ -382,8 +383,8 @@ def serialize(serdes: SerDes[T] | None, value: T, operation_id: str, durable_exe
 
 
 def deserialize(serdes: SerDes[T] | None, data: str, operation_id: str, durable_execution_arn: str) -> T:
-    """The value in a text, read by this serdes; None means the default serdes. Raises SerDesError if the serdes raises an error; only
-    RetryableSerDesError is raised unchanged."""
+    """The value in the text `data`, read by `serdes`; None means the default serdes. If the serdes raises RetryableSerDesError, that error
+    is raised unchanged; if it raises any other error, SerDesError is raised."""
     try:
         if serdes is None:
             return cast(T, _read(data))

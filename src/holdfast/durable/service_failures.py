@@ -1,7 +1,5 @@
-"""Decides what a failed call to the Lambda service ends: only this invocation, or the whole execution.
-
-It uses only what boto3 says about the failure. exceptions.py has the exceptions that use this decision, and exports these names again.
-"""
+"""Decides what a failed call to the Lambda service ends: only this invocation, or the whole execution. The decision uses only what boto3
+says about the failure. The exceptions that use the decision are in exceptions.py, which also exports the names of this module."""
 
 from __future__ import annotations
 
@@ -44,8 +42,8 @@ class DurableApiErrorCategory(Enum):
 
 
 def categorize(error: Mapping[str, Any] | None, metadata: Mapping[str, Any] | None) -> DurableApiErrorCategory:
-    """The category of a failure. A mistake of the caller (HTTP status 4xx) and a problem with a KMS key fail the execution. Throttling
-    (429), an old checkpoint token and any other error fail only this invocation."""
+    """The category of a failed call. EXECUTION: a mistake of the caller (HTTP status 4xx, but not 429), or a problem with a KMS key.
+    INVOCATION: throttling (429), a checkpoint token that is too old, and any other error."""
     if not error:
         return DurableApiErrorCategory.INVOCATION
     code, text = error.get("Code") or "", error.get("Message") or ""

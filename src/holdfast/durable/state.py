@@ -1,7 +1,7 @@
-"""What a running handler knows about its execution: the operations, its token, and the updates that are not written yet.
+"""What a running handler knows about its execution: the operations, the token for the next write, and the updates that are not written yet.
 
-One write is under way at a time, because each write needs the token that the write before it returned. Updates that are recorded meanwhile
-are written together by the next write. The two drivers differ only in how they wait.
+Only one write is under way at a time, because each write needs the token that the write before it returned. Updates that are recorded
+meanwhile are written together by the next write. The drivers of `def` and of `async def` handlers differ only in how they wait for a write.
 """
 
 from __future__ import annotations
@@ -86,12 +86,13 @@ class ExecutionState:
 
     @property
     def ends_ride(self) -> bool:
-        """Whether the end of a context is written with the next write, so that the code continues without waiting for it."""
+        """Whether the end of a context is written together with the next write. If so, the code continues without waiting for that
+        write."""
         return False
 
     def look(self, identity: Identity) -> Operation | None:
-        """The recorded operation with this id; None if it is not recorded. Raises NonDeterministicExecutionError if it is another operation
-        than the code asks for. Raises the error of `check_usable` if durable calls are no longer possible."""
+        """The recorded operation with this id; None if there is none. Raises NonDeterministicExecutionError if the recorded operation is
+        not the one that the code asks for. Raises what `check_usable` raises, if durable calls are no longer possible."""
         self.check_usable()
         found = self.operations.get(identity.operation_id)
         if found is not None:
@@ -101,8 +102,8 @@ class ExecutionState:
         return found
 
     def check_usable(self) -> None:
-        """Raise if durable calls are no longer possible: after a suspension, after a write that failed, or after a mismatch that
-        quarantines."""
+        """Raise an exception if durable calls are no longer possible: after a suspension, after a write that failed, or after the code did
+        not match the history and the host quarantines such executions."""
         if self.broken is not None:
             raise self.broken
         if self.mismatch is not None and self.quarantines:
@@ -111,7 +112,8 @@ class ExecutionState:
             raise SuspendExecution(_SUSPENDED)
 
     def raised(self, error: BaseException) -> None:
-        """Note that a durable call raised this error. The first error that says that the code does not match the history is kept."""
+        """Note that a durable call raised this error. If it says that the code does not match the history, and is the first such error, it
+        is kept."""
         if self.mismatch is None and isinstance(error, NonDeterministicExecutionError):
             self.mismatch = error
 
@@ -126,7 +128,8 @@ class ExecutionState:
         self.unwritten.append(update)
 
     def record_later(self, update: Update) -> None:
-        """Add a deferred update: it is written with the next write, or alone if no write follows within some milliseconds."""
+        """Add a deferred update: it is written together with the next write, or without other updates if no write follows within some
+        milliseconds."""
         first = not self.unwritten
         self.record(update)
         if first:
@@ -134,12 +137,13 @@ class ExecutionState:
             self.stragglers.add(self)
 
     def write_deferred(self) -> None:
-        """Write the deferred updates, if they are not written yet. If the write fails, the strand that writes next gets the error."""
+        """Write the deferred updates, if they are not written yet. If the write fails, no error is raised here; the next strand that writes
+        gets it."""
         raise AssertionError("a driver implements write_deferred")
 
     def applied(self, answer: Checkpointed) -> None:
-        """Take over the new token and the changed operations of a write that is on disk. Raises BackgroundThreadError if the execution
-        has ended."""
+        """Take over the new token and the changed operations from the answer to a write that is on disk. Raises BackgroundThreadError if
+        the answer says that the execution has ended."""
         self.revision = answer.revision
         if answer.token is None:
             raise BackgroundThreadError("The execution has ended.", LeaseLost())
@@ -150,8 +154,8 @@ class ExecutionState:
             self.hooks.learning(answer.operations, self.learn)
 
     def failed(self, error: HoldfastError) -> BackgroundThreadError:
-        """The error that ends this invocation after a write that failed. If the error is a Rejected, the handler made a mistake, and the
-        error fails the execution, too."""
+        """The exception that ends this invocation after a write that failed with `error`. If `error` is a Rejected, the handler made a
+        mistake, and the execution fails, too."""
         source: Exception = error
         if isinstance(error, Rejected):
             source = CheckpointError(f"The checkpoint was refused: {error}", DurableApiErrorCategory.EXECUTION)

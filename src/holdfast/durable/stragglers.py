@@ -1,7 +1,7 @@
 """Stragglers: deferred updates that no other write has included within 5 ms.
 
-The START of an at-least-once step is not worth a commit of its own, so it waits for the next write. But the history must show that a step
-with a long body has begun, so a timer or a thread writes the updates that have waited too long.
+The START of an at-least-once step is not worth a commit of its own, so it waits for the next write. But if the body of the step takes long,
+the history must show that the step has begun. So a timer or a thread writes the updates that have waited for 5 ms.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Stragglers(Protocol):
 
 
 def _due(states: dict[Deferring, None]) -> list[Deferring]:
-    """Remove the states whose updates have waited long enough from `states`, and return them. States whose updates were written meanwhile
-    are removed, too."""
+    """The states in `states` whose deferred updates have waited long enough. They are removed from `states`; so are states that have
+    nothing left to write."""
     now = monotonic()
     due = []
     for state in list(states):
@@ -49,7 +49,7 @@ def _due(states: dict[Deferring, None]) -> list[Deferring]:
 
 
 def _write(state: Deferring) -> None:
-    """Write the deferred updates of one state. An error is logged, so that the timer or the thread can serve the other states."""
+    """Write the deferred updates of one state. An error is logged and not raised, so that the caller can go on with the other states."""
     try:
         state.write_deferred()
     except Exception:
@@ -57,7 +57,7 @@ def _write(state: Deferring) -> None:
 
 
 class LoopStragglers:
-    """For coroutines: one timer of the loop for all states, and no timer while there is nothing to write."""
+    """For coroutines: one timer of the event loop serves all states. There is no timer while there is nothing to write."""
 
     def __init__(self) -> None:
         self._states: dict[Deferring, None] = {}
@@ -79,7 +79,7 @@ class LoopStragglers:
 
 
 class Unhurried:
-    """For tests: deferred updates always wait for the next write, so that a busy machine makes as many writes as an idle one."""
+    """For tests: a deferred update always waits for the next write. So the number of writes does not depend on how busy the machine is."""
 
     def add(self, state: Deferring) -> None:
         """Note a state that has a deferred update."""
@@ -89,7 +89,7 @@ class Unhurried:
 
 
 class ThreadStragglers:
-    """For handlers on threads: one thread, which sleeps while there is nothing to write."""
+    """For handlers on threads: one thread writes the deferred updates of all states. It sleeps while there is nothing to write."""
 
     def __init__(self) -> None:
         self._states: dict[Deferring, None] = {}
@@ -108,7 +108,7 @@ class ThreadStragglers:
         self._wake.set()
 
     def close(self, *, wait: bool = False) -> None:
-        """Stop the thread. With `wait`, return only when the thread has ended and its last write is done."""
+        """Stop the thread. With `wait`, return only when the thread has ended, so that no write of this thread is still under way."""
         self._closed = True
         self._wake.set()
         if wait and self._thread is not None:

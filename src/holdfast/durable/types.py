@@ -21,7 +21,7 @@ _ARN = re.compile(r"arn:[^:]*:lambda:[^:]*:[^:]*:function:([^:/]+):[^:/]+/durabl
 
 @dataclass(frozen=True)
 class OperationContext:
-    """The base of the objects that functions inside operations get."""
+    """The base of the objects that the functions of steps, submitters and checks get. It has their logger."""
 
     logger: LoggerInterface
 
@@ -40,7 +40,7 @@ class WaitForCallbackContext(OperationContext):
 
 @dataclass(frozen=True)
 class WaitForConditionCheckContext(OperationContext):
-    """What the check of `wait_for_condition` gets. `attempt` is the number of this check, from 1."""
+    """What the check of `wait_for_condition` gets. `attempt` is the number of this call of the check, from 1."""
 
     attempt: int
 
@@ -57,7 +57,7 @@ class Callback(Protocol[C_co]):
 
 
 class BatchResult(Protocol[T]):
-    """What `map` and `parallel` return. This is only a part; the class with all methods is in concurrency/models.py."""
+    """What `map` and `parallel` return. This protocol has only one method; the class with all methods is in concurrency/models.py."""
 
     @abstractmethod
     def get_results(self) -> list[T]:
@@ -87,7 +87,7 @@ class DurableContext(Protocol):
         name: str | None = None,
         config: MapConfig[U] | None = None,
     ) -> BatchResult[T]:
-        """Run a function for the inputs concurrently, for each input in a branch of its own."""
+        """Run `func(context, item, index, inputs)` for each item of `inputs`, concurrently, each in a branch of its own."""
         ...
 
     @abstractmethod
@@ -102,7 +102,7 @@ class DurableContext(Protocol):
 
     @abstractmethod
     def wait(self, duration: Duration, name: str | None = None) -> None:
-        """Wait until this time has passed; the execution may be suspended meanwhile."""
+        """Wait until `duration` has passed; the execution may be suspended meanwhile."""
         ...
 
     @abstractmethod
@@ -112,7 +112,7 @@ class DurableContext(Protocol):
 
 
 class LambdaContext(Protocol):
-    """The context object of the Lambda runtime. A handler has one only on AWS Lambda, or in a process of the Lambda runtime."""
+    """The context object of the Lambda runtime. A handler gets one only if a Lambda runtime calls it."""
 
     aws_request_id: str
     log_group_name: str | None = None
@@ -132,7 +132,8 @@ class LambdaContext(Protocol):
 
 @dataclass(frozen=True)
 class DurableExecutionArn:
-    """Three parts of an execution's ARN: `arn:…:function:<function>:<version>/durable-execution/<execution name>/<invocation id>`."""
+    """The function, the execution name and the invocation id in the ARN of an execution:
+    `arn:…:function:<function>:<version>/durable-execution/<execution name>/<invocation id>`."""
 
     function_name: str
     execution_name: str
@@ -140,6 +141,6 @@ class DurableExecutionArn:
 
     @classmethod
     def from_arn(cls, arn: str) -> DurableExecutionArn | None:
-        """The parts, or None if this is not the ARN of a durable execution."""
+        """The parts of this ARN; None if it is not the ARN of a durable execution."""
         match = _ARN.fullmatch(arn)
         return cls(*match.groups()) if match else None

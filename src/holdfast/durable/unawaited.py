@@ -1,9 +1,9 @@
-"""Finds durable calls that an `async def` handler made and never awaited. Such a call has a place in the order, but it never ran. If the
-code of the context returned, the execution fails, and the error names these calls.
+"""Finds durable calls that an `async def` handler made and never awaited. Such a call has a number in the order of calls, but it never ran.
+If the code of the context returned a result, the execution fails, and the error names these calls.
 
-The scope keeps every call until it begins. When the context ends, a call that has not begun was not awaited, unless it is in an asyncio
-task: then it will still begin. The scope closes the coroutines of the calls that were not awaited. So Python prints no warning of its own
-about them, and the result does not depend on the garbage collector.
+The scope keeps every call until the call begins. When the code of the context ends, a call that has not begun was not awaited, unless an
+asyncio task has it: that task will still begin it. The scope closes the coroutines of the calls that were not awaited. So Python itself
+prints no warning about them, and the result does not depend on the garbage collector.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ Unstarteds = dict[Plan[Any], Unstarted]
 
 
 def remembered(plan: Plan[Any], coroutine: Coroutine[Any, Any, Any], at: Identity | None) -> tuple[Plan[Any], Unstarted]:
-    """The plan and the record of a call that has not begun. The line of the author's code is found at least three frames up the stack."""
+    """The plan, and the record of a call that has not begun. The record has the author's line; the search for it begins four frames above
+    this function."""
     frame = calling_frame(4)
     return plan, Unstarted(coroutine, at, frame.f_code, frame.f_lasti)
 
 
 def let_go(calls: Unstarteds) -> list[Unstarted]:
-    """Close the calls that will not begin, and return them. Left out are calls in an asyncio task, which will begin, and calls that are
-    closed already."""
+    """Close the coroutines of the calls that will not begin any more, and return these calls. Not closed and not returned are calls that an
+    asyncio task will still begin, and calls whose coroutine is closed already. Afterwards `calls` is empty."""
     tasks = {task.get_coro() for task in asyncio.all_tasks()}
     left = [
         call for call in calls.values() if call.coroutine not in tasks and inspect.getcoroutinestate(call.coroutine) == inspect.CORO_CREATED

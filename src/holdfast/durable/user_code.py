@@ -22,8 +22,8 @@ class Threads(Protocol):
 
 
 async def ran_in_time(run: Run, threads: Threads) -> Any:
-    """Call user code with a time limit. The time begins when the body begins, so waiting for a free thread is not included. Raises
-    TimeoutError if the body does not end in time."""
+    """Call user code with the time limit `run.timeout`. The time begins when the code begins, so waiting for a free thread does not count.
+    Raises TimeoutError if the code does not end in time."""
     loop, seconds = asyncio.get_running_loop(), run.timeout or 0.0
     cancelled = is_async(run.func)
     limit = asyncio.timeout(seconds if cancelled else None)
@@ -46,8 +46,8 @@ async def ran_in_time(run: Run, threads: Threads) -> Any:
 
 
 async def ran(run: Run, threads: Threads) -> Any:
-    """Call user code: an `async def`, and code that makes durable calls itself (`inline`), on the loop; any other `def` in a thread,
-    because it may block."""
+    """Call user code and return its result. An `async def`, and code that makes durable calls itself (`inline`), runs on the event loop.
+    Any other `def` runs in a thread, because it may block."""
     func = run.func
     if run.inline or is_async(func):
         value = func(*run.arguments)
@@ -58,7 +58,8 @@ async def ran(run: Run, threads: Threads) -> Any:
 
 
 def is_async(func: Callable[..., Any]) -> bool:
-    """Whether a call of this function returns a coroutine. Holdfast's own wrappers around an author's function are looked through."""
+    """Whether a call of this function returns a coroutine. If the function is a wrapper that Holdfast made, the author's function inside it
+    is looked at."""
     func = getattr(func, "_original", func)
     code = getattr(func, "__code__", None)
     return bool(code.co_flags & inspect.CO_COROUTINE) if code is not None else inspect.iscoroutinefunction(func)

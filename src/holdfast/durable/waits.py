@@ -1,5 +1,5 @@
-"""Wait strategies: functions that get the state after a check and the number of checks so far, and decide whether and after which delay to
-check again. They have no side effects; only the jitter uses random numbers."""
+"""Wait strategies. A wait strategy gets the state that a check returned, and the number of checks so far. It decides whether to check
+again, and after which delay. It has no side effects; only the jitter uses random numbers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ T = TypeVar("T")
 
 @dataclass
 class WaitStrategyConfig(Generic[T]):
-    """How `create_wait_strategy` polls: as long as `should_continue_polling(state)` is true, with delays that grow by the factor
-    `backoff_rate`, from `initial_delay` up to `max_delay`. If it is still true after `max_attempts` checks, `wait_for_condition` fails."""
+    """How `create_wait_strategy` polls: it checks again as long as `should_continue_polling(state)` is true. The delay before the next
+    check begins at `initial_delay`, is multiplied by `backoff_rate` after each check, and is at most `max_delay`; then `jitter_strategy`
+    makes it partly random. If `should_continue_polling` is still true after `max_attempts` checks, `wait_for_condition` fails."""
 
     should_continue_polling: Callable[[T], bool]
     max_attempts: int = 60
@@ -41,7 +42,8 @@ class WaitStrategyConfig(Generic[T]):
 
 @dataclass(frozen=True)
 class WaitForConditionDecision:
-    """What a wait strategy returns: check again after `delay`, or stop; then the present state is the result of `wait_for_condition`."""
+    """What a wait strategy returns: check again after `delay`, or stop. If it says stop, the state that the latest check returned is the
+    result of `wait_for_condition`."""
 
     should_continue: bool
     delay: Duration
@@ -58,7 +60,7 @@ class WaitForConditionDecision:
 
     @classmethod
     def stop_polling(cls) -> WaitForConditionDecision:
-        """The decision to stop: the condition is met, and the present state is the result."""
+        """The decision to stop: the condition is met, and the state that the latest check returned is the result."""
         return cls(False, Duration())
 
 
@@ -82,8 +84,9 @@ def create_wait_strategy(config: WaitStrategyConfig[T], *, random: Random = CHAN
 class WaitForConditionConfig(Generic[T]):
     """How `wait_for_condition` polls.
 
-    `wait_strategy(state, attempts_made)` is called after every check; `attempts_made` is 1 after the first one. The first check gets
-    `initial_state`. `serdes` writes and reads each state, also the initial one; None means the default serdes.
+    `wait_strategy(state, attempts_made)` is called after every check, with the state that the check returned; `attempts_made` is the number
+    of checks so far. The first check gets `initial_state`. `serdes` writes and reads every state, also the initial one; None means the
+    default serdes.
     """
 
     wait_strategy: Callable[[T, int], WaitForConditionDecision]

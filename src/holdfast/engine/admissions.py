@@ -1,7 +1,5 @@
-"""Admissions: takes executions that wait in queues from the store, and begins their invocations in this runner; and enqueues many at once.
-
-The store decides which execution is admitted next (store.lanes).
-"""
+"""Admissions: a runner asks the store for executions that wait in queues, and begins their invocations. The store decides which execution
+is admitted next (store.lanes). `start_all` makes many new executions with one write."""
 
 from __future__ import annotations
 
@@ -26,8 +24,8 @@ _SMALL: Final = 64 * 1024
 
 
 class _Claimants(Sequence[Claimant]):
-    """One claimant for each execution that there is room for. A claimant, with the id of its invocation, is made only when the store asks
-    for it, because most admissions find few executions."""
+    """As many claimants as there is room for executions. Each claimant has the id of its own invocation. A claimant is made only when the
+    store asks for it, because most admissions find few executions."""
 
     def __init__(self, count: int, make: Callable[[], Claimant]) -> None:
         self._count, self._make = count, make
@@ -73,7 +71,7 @@ class Admissions:
     async def admit(self, targets: Sequence[Target], capacity: Capacity, room: int) -> int:
         """Let the store admit at most `room` queued executions of these functions, and begin them. Returns how many were admitted. The
         caller has reserved the room in `capacity`; room that is not used is given back. If the write fails, the error is raised, and a
-        second later the runner looks for executions that the write has claimed all the same."""
+        second later the runner looks whether the failed write has claimed executions after all."""
         now = self._clock.now()
         lot = Admission(targets, _Claimants(room, lambda: Claimant(self._runner, self._ids(now))))
         taken: list[Execution] = []
@@ -98,8 +96,8 @@ class Admissions:
         return len(taken)
 
     def _inputs(self, taken: Sequence[Execution]) -> Mapping[str, str | None]:
-        """By execution: the small inputs of executions that begin for the first time. Empty if the read fails. If an input is missing here,
-        the invocation of its execution reads it."""
+        """By the id of the execution: the inputs that are not larger than `_SMALL`, of executions that begin for the first time. Empty if
+        the read fails. An invocation whose input is not here reads the input itself."""
         wanted = [header.id for header in taken if header.epoch == 1 and header.stored <= _SMALL]
         try:
             return self._store.inputs(wanted) if wanted else {}
@@ -115,8 +113,8 @@ class Admissions:
             self._invocations.interrupt(header)
 
     async def start_all(self, starts: Sequence[Start]) -> Sequence[Started | HoldfastError]:
-        """Make many executions together, and claim none of them. Returns an answer or an error for each start, in order. Raises an error
-        that concerns all of them."""
+        """Make many executions together, and claim none of them. Returns an answer or an error for each start, in the order of `starts`. If
+        the write fails as a whole, the error is raised."""
         answers: list[Answer | HoldfastError] = []
 
         def landed(answer: Landed | HoldfastError) -> None:

@@ -36,12 +36,13 @@ class Agenda:
         self.rung.set()
 
     def ring_at(self, at: int) -> None:
-        """Let the scheduler look for work at this time at the latest. It also wakes now, and plans anew how long it rests."""
+        """Let the scheduler look for work at this time at the latest. The scheduler is also woken now, so that it computes again how long
+        it may rest."""
         self._note(at)
         self.rung.set()
 
     def plan(self, at: int) -> None:
-        """Let the scheduler look for work at this time at the latest."""
+        """Let the scheduler look for work at this time at the latest. Does nothing if it is going to look earlier anyway."""
         if self.timer_at is None or at < self.timer_at:
             self.ring_at(at)
 
@@ -59,8 +60,9 @@ class Agenda:
             self.rung.set()
 
     def expect_queue(self, header: Execution) -> None:
-        """Note that a write changed an execution of a queue. If that execution waits in its lane, or holds no slot any more, the scheduler
-        asks the store at once for executions to admit. If it is delayed, the scheduler looks when the delay ends."""
+        """Note that a write changed an execution of a queue. If the execution is delayed, the scheduler looks for work when the delay ends.
+        If it is not delayed and holds no slot (it waits in its lane, or has given its slot back), the scheduler asks the store at once for
+        executions to admit."""
         if header.state is State.DELAYED:
             self.plan(header.ready_at)
         elif not holds(header):

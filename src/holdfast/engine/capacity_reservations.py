@@ -1,9 +1,9 @@
 """Room for invocations: the engine reserves room before the write that claims an execution, and gives it back if the write claimed nothing.
 
-A start, a wake-up and a birth (the start of an invoked child) may claim the execution that they make ready in their own write. The
-checkpoint of the parent writes the birth. The engine reserves the child's room before that checkpoint, and the child begins when the commit
-reports it (`Invocations.followed`). When the answer to the checkpoint is there, the room of each child that the checkpoint did not start is
-given back.
+Three kinds of writes make an execution ready and may claim it at the same time: a start, a wake-up, and a birth. A birth is the start of a
+child that a parent invokes; the checkpoint of the parent writes it. The engine reserves room for the child before that checkpoint, and the
+child begins when the commit reports it (`Invocations.followed`). When the checkpoint is answered, the engine gives back the room of each
+child that the checkpoint did not start.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.model.verbs import Answer, Checkpointed
 
 
 class Expected(NamedTuple):
-    """A child whose start is being written, together with a claim of this runner: the function whose room the child takes, and its
+    """A child that is being started and claimed by this runner in one write: the function whose room the child takes, and the child's
     input."""
 
     function: Function
@@ -45,8 +45,8 @@ class CapacityReservations:
         """Called when a write that may contain a claim has failed."""
 
     def reserve(self, function: Function, now: int) -> Claimant | None:
-        """Reserve room for one invocation. Returns the claimant that a write may use, with the id of a new invocation; None if there is no
-        room."""
+        """Reserve room for one invocation of a function. Returns a claimant with the id of a new invocation, for the write that shall claim
+        the execution. None if there is no room."""
         if function.capacity.free <= 0:
             return None
         function.capacity.free -= 1
@@ -70,7 +70,8 @@ class CapacityReservations:
         return msgspec.structs.replace(child, by=by)
 
     def answered(self, children: Children, answer: Checkpointed | HoldfastError) -> None:
-        """After the answer to a checkpoint with births: give back the room of each child that the checkpoint did not make."""
+        """Called with the answer to a checkpoint that was to start children: give back the room of each child that the checkpoint did not
+        start."""
         operations = answer.operations if isinstance(answer, Checkpointed) else ()
         made = {operation.id for operation in operations if operation.status is Status.STARTED}
         for at, child in children.items():
@@ -88,8 +89,8 @@ class CapacityReservations:
             self._parents.remove(child.header)
 
     def taken(self, header: Execution) -> Expected | None:
-        """The function for which room was reserved, and the input, of a child that was claimed by the write that started it; None for any
-        other execution. A second call for the same child returns None."""
+        """For a child that this runner claimed with the write that started it: the function whose room was reserved, and the child's input.
+        None for any other execution, and at a second call for the same child."""
         if header.state is not State.RUNNING or header.invocation is None:
             return None
         return self._expected.pop(header.invocation, None)

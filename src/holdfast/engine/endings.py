@@ -1,5 +1,5 @@
-"""Endings: answers the callers that wait for the end of an execution. If the execution continues as another one, they wait for the end of
-that one."""
+"""Endings: answers the callers that wait for the end of an execution. If the execution continues as another one, its callers wait for the
+end of that other one."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ class Endings:
 
     @property
     def awaited(self) -> list[str]:
-        """The executions that callers wait for."""
+        """The ids of the executions that callers wait for."""
         return list(self._waiters)
 
     async def wait(self, execution: str, *, live: bool) -> Ending:
-        """Wait until an execution has ended. If it continued as another one, wait until that one has ended. `live` says that an invocation
-        of the execution runs here; if not, the store is read first, because the execution may have ended already. Raises ExecutionNotFound
-        if there is no such execution. Raises ExecutionQuarantined if it is quarantined. Raises EngineClosed if the engine closes first."""
+        """Wait until an execution has ended. If it continued as another one, wait until that other one has ended. `live`: whether an
+        invocation of the execution runs in this engine. If it is False, the store is read first, because the execution may have ended
+        already. Raises ExecutionNotFound if there is no such execution. Raises ExecutionQuarantined if it is quarantined. Raises
+        EngineClosed if the engine closes first."""
         waiter = self.watch(execution, live=live)
         try:
             return await waiter
@@ -49,8 +50,9 @@ class Endings:
             raise
 
     def watch(self, execution: str, *, live: bool) -> asyncio.Future[Ending]:
-        """A future for the ending of an execution, for a caller that also waits for other things. `live` is as in `wait`. The caller must
-        call `give_up` when it no longer waits. Raises ExecutionNotFound if there is no such execution."""
+        """A future for the ending of an execution, for a caller that also waits for other things. `live`: whether an invocation of the
+        execution runs in this engine; if it is False, the store is read first. The caller must call `give_up` when it no longer waits.
+        Raises ExecutionNotFound if there is no such execution."""
         waiter: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(execution, []).append(waiter)
         try:
@@ -65,7 +67,7 @@ class Endings:
             raise
 
     def give_up(self, waiter: asyncio.Future[Ending]) -> None:
-        """Note that a caller does not wait any more."""
+        """Note that the caller of `watch` does not wait for this future any more."""
         for waited, waiters in list(self._waiters.items()):  # search all lists: a waiter moves to another list when its execution continues
             if waiter in waiters:
                 waiters.remove(waiter)
@@ -74,8 +76,9 @@ class Endings:
 
     def tell(self, header: Execution, payload: str | None = None, *, ours: bool = False) -> None:
         """Answer the callers that wait for this execution: with its ending if it has ended, with an error if it is quarantined. If it
-        continued as another execution, they wait for that one. Does nothing if the execution still runs. If the payload is None, it is read
-        from the store. `ours` says that this engine wrote the end."""
+        continued as another execution, its callers wait for that other one. Does nothing if the execution still runs. `payload`: the
+        payload of the ending; None: it is read from the store. `ours`: whether this engine wrote the end; only such an end is reported to
+        `heard`."""
         if ours and self.heard is not None and header.status is not ExecutionStatus.RUNNING:
             try:
                 self.heard(header, payload)

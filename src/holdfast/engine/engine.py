@@ -156,8 +156,8 @@ class Engine:
         await self._scheduler.begin(self._poller)
 
     async def close(self) -> None:
-        """Stop claiming, end the live invocations, and leave the store. Acknowledged writes are on disk; any runner can continue unfinished
-        executions."""
+        """Stop claiming, give the running executions back, and leave the store. Every write that was answered is on disk. Any runner can
+        continue the executions that have not ended."""
         self._open = self._writer.open = False
         try:
             await self._scheduler.end()
@@ -188,10 +188,10 @@ class Engine:
         order: Order | None = None,
         on_failed: str = "find",
     ) -> Execution:
-        """Start an execution and return it. If an execution of this function has the name already and its input and version are the same,
-        return that one. Raises ExecutionAlreadyStarted if they differ. If `same` is given, this text is compared instead of the input.
-        `on_failed` says what happens if the execution that has the name failed: "find" treats it like any other, "restart" starts the name
-        again.
+        """Start an execution and return it. If an execution of this function has the name already, and its input and version are equal to
+        those given here, that execution is returned; if they are not equal, ExecutionAlreadyStarted is raised. `same`: a text that is
+        compared instead of the input; None: the input is compared. `on_failed` says what happens if the execution that has the name failed:
+        "find" treats it like an execution that has not failed, "restart" starts a new execution under the name.
 
         `charges` are added to their counters only if a new execution is made. An execution of a worker or a pipeline needs an `order`.
         Raises FunctionNotFound if the function is not hosted here.
@@ -225,13 +225,15 @@ class Engine:
         terms: Terms | None = None,
         order: Order | None = None,
     ) -> Execution:
-        """Enqueue an execution and return it. Times are in seconds. It begins in the same write if it has no delay, the queue is not
-        paused, nothing waits in its lanes, they have free slots, their rates allow it, and this runner has room. Otherwise it waits in its
-        lane.
+        """Enqueue an execution and return it. Times are in seconds. It begins in the same write if all of these are true: it has no delay,
+        the queue is not paused, nothing waits in its lanes, its lanes have free slots, the rates of its lanes allow it, and this runner has
+        room. Otherwise it waits in its lane.
 
-        `key`: the key of its lane. `ttl`, `head_start` and `units` are as in `Enqueue`. `same` says what happens if an execution has the
-        name already. "existing" returns it if its input and version are the same, else raises ExecutionAlreadyStarted. "replace" stops it
-        if it has not ended, and starts a new one. "refuse" raises ExecutionAlreadyStarted.
+        `key`: the key of its lane; None: the lane has no key. `ttl`: how long it may wait before it expires; None: as long as the queue's
+        settings say. `head_start`: its lane treats it as if it had been enqueued this much earlier. `units`: how many tokens it is
+        estimated to use. `same` says what happens if an execution has the name already. "existing" returns it if its input and version are
+        the same, else raises ExecutionAlreadyStarted. "replace" stops it if it has not ended, and starts a new one. "refuse" raises
+        ExecutionAlreadyStarted.
         """
         asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
         return await self.enqueue_asked(
@@ -254,8 +256,9 @@ class Engine:
         identity: str | None = None,
         again: bool = False,
     ) -> Execution:
-        """As `enqueue`. If `identity` is given, this text is compared instead of the input, to find out whether two enqueues of one name
-        are the same. If `again` is True, and the execution that has the name failed, the name is started again."""
+        """Enqueue an execution in the way that `asked` says, and return it. `identity`: if an execution has the name already, this text is
+        compared instead of the input, to find out whether both are the same; None: the input is compared. `again`: whether a new execution
+        is started under the name if the execution that has the name failed. The rest is as in the method `enqueue`."""
         target = self.registry.wanted(function, version, Kind.FUNCTION if order is None else order.kind)
         self.new_queues.look(asked.queue)
         now, terms = self.clock.now(), terms or target.terms
@@ -269,9 +272,10 @@ class Engine:
     async def enqueue_many(
         self, function: str, items: Sequence[Item], asked: Enqueue, *, tenant: str | None = None, version: str | None = None
     ) -> Sequence[Started | HoldfastError]:
-        """Enqueue many executions of one function, 1,000 in each commit. All items must be of the same kind. Raises the error of an item
-        that can never be enqueued, with its index; then nothing is written. Returns for each item its execution or its error. If an item of
-        a commit gets an error, no further commit is made, so there may be fewer results than items."""
+        """Enqueue many executions of one function, at most 1,000 with each commit. All items must have the same `kind`. If an item can
+        never be enqueued, its error is raised, with the index of the item, and nothing is written. Returns for each item what its start
+        returned, or its error, in the order of `items`. If a commit gives an error for one of its items, its other items are still written,
+        but no further commit is made, so the result may have fewer entries than `items`."""
         target = self.registry.wanted(function, version, items[0].kind if items else Kind.FUNCTION)
         self.new_queues.look(asked.queue)
         answers: list[Started | HoldfastError] = []
@@ -288,8 +292,9 @@ class Engine:
         return answers
 
     async def redrive(self, execution: str, start_again: Redrive = redriven) -> Execution:
-        """Enqueue a parked execution again, under its name. `start_again` makes the write: for a run of a worker or a pipeline give another
-        function than the default. Raises ExecutionNotFound if there is no such execution. Raises InvalidParameter if it is not parked."""
+        """Enqueue a parked execution again, under its name. `start_again` makes the start that is written. The default is for functions
+        only: for a run of a worker or a pipeline, give another function. Raises ExecutionNotFound if there is no such execution. Raises
+        InvalidParameter if it is not parked."""
         header = self.store.find(execution)
         if header is None:
             raise ExecutionNotFound(f"There is no execution {execution}.")
@@ -301,16 +306,17 @@ class Engine:
         return answer.header
 
     async def restart(self, write: Callable[[str, int], Start]) -> Execution:
-        """Write the start of a restart. `write` makes it from the new id and the time, for example with `restarts.restarted`. This runner
-        claims the new execution if it has room."""
+        """Restart an execution. `write` is called with the id of the new execution and the time, and returns the start that is written, for
+        example the result of `restarts.restarted`. This runner claims the new execution in the same write if it has room."""
         now = self.clock.now()
         made = write(self._ids(now), now)
         target = self.registry.wanted(made.header.function, made.header.version, made.kind)
         return await self.invocations.start(msgspec.structs.replace(made, by=self._reservations.reserve(target, now)), target)
 
     async def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True, notes: Notes = ()) -> Execution:
-        """Stop an execution; if `cascade` is True, also the executions that it invoked. If the execution has continued as another one, that
-        one is stopped. Returns the header of the last execution of this chain. An execution that has ended is not changed."""
+        """Stop an execution with this error. `cascade`: whether the executions that it invoked are stopped as well, and those below them.
+        If the execution has continued as another one, that other one is stopped. Returns the header of the last execution of this chain. An
+        execution that has ended is not changed."""
         while True:
             header = cast("Execution", await self._writer.write(Stop(execution, error or Failure(), cascade, notes=notes)))
             self.invocations.finish(header)
@@ -319,8 +325,8 @@ class Engine:
             execution = header.continued_as
 
     async def answer(self, callback_id: str, result: str | None = None, error: Failure | None = None, notes: Notes = ()) -> None:
-        """Answer a callback: with an error if `error` is given, else with the result. If the answer makes its execution ready, the
-        execution is claimed in the same write, if this runner hosts its function and has room."""
+        """Answer a callback: with the error if `error` is given, else with the result. If the answer makes the callback's execution ready,
+        this runner claims the execution in the same write, provided that it hosts the function and has room."""
         execution, operation = self.store.seal.callback_target(callback_id)
         await self.wake(lambda by: Answering(execution, operation, result, error, by, notes=notes), execution)
 
@@ -335,8 +341,9 @@ class Engine:
         return header
 
     async def wake(self, write: Callable[[Claimant | None], Write], execution: str) -> None:
-        """Make a write that may make an execution ready, and claim the execution in the same write if this runner hosts its function and
-        has room. `write` makes the write from the claimant, which is None if this runner cannot claim the execution."""
+        """Make a write that may make an execution ready. If this runner hosts the function of the execution and has room, the same write
+        claims the execution. `write` is called with the claimant and returns the write; the claimant is None if this runner cannot claim
+        the execution."""
         await self.invocations.wake(write, execution)
 
     async def ending(self, execution: str) -> Ending:

@@ -1,4 +1,4 @@
-"""Enqueues: checks what a caller asks of a queue, and makes the start that redrives a parked execution."""
+"""Enqueues: checks what a caller asks of a queue, and makes the start with which a parked execution is enqueued again (a redrive)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BULK: Final = 1000
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One of many executions that are enqueued together."""
+    """One item of `Engine.enqueue_many`: an execution that is enqueued together with others."""
 
     input: str
     name: str | None = None
@@ -55,14 +55,15 @@ E = TypeVar("E", bound=HoldfastError)
 
 
 def of_input(error: E, index: int) -> E:
-    """The error of one of many inputs, with its index."""
+    """The error of one of many inputs. The index of the input is put before its message."""
     error.args = (f"inputs[{index}]: {error}",)
     return error
 
 
 @contextlib.contextmanager
 def indexed(made: Sized) -> Iterator[None]:
-    """A block that makes something of each of many inputs, in their order, and adds it to `made`. An error in it names its input."""
+    """A `with` block that handles many inputs in their order and appends one result for each to `made`. If the block raises an error of
+    Holdfast, the error gets the index of the input at which it was raised."""
     try:
         yield
     except HoldfastError as wrong:
@@ -71,7 +72,7 @@ def indexed(made: Sized) -> Iterator[None]:
 
 class NewQueues:
     """Notices when an enqueue names a queue that the store does not have: it would be a new queue without limits, and its name may be
-    misspelled. A name is looked up once."""
+    misspelled. Each name is looked up only once."""
 
     def __init__(self, store: QueueStore, known: Iterable[str]) -> None:
         self._store, self._known = store, set(known)
@@ -79,7 +80,7 @@ class NewQueues:
         """Is called with the name of a queue that the store does not have."""
 
     def look(self, queue: str) -> None:
-        """Warn if the store does not have this queue. It warns once of each name."""
+        """Warn if the store does not have this queue. There is at most one warning for each name."""
         if self.warn is None or queue in self._known:
             return
         is_new = self._store.queue(queue) is None
@@ -93,7 +94,8 @@ class RedriveStore(ExecutionStore, GraphStore, Protocol):
 
 
 Redrive = Callable[[RedriveStore, Execution, str, int], Start]
-"""Makes the start that enqueues a parked execution again, from the store, the parked execution, the new one's id and the time."""
+"""Makes the start that enqueues a parked execution again. It is called with the store, the parked execution, the id of the new execution,
+and the time."""
 
 
 def enqueue_of(
@@ -127,14 +129,15 @@ def enqueue_of(
 
 
 def milliseconds(seconds: float, what: str) -> int:
-    """A delay, a time to live or a head start in milliseconds. Raises an error that calls it `what` if it is out of range."""
+    """The milliseconds of a delay, a time to live or a head start. Raises InvalidParameter if the number of seconds is out of range; `what`
+    is its name in the message."""
     if not is_time(seconds):
         raise InvalidParameter(f"{what} is {seconds!r:.50}; {ALLOWED_SECONDS}.")
     return round(seconds * 1000)
 
 
 def same_place(place: Place) -> Enqueue:
-    """The Enqueue that gives a new execution the lane of an earlier one."""
+    """An Enqueue for a new execution that shall wait in the lane of an earlier execution. `place` is the place of the earlier one."""
     return Enqueue(queue=place.queue, key=key_of(place.lane), beside=place.lane, units=place.units, money=place.money)
 
 
@@ -144,7 +147,8 @@ def redriven(
     """The start that enqueues a parked execution again, under its name. The parked one is superseded. Raises InvalidParameter if the
     execution is not parked, or was started again already.
 
-    `payload`: the input; None: that of the parked execution. `same`: as in `verbs.Start`.
+    `payload`: the new input; None: the input of the parked execution. `same`: a text that later starts of the name are compared by; None:
+    they are compared by the whole input.
     """
     place = header.place
     if place is None or not header.parked or header.status is ExecutionStatus.RUNNING or header.superseded_by is not None:

@@ -61,11 +61,12 @@ Lot = Admission | Bulk
 
 
 class Landed(NamedTuple):
-    """The answer to a lot: an answer or an error for each of its executions."""
+    """The answer to a lot: for each of its executions an answer or an error, in order."""
 
     answers: Sequence[Answer | HoldfastError]
     opens_at: int | None = None
-    """After an admission: the time at which the first of the lanes opens that the admission has closed. None if it has closed no lane."""
+    """After an admission: the admission has closed lanes for a time; this is the earliest time at which one of them opens again. None if it
+    has closed no lane."""
 
 
 Reply = Answer | Landed
@@ -124,8 +125,8 @@ def deliver(entry: Entry, answer: Reply | HoldfastError) -> None:
 
 
 def payload_bytes(write: object) -> int:
-    """About how many bytes of payload a checkpoint has. 0 for any other write, and for payloads that cannot be measured: the store will
-    refuse such a checkpoint."""
+    """About how many bytes the payloads of a checkpoint have. 0 for any other write. Also 0 for payloads that cannot be measured; the store
+    will refuse that checkpoint."""
     if not isinstance(write, Checkpoint):
         return 0
     try:
@@ -135,6 +136,6 @@ def payload_bytes(write: object) -> int:
 
 
 def shared(error: Exception) -> HoldfastError | None:
-    """The error that `commit` raised, if it concerns all entries, else None. If a store raises an error of Holdfast, it concerns all
-    entries (store.seam). Any other error is a bug that one entry may have caused."""
+    """For an error that `commit` raised: that error if it concerns all entries of the batch, else None. An error of Holdfast that a store
+    raises concerns all entries (store.seam). Any other error is a bug that one entry may have caused."""
     return error if isinstance(error, HoldfastError) else None

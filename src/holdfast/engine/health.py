@@ -63,8 +63,8 @@ class Health:
 
 
 class spared:  # noqa: N801  it is used like a function
-    """Wraps the work for one of several executions: an error is logged and not raised, so that the work for the others continues. An error
-    of the type `raises` is raised; by default that is DiskFailed."""
+    """A `with` block around the work for one of several executions. An error in it is logged and not raised, so that the work for the other
+    executions continues. Only an error of the type `raises` is raised; by default that type is DiskFailed."""
 
     __slots__ = ("_execution", "_raises")
 
@@ -83,8 +83,8 @@ class spared:  # noqa: N801  it is used like a function
 
 
 def readable(store: Store, executions: Iterable[str], raises: type[Exception] = DiskFailed) -> Iterator[Execution]:
-    """The executions among these that exist and can be read. An error of the type `raises` is raised; any other error is logged, and its
-    execution is left out."""
+    """Those of the given executions that exist and can be read. If a read raises an error of the type `raises`, the error is raised. Any
+    other error is logged, and the execution is left out."""
     for execution in executions:
         header = None
         with spared(execution, raises):

@@ -112,7 +112,7 @@ class Invocations:
                 self._agenda.ring()
 
     def made(self, header: Execution) -> None:
-        """Note a new execution that no runner has claimed yet."""
+        """Note that a new execution was made and that no runner has claimed it yet."""
         if header.place is not None:
             self._agenda.expect_queue(header)
         if header.state is State.READY:
@@ -120,8 +120,9 @@ class Invocations:
             self._parents.ask_for_room()
 
     async def wake(self, write: Callable[[Claimant | None], Write], execution: str) -> None:
-        """Make a write that may make an execution ready, and claim the execution in the same write if this runner hosts its function and
-        has room. `write` makes the write from the claimant, which is None if this runner cannot claim the execution."""
+        """Make a write that may make an execution ready. If this runner hosts the function of the execution and has room, the same write
+        claims the execution. `write` is called with the claimant and returns the write; the claimant is None if this runner cannot claim
+        the execution."""
         header = self._store.find(execution)
         function = None if header is None else self._registry.get(header.function, header.version)
         claimant = None if function is None else self._reservations.reserve(function, self._clock.now())
@@ -138,8 +139,8 @@ class Invocations:
             self._moved(answer)
 
     async def stop(self, write: Stop) -> Execution:
-        """Write a stop of an execution, and return its header. If the execution is a run that is cancelled instead of stopped
-        (`Stop.inherited`), the scheduler claims it in its next round."""
+        """Write a stop of an execution, and return its header after the write. A run may be cancelled instead of stopped
+        (`Stop.inherited`); the scheduler claims such a run in its next round."""
         header = cast("Execution", await self._writer.write(write))
         self._moved(header)
         return header
@@ -149,7 +150,9 @@ class Invocations:
         await self.wake(partial(Fire, execution), execution)
 
     async def claim(self, execution: str, dead: frozenset[str], function: Function, *, alone: bool = False) -> None:
-        """Claim one execution, for which the caller has reserved the room. If another runner was quicker, only gives the room back."""
+        """Claim one execution. The caller has reserved the room. `dead`: the runners that are dead; an execution that one of them holds may
+        be claimed, too. `alone`: whether this runner runs nothing else. If another runner was quicker, this call only gives the room
+        back."""
         write = Claim(execution, Claimant(self._runner, self._ids(self._clock.now())), dead, alone)
         with contextlib.suppress(LeaseLost):  # another runner was quicker
             await self._writer.write(write, partial(self._claimed, write, function))
@@ -162,7 +165,7 @@ class Invocations:
             self._taken(answer, function)
 
     def _taken(self, header: Execution, function: Function) -> None:
-        """A claim is on disk: begin the invocation, unless the claim ended the execution or put it aside."""
+        """Called when a claim is on disk. Begins the invocation, unless the write ended the execution or put it aside instead."""
         if header.state is State.RUNNING and header.runner == self._runner:
             self.begin(header, function)
         else:
@@ -172,8 +175,9 @@ class Invocations:
     # --- 2. begin, and 3. run in the host
 
     def begin(self, header: Execution, function: Function, payload: str | None = None) -> None:
-        """Let the host run the invocation of a claim that is on disk. The room for it is reserved. If the engine closes, or does not host
-        the function any more, the claim is given back instead."""
+        """Let the host run the invocation of an execution whose claim is on disk. Its room is already reserved. `payload`: the input of the
+        execution; None: the invocation reads it. If the engine closes, or does not host the function any more, the execution is given back
+        instead."""
         execution = header.id
         if not self._writer.open or self._registry.get(header.function, header.version) is None:
             function.capacity.free += 1  # the claim was being written when the engine closed, or when the function was removed
@@ -227,8 +231,9 @@ class Invocations:
             self._not_settled(live, outcome, seen, answer)
 
     def _go_on(self, function: Function, outcome: Outcome, header: Execution) -> None:
-        """Do what follows an invocation whose end is on disk: begin the next one if the write has claimed it; answer the callers that wait
-        if the execution has ended; otherwise let the scheduler look for it in time."""
+        """Called when the end of an invocation is on disk. If the same write has claimed the execution again, begin the next invocation. If
+        the execution has ended or is quarantined, answer the callers that wait for it. If it is not closed, note in the agenda when the
+        scheduler must look for it."""
         if outcome.status is OutcomeStatus.CRASHED:
             warn_of_crash(outcome, header, self._clock.now())
         if header.state is State.RUNNING and header.runner == self._runner:
@@ -242,7 +247,8 @@ class Invocations:
             self._agenda.expect(header)
 
     def _not_settled(self, live: LiveInvocation, outcome: Outcome, seen: int, trouble: HoldfastError) -> None:
-        """The end of an invocation was refused: write another end, try again, or leave the execution to the runner that has it."""
+        """Called when the write of an invocation's end failed. If the store can never write this end, write another end. If the store
+        failed, try again a second later. If another runner has the execution, leave it to that runner."""
         header = live.header
         lost = isinstance(trouble, LeaseLost | Rejected)
         if isinstance(trouble, WriteFailed | RowDamaged):
@@ -258,8 +264,9 @@ class Invocations:
         self._learn_end(header.id, lost=lost)
 
     def _learn_end(self, execution: str, *, lost: bool) -> None:
-        """After a Settle that was refused or can never be written: read the execution, because callers here may wait for its end. `lost`
-        says that it was refused: another runner has the execution or ended it, or an earlier try of the Settle was written after all."""
+        """Read an execution whose Settle failed for good, because callers here may wait for its end. `lost`: whether the store refused the
+        Settle, because another runner has or ended the execution, or because an earlier try of the same Settle was written after all. If
+        `lost` is False, the store can never write the Settle."""
         try:
             for current in readable(self._store, [execution], Retryable):
                 self.finish(current, ours=False)
@@ -275,7 +282,7 @@ class Invocations:
         """If an execution has ended or is quarantined, answer the callers that wait for its end, and drop its invocation (unless the
         execution is still closing). Otherwise do nothing.
 
-        If `payload` is None, the result is read from the store. `ours` says that this engine wrote the end.
+        `payload`: the result; None: it is read from the store. `ours`: whether this engine wrote the end.
         """
         aside = header.state is State.QUARANTINED
         if header.status is ExecutionStatus.RUNNING and not aside:
@@ -312,8 +319,8 @@ class Invocations:
             self.interrupt(live.header)
 
     def interrupt(self, header: Execution, landed: Callable[[Answer | HoldfastError], None] = lambda _: None) -> None:
-        """Give an execution back that this runner has claimed. Any runner may continue it at once. `landed` gets the answer of the write,
-        or its error."""
+        """Give back an execution that this runner has claimed, so that any runner may continue it at once. `landed` is called with the
+        answer to the write, or with its error."""
         self._writer.submit(self._settle(header, INTERRUPTED, header.revision), landed)
 
     def _tell_if_quarantined(self, header: Execution) -> None:
@@ -338,8 +345,8 @@ class Invocations:
             self._moved(header, change.operations)
 
     def _moved(self, header: Execution, operations: Mapping[str, Operation] = NOTHING) -> None:
-        """React to a write that changed an execution and did not claim it. If the execution is live here, its invocation gets the given
-        operations, or reads what changed."""
+        """React to a write that changed an execution and did not claim it. If the execution is live here, its invocation learns of the
+        change: `operations` are the changed operations; if there are none, the invocation is told to read the store."""
         self.finish(header)
         if header.state is State.RUNNING and header.id in self._live and not self._parents.learn(header, operations):
             self._host.nudge(header.id)
@@ -363,14 +370,15 @@ class Invocations:
     # --- a claim that may be on disk although its write failed
 
     def doubt(self, answer: Answer | HoldfastError) -> None:
-        """If a write that may contain a claim has failed, look a second later for executions that this runner holds and does not run. The
-        claim may be on disk all the same, and then no other runner would run the execution. Does nothing if the write was refused."""
+        """Called with the answer to a write that may contain a claim. If the write failed, its claim may be on disk all the same, and then
+        no other runner would run the execution. So a second later this runner looks for executions that it holds in the store and does not
+        run. Does nothing if the write was made or refused."""
         if isinstance(answer, HoldfastError) and not isinstance(answer, LeaseLost | Rejected):
             self._loop.call_later(_AGAIN_SECONDS, self._let_go)
 
     def _let_go(self) -> None:
-        """Give executions back that this runner has claimed in the store, but that are not live here. If one of them is just beginning, it
-        begins again."""
+        """Give back the executions that this runner holds in the store and that are not live here. Any runner may claim them again. If the
+        invocation of such an execution is just beginning here, the execution is given back, too, and begins again."""
         if not self._writer.open:
             return
         try:

@@ -1,5 +1,5 @@
-"""Chained invokes: finds the function that an invoke calls, and makes its execution. The checkpoint that asks for the invoke also starts it
-(model.follow_ups)."""
+"""Chained invokes: finds the function that an invoke calls, and makes the execution for it. The checkpoint that contains the invoke also
+starts that execution (model.follow_ups)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from holdfast.store.seam import FunctionStore, Hosted
 
 
 class InvokeTargets:
-    """Finds the targets of chained invokes: functions hosted here, then those that any process of the store has published."""
+    """Finds the functions that chained invokes call. First it looks among the functions hosted here, then among those that any process of
+    the store has published."""
 
     def __init__(self, store: FunctionStore, registry: Registry, clock: Clock, ids: IdSource, new_queues: NewQueues) -> None:
         self._store = store
@@ -31,14 +32,14 @@ class InvokeTargets:
         self._new_queues = new_queues
 
     def children(self, parent: str, updates: Sequence[Update]) -> Children:
-        """By operation id: the execution that each invoke or enqueue among these updates starts, or the failure of the operation. A
-        function that several updates invoke is looked up once."""
+        """By the id of the operation, for each invoke or enqueue among these updates: the execution that it starts, or the failure with
+        which the operation ends."""
         found: dict[str, Hosted | None] = {}
         return {update.id: self._child(parent, update, found) for update in updates if starts_another(update)}
 
     def function(self, name: str, version: str | None) -> Hosted | None:
         """The function (no worker, no pipeline) of a name and version, hosted here or published by any process; None if there is none. If
-        `version` is None, it is `$LATEST`, or the highest number if there is no `$LATEST`."""
+        `version` is None, the version `$LATEST` is taken, or the highest number if there is no `$LATEST`."""
         found = self._target(name if version is None else f"{name}:{version}")
         return found if found is not None and found.kind is Kind.FUNCTION else None
 

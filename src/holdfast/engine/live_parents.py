@@ -61,7 +61,8 @@ class LiveParents:
         self._attached[parent.execution] = parent
 
     def stays(self, parent: Parent) -> bool:
-        """Whether an invocation that only waits shall stay live: it waits for a child that is live here, and its room is not needed."""
+        """Whether an invocation that only waits shall stay live. It shall if it waits for a child that is live here, and no other execution
+        needs its room."""
         execution = parent.execution
         children = self._children.get(execution)
         if not children or execution in self._leaving or not any(parent.waits_for(at) for at in children.values()):
@@ -79,7 +80,7 @@ class LiveParents:
         return True
 
     def writes(self, execution: str) -> None:
-        """Note that an invocation writes: it is not a parent that only waits any more."""
+        """Note that an invocation writes something. From now on it does not count as a parent that only waits."""
         self._waiting.pop(execution, None)
 
     # --- what happens to it and to its children
@@ -91,13 +92,13 @@ class LiveParents:
         self._leaving.discard(execution)
 
     def add(self, child: Execution) -> None:
-        """Note an execution that is live here, or will be when the present write is on disk."""
+        """Note an execution that is live here, or that will be live here when the write that is being made is on disk."""
         if child.parent is not None and child.parent_operation is not None:
             self._children.setdefault(child.parent, {})[child.id] = child.parent_operation
 
     def remove(self, child: Execution) -> None:
-        """Note that an execution is not live here any more. Its parent checks again whether to stay, after it has learned what the same
-        commit changed."""
+        """Note that an execution is not live here any more. If its parent waits, the parent checks again whether it stays live; before
+        that, it learns what the same commit changed."""
         children = self._children.get(child.parent or "")
         if children is None or children.pop(child.id, None) is None:
             return
@@ -107,8 +108,8 @@ class LiveParents:
             self._plan_look(child.parent)
 
     def learn(self, header: Execution, operations: Mapping[str, Operation]) -> bool:
-        """Tell a live parent which of its operations the write of another execution changed. Returns False if the parent is not attached
-        here, or if there are no operations."""
+        """Tell a live parent that the write of another execution changed these operations of the parent. Returns False, and tells nothing,
+        if the parent is not attached here or if `operations` is empty."""
         parent = self._attached.get(header.id)
         if parent is None or not operations:
             return False
@@ -116,7 +117,8 @@ class LiveParents:
         return True
 
     def others_wrote(self, read: Callable[[Sequence[str]], Sequence[Execution]]) -> None:
-        """After a write of another process: let the parents that also wait for something outside this runner read what changed."""
+        """After a write of another process: some live parents also wait for something that does not happen in this runner. Let each of them
+        read what changed."""
         for header in read([execution for execution, others in self._waiting.items() if others]):
             parent = self._attached.get(header.id)
             if parent is not None:
@@ -125,7 +127,8 @@ class LiveParents:
     # --- room
 
     def ask_for_room(self) -> None:
-        """Let the scheduler check whether room must be made: an execution found no room, or a parent begins to wait while there is none."""
+        """Let the scheduler check whether a parent must give up its room. Called when an execution found no room, and when a parent begins
+        to wait while no room is free."""
         if self._waiting:
             self._agenda.ring()
 

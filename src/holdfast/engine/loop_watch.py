@@ -24,14 +24,14 @@ log = logging.getLogger("holdfast.engine.loop")
 
 BLOCKED_SECONDS: Final = 1.0
 _LOOKS: Final = 10
-"""The watch warns only if it has looked at least this many times since it asked the loop. If it looked less often, the whole process slept,
-and the loop was not blocked."""
+"""The watch warns only if it has looked at least this many times since it asked the loop for an answer. Fewer looks in that time mean that
+the whole process slept, and not that the loop was blocked."""
 _SELDOM: Final = 5
 """Only every fifth look reads the stack of the loop's thread, because that takes longer than everything else in a look."""
 _FRAMES: Final = 12
 _RESTING: Final = (selectors.__file__, runners.__file__)
-"""If the loop waits, its thread is in the code of one of these files: Python's own loop waits in a selector, a loop written in C waits
-below the call that runs it."""
+"""The thread of a loop that waits is in the code of one of these files: Python's own loop waits in a selector; a loop that is written in C
+waits below the call that runs it."""
 _LOOP: Final = str(Path(asyncio.__file__).parent)
 _PYTHON: Final = sysconfig.get_path("stdlib")
 _OURS: Final = str(Path(__file__).resolve().parents[1])
@@ -89,7 +89,7 @@ class LoopWatch:
 
 
 def _is_our_own(frame: FrameType | None) -> bool:
-    """Whether the loop is blocked in Holdfast's own code, for example by a slow disk. Then an author can do nothing about it, and the line
+    """Whether the loop is blocked in Holdfast's own code, for example by a slow disk. An author can do nothing about that, so the warning
     is logged as INFO."""
     while frame is not None and frame.f_code.co_filename.startswith(_PYTHON):
         frame = frame.f_back

@@ -48,8 +48,8 @@ class EngineSight:
         return self._store.find(execution)
 
     def waiting(self, most: int) -> tuple[int, int]:
-        """How many ready executions this runner may claim, and how many executions of the store may have a due timer. Both counts stop at
-        `most`, so that a scrape of metrics costs no more than a claim."""
+        """Two counts: how many ready executions this runner may claim, and how many executions of the whole store may have a due timer.
+        Both counts stop at `most`, so that a scrape of metrics costs little."""
         now = self._clock.now()
         return len(self._store.claimable(self._registry.targets(), (), now, most)), len(self._store.due(now, most))
 
@@ -110,7 +110,7 @@ class Observers:
                 self._at(answer, now)
 
     def _born(self, header: Execution) -> None:
-        """Report a new execution. An execution that waits in a queue has not started yet."""
+        """Report that a new execution has started. An execution that waits in a queue is not reported yet."""
         if header.place is None or header.place.admitted_at is not None:
             self._started(header)
             if header.place is not None and header.epoch == 1:
@@ -121,7 +121,8 @@ class Observers:
             self._tell("started", header)
 
     def _at(self, header: Execution, now: int) -> None:
-        """Note an execution that a write has left claimed by this runner, and report one that the write has closed."""
+        """Take note of an execution after a write. If the write left it claimed by this runner, remember it as live. If the write closed
+        it, report that."""
         if header.state is State.RUNNING and header.runner == self._runner:
             if self._is_function(header):
                 self._live[header.id] = header
@@ -165,7 +166,8 @@ class Observers:
                 self._at(current, now)
 
     def _tried_again(self, write: Checkpoint) -> None:
-        """Report that a run of a worker waits for its next attempt: it has no other waits."""
+        """If this checkpoint of a worker's run starts a wait, report that the run waits for its next attempt: a run waits for nothing
+        else."""
         if not any(update.type is Type.WAIT and update.action is Action.START for update in write.updates):
             return
         try:
@@ -188,16 +190,16 @@ class Observers:
         return known is None or known.kind is Kind.FUNCTION
 
     def occurred(self, schedule: str, outcome: str, count: int, late_ms: int | None) -> None:
-        """Report what happened with occurrences of a schedule: the outcome, how many there were, and by how many milliseconds the start was
-        late."""
+        """Report what this runner decided about `count` occurrences of a schedule. `late_ms`: how many milliseconds late an occurrence was
+        started; None if the outcome is not a start."""
         self._tell_if_seen("occurred", schedule, outcome, count, late_ms)
 
     def _tell_if_seen(self, what: str, *about: Any) -> None:
-        """Call the method `what` of those observers that have it: observers of queues or schedules."""
+        """Call the method `what` of each observer that has such a method: only observers of queues or schedules have it."""
         self._tell(what, *about, to=[observer for observer in self._observers if hasattr(observer, what)])
 
     def _tell(self, what: str, *about: Any, to: Sequence[Observer] | None = None) -> None:
-        """Call the method `what` of the observers in `to`; of all observers if it is None. If an observer raises, neither the engine nor
+        """Call the method `what` of the observers in `to`; if `to` is None, of all observers. If an observer raises, neither the engine nor
         another observer is affected. Only the first error of an observer is logged."""
         for observer in self._observers if to is None else to:
             try:

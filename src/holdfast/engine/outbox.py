@@ -30,13 +30,14 @@ T = TypeVar("T")
 NO_SUBSCRIBERS: Final[Mapping[str, Subscriber]] = MappingProxyType({})
 _PAGE: Final = 100
 _KEEP_SECONDS: Final = 0.1
-"""While signals are delivered without errors, the cursor is moved at most once in this many seconds. For this time a runner also assumes
-that the delivery is still its own, without asking the store."""
+"""While signals are delivered without errors, the cursor is moved at most once in this many seconds. For this long a runner also assumes,
+without asking the store, that it is still the one that delivers."""
 _TAKE_SECONDS: Final = 1.0
 """While another runner delivers, this runner tries to take over the delivery once in this many seconds."""
 _TROUBLE_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 1.0
-"""How many seconds closing waits for functions that are working on a signal. A function that takes longer gets that signal again later."""
+"""When the engine closes, it waits at most this many seconds for functions that are working on a signal. A function that takes longer gets
+the same signal again later."""
 
 
 class Outbox:
@@ -55,27 +56,28 @@ class Outbox:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is being delivered, and no signal waits that this engine knows of."""
+        """Whether nothing is being delivered, and this engine knows of no signal that waits."""
         return all(delivery.idle for delivery in self._deliveries)
 
     @property
     def next_at(self) -> int | None:
-        """When the next signal is tried again after an error; None if no signal waits for another try."""
+        """The time of the next try, among all signals that failed and are tried again. None if no signal waits for another try."""
         return min((d.retry_at for d in self._deliveries if d.retry_at is not None), default=None)
 
     def begin(self, expect: Callable[[int], None]) -> None:
-        """Register the subscribers and begin to deliver. `expect` is called with each time at which `look` must be called."""
+        """Register the subscribers and begin to deliver. Whenever a signal must be tried again later, `expect` is called with that time;
+        the caller must call `look` at that time."""
         for delivery in self._deliveries:
             self._store.subscribe(delivery.name)
         self._tasks = [asyncio.create_task(d.run(expect), name=f"holdfast-outbox-{d.name}") for d in self._deliveries]
 
     def wake(self) -> None:
-        """Note that this engine has written new signals: the tasks that wait read them."""
+        """Note that this engine has written new signals. The tasks that wait for signals read them."""
         for delivery in self._deliveries:
             delivery.wake()
 
     def news(self) -> None:
-        """Note that another process wrote: it may have written signals, or given up the delivery."""
+        """Note that another process wrote. It may have written signals, or a runner may have given up the delivery to a subscriber."""
         for delivery in self._deliveries:
             delivery.news()
 
@@ -98,7 +100,7 @@ class Outbox:
 
 
 class _Lost(Exception):
-    """Another runner delivers now."""
+    """Raised in the task of a subscriber when another runner delivers to it now."""
 
 
 class _Delivery:
@@ -136,24 +138,25 @@ class _Delivery:
 
     @property
     def idle(self) -> bool:
-        """Whether the task waits and has nothing to do."""
+        """Whether the task of this subscriber waits and has nothing to do."""
         return self._rests_until is not None and not self._rests_until.is_set()
 
     def wake(self) -> None:
-        """Note that there are new signals. Without effect if another runner delivers."""
+        """Note that there are new signals. Has no effect while another runner delivers to this subscriber."""
         if self._holding:
             self._wake.set()
 
     def news(self) -> None:
-        """Note that there may be new signals, or that the delivery may be free."""
+        """Note that another process wrote: there may be new signals, or the runner that delivered to this subscriber may have given that
+        up."""
         self._wake.set()
 
     def retry(self) -> None:
-        """Try the signal again now."""
+        """Call the function again at once with the signal for which it raised an error."""
         self._again.set()
 
     def close(self) -> None:
-        """Finish the present signal and stop."""
+        """Let the task end after the signal that it is delivering now."""
         self._closing = True
         self._wake.set()
         self._again.set()
@@ -161,7 +164,7 @@ class _Delivery:
     # --- the task
 
     async def run(self, expect: Callable[[int], None]) -> None:
-        """Deliver signals as long as this runner has the delivery; otherwise try to take it. Ends after `close`."""
+        """Until `close` is called: deliver signals while this runner is the one that delivers, and otherwise try to become that runner."""
         try:
             while not self._closing:
                 try:
@@ -179,8 +182,8 @@ class _Delivery:
             self._finish()
 
     async def _deliver(self, expect: Callable[[int], None]) -> None:
-        """Take the delivery, and deliver until the engine closes. Returns after a wait if another runner has the delivery. Raises _Lost if
-        another runner takes it later."""
+        """Try to become the runner that delivers to this subscriber, and then deliver until the engine closes. If another runner delivers,
+        wait a while and return. Raises _Lost if another runner takes over while this one delivers."""
         self._wake.clear()
         cursor = await self._in_thread(lambda: self._store.take_delivery(self.name, self._runner))
         if cursor is None:
@@ -260,7 +263,8 @@ class _Delivery:
         self._kept, self._kept_at = done, monotonic()
 
     def _finish(self) -> None:
-        """Write the last position of the cursor. This runs on the loop, because a function that does not return may occupy the thread."""
+        """Write the last position of the cursor when the task ends. This runs on the loop and not in the thread, because a function that
+        does not return may occupy the thread."""
         if self._done == self._kept:
             return
         try:

@@ -20,7 +20,7 @@ runner may continue the execution at once."""
 
 
 def blameless(outcome: Outcome) -> Outcome:
-    """The outcome that is written: INTERRUPTED if the invocation crashed with DiskFailed or DiskFull, else `outcome` as it is."""
+    """The outcome that is written for an invocation: INTERRUPTED if it crashed with DiskFailed or DiskFull, else `outcome` unchanged."""
     if outcome.status is not OutcomeStatus.CRASHED or outcome.error is None or not (outcome.error.type or "").endswith(_DISK):
         return outcome
     return INTERRUPTED
@@ -32,8 +32,8 @@ def uninvoked(error: Exception) -> Outcome:
 
 
 def unwritable(trouble: HoldfastError, outcome: Outcome) -> Outcome | None:
-    """The outcome to write if the store can never write `outcome`: a crash with the error of the store. None if `outcome` is that crash
-    already."""
+    """The outcome to write instead of `outcome`, which the store can never write: a crash with the error of the store. None if `outcome`
+    itself is such a crash."""
     kind = type(trouble).__name__
     if outcome.status is OutcomeStatus.CRASHED and outcome.error is not None and outcome.error.type == kind:
         return None
@@ -41,7 +41,8 @@ def unwritable(trouble: HoldfastError, outcome: Outcome) -> Outcome | None:
 
 
 def warn_of_crash(outcome: Outcome, after: Execution, now: int) -> None:
-    """Log one warning for an invocation that crashed: the error, the author's line, how many crashed in a row, and what follows.
+    """Log one warning for an invocation that crashed: the error, the author's line, how many invocations of the execution crashed in a row,
+    and what happens next.
 
     `after` is the execution as the end of the invocation left it.
     """

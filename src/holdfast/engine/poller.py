@@ -20,7 +20,7 @@ class Poller(Protocol):
 
 
 StartPoller = Callable[[Iterator[None], float], Poller]
-"""Begins to poll: takes the next element of the iterator again and again, with this many seconds between two."""
+"""Begins to poll: takes the next element of the iterator again and again. The number is the seconds between two polls."""
 
 
 class ThreadPoller:

@@ -1,4 +1,5 @@
-"""The port of handlers that run in the engine's process: each checkpoint is a direct call that waits for the group commit."""
+"""The port of handlers that run in the engine's process. A checkpoint is a direct call into the engine, which waits for the group
+commit."""
 
 from __future__ import annotations
 
@@ -74,10 +75,10 @@ class EnginePort:
         ledger: tuple[LedgerEntry, ...] = (),
     ) -> None:
         """Write a checkpoint from the engine's loop. `landed` is called on the loop with the answer or the error. If the write is committed
-        or refused at once, that happens before this function returns.
+        or refused at once, `landed` is called before this function returns.
 
         An execution that the checkpoint starts, and does not enqueue, is claimed in the same write if its function is hosted here and has
-        room. With a client token it is not claimed, because the request may be a repeated one, which starts nothing.
+        room. If `client_token` is given, it is not claimed: the request may be a repeated one, and a repeated one starts nothing.
         """
         self._parents.writes(token.execution)
         try:
@@ -104,8 +105,8 @@ class EnginePort:
         return both
 
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
-        """The execution's operations that changed after the revision `newer_than`. If it is 0, only those that a replay needs: most
-        children of closed contexts are left out."""
+        """The execution's operations that changed after the revision `newer_than`. If `newer_than` is 0, only the operations that a replay
+        needs: most children of closed contexts are left out."""
         found = self._read(lambda: self._store.operations(token.execution, newer_than))
         return found if newer_than else unpruned(found)
 
@@ -114,9 +115,9 @@ class EnginePort:
         return self._read(lambda: self._store.input(token.execution))
 
     def seen(self, token: Position) -> int:
-        """The last revision that an invocation knows: the one after its latest checkpoint with a client token, else the one at its
-        beginning. It is for hosts whose handlers write over HTTP. It is read from the store, because any process may have received that
-        checkpoint."""
+        """The last revision of the execution that an invocation knows: the revision after its latest checkpoint with a client token. If it
+        has made no such checkpoint: the revision at its beginning. Hosts whose handlers write over HTTP use this. The revision is read from
+        the store, because any process may have received that checkpoint."""
         header = self._read(lambda: self._store.find(token.execution))
         written = header is not None and header.client is not None and header.client.startswith(f"{token.epoch}.")
         return header.client_revision if header is not None and written else token.revision
@@ -139,12 +140,12 @@ class EnginePort:
             raise
 
     def accept_blocking(self, parent: Execution, operation_id: str, asked: RunAsked | EnqueueAsked) -> Order | Failure:
-        """As `accept`, from the thread of a handler. Blocks until the answer is there."""
+        """Do what `accept` does, for a call from the thread of a handler. Blocks until the answer is there."""
         return asyncio.run_coroutine_threadsafe(self.accept(parent, operation_id, asked), self._loop).result()
 
     def _children(self, token: Position, updates: Sequence[Update]) -> Children:
-        """By operation id: the execution that each invoke or enqueue among these updates starts, or the failure of the operation. Empty for
-        most checkpoints."""
+        """By the id of the operation, for each invoke or enqueue among these updates: the execution that it starts, or the failure with
+        which the operation ends."""
         for update in updates:
             if starts_another(update):
                 return self._read(lambda: self._targets.children(token.execution, updates))

@@ -32,7 +32,8 @@ def quarantined(store: ExecutionStore, header: Execution) -> ExecutionQuarantine
 
 
 def why(store: ExecutionStore, header: Execution) -> str:
-    """Why an execution is quarantined, with the message of the error if there is one, and what a person must do."""
+    """Why an execution is quarantined, and what a person must do. The text includes the message of the error, if an error was the
+    reason."""
     reason = reason_of(header) or Quarantine.RUNNER_DIED
     cause = _CAUSES[reason].format(deaths=header.deaths)
     told = None if reason is Quarantine.RUNNER_DIED else _message(store, header)
@@ -42,7 +43,7 @@ def why(store: ExecutionStore, header: Execution) -> str:
 
 
 def waits(header: Execution) -> str | None:
-    """The message about an execution that is put aside for a while and then tried again; None for any other execution."""
+    """The message about an execution that was put aside and will be tried again later without a person; None for any other execution."""
     at = next_try(header)
     if at is None:
         return None
@@ -51,7 +52,8 @@ def waits(header: Execution) -> str | None:
 
 
 def _message(store: ExecutionStore, header: Execution) -> str | None:
-    """The message of the error because of which the execution is quarantined; None if there is none or if it cannot be read."""
+    """The message of the error because of which the execution is quarantined; None if no error was the reason, or if its message cannot be
+    read."""
     if header.quarantine_event is None:
         return None
     try:

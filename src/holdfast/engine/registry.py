@@ -18,7 +18,8 @@ _MORE_THAN_ANY: Final = 10**9
 
 
 class Capacity:
-    """Room for live invocations, shared by one or more functions. `free` says for how many more invocations there is room now."""
+    """Room for live invocations, shared by one or more functions. `free` is the number of further invocations for which there is room
+    now."""
 
     __slots__ = ("_room", "free")
 
@@ -86,11 +87,11 @@ class Registry:
         return self._functions.get((name, version))
 
     def wanted(self, name: str, version: str | None, kind: Kind = Kind.FUNCTION) -> Function:
-        """The function of this name, version and kind that is hosted here. If `version` is None, it is `$LATEST`, or the highest number if
-        there is no `$LATEST`.
+        """The function of this name, version and kind that is hosted here. If `version` is None, the version `$LATEST` is taken, or the
+        highest number if there is no `$LATEST`.
 
-        Raises FunctionNotFound if there is none. The kind is compared, because the runs of a worker or a pipeline need an accepted order,
-        so they cannot be started by a name and an input.
+        Raises FunctionNotFound if no such function is hosted here. The kind is compared, because a run of a worker or a pipeline needs an
+        accepted order and cannot be started with only a name and an input.
         """
         found = None if version is None else self._functions.get((name, version))
         if found is not None and found.kind is kind:
@@ -133,7 +134,7 @@ class Registry:
             capacity.free -= _MORE_THAN_ANY
 
     def open(self) -> None:
-        """Give room again: what was free before `shut`, and what became free since."""
+        """Give room to new invocations again. Room that was free before `shut`, and room that became free after it, is free now."""
         self._is_shut = False
         for capacity in self._capacities:
             capacity.free += _MORE_THAN_ANY

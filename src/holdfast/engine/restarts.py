@@ -1,4 +1,4 @@
-"""Restarts: starting a name again after its execution failed, or because a person wants it again."""
+"""Restarts: a name is started again after its execution failed, or because a person wants that."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def is_restart(on_failed: str, name: str | None) -> bool:
 
 
 def failed_as(store: ExecutionStore, function: str, name: str | None) -> str | None:
-    """The id of the execution that has this name, if it failed, timed out or was stopped; else None. If it continued as others, the end of
-    the last of them decides, because the first one keeps the name and its own end does not change."""
+    """The id of the execution that has this name, if it failed, timed out or was stopped; else None. If it continued as another execution,
+    and so on, the last one of this chain decides whether it failed: the first one keeps the name, and its own status does not tell how the
+    chain ended."""
     first = last = None if name is None else store.find_named(function, name)
     while last is not None and last.continued_as is not None:
         heir = store.find(last.continued_as)
@@ -43,8 +44,8 @@ def failed_as(store: ExecutionStore, function: str, name: str | None) -> str | N
 
 
 def check_restartable(header: Execution) -> None:
-    """Raise RestartRefused for an execution that has not ended, that another one restarts or continues already, that another execution
-    invoked, or that is an imported copy."""
+    """Raise RestartRefused for an execution that cannot be restarted: it has not ended, another execution restarts or continues it already,
+    another execution invoked it, or it is an imported copy."""
     called = f"{header.function} {header.id}"
     if header.state is State.IMPORTED:
         raise RestartRefused(f"{called} is an imported copy and does not run here. Restart the original in its own store.")
@@ -73,8 +74,8 @@ def restarted(
     charges: tuple[Charge, ...] = (),
     notes: Notes = (),
 ) -> Start:
-    """The start that restarts an execution under its name, and in its queue if it came from one. The old execution stays, superseded.
-    Raises RestartRefused if it cannot be restarted."""
+    """The start that restarts an execution under its name, and in its queue if it came from one. The old execution stays in the store and
+    is superseded. Raises RestartRefused if the old execution cannot be restarted."""
     check_restartable(old)
     who = {"tenant": old.tenant, "trace": old.trace, "same": same}
     made = new_execution(identity, None, old.function, version or old.version, payload=payload, now=now, terms=terms or old.terms, **who)

@@ -74,13 +74,13 @@ _NEWS_SECONDS: Final = 0.05
 _DEATHS_SECONDS: Final = 1.0
 _TROUBLE_SECONDS: Final = 1.0
 _TROUBLED_SECONDS: Final = 60.0
-"""How long an execution that could not be fired or claimed is left alone."""
+"""How long the rounds leave an execution alone that could not be claimed, or whose timers could not be fired."""
 _ASLEEP_MS: Final = _LEASE_MS // 2
 """More time than this between two looks for dead runners means that this process slept, or that the clock was set."""
 _AWAKE_SECONDS: Final = _HEARTBEAT_SECONDS + _DEATHS_SECONDS
-"""How long a runner must be awake before it relies on the leases of others: in this time every living runner has renewed its lease."""
+"""A runner relies on the leases of others only after it was awake this long: by then every living runner has renewed its lease."""
 _ALONE_SECONDS: Final = 10.0
-"""How long a suspect waits for everything else to end here, and how long it has this runner for itself."""
+"""A suspect waits at most this long for everything else to end here; when it runs, it has this runner for itself at most this long."""
 _BATCH: Final = 500
 
 
@@ -169,7 +169,7 @@ class Scheduler:
                 await asyncio.sleep(_TROUBLE_SECONDS)
 
     async def _until_well(self) -> None:
-        """Wait until the disk works again. The next round reads everything again, as after a sleep: no runner could renew its lease."""
+        """Wait until the disk works again. The next round reads everything again: while the disk failed, no lease could be renewed."""
         while self._health.trouble is not None:
             self._agenda.rung.clear()
             await self._agenda.rung.wait()
@@ -224,14 +224,14 @@ class Scheduler:
                 return
 
     def _well(self, found: Sequence[str], room: int) -> list[str]:
-        """At most `room` of these executions, without those that are left alone after an error."""
+        """At most `room` of the executions in `found`, without those that the rounds leave alone after an error."""
         if self._troubled:
             now = monotonic()
             self._troubled = {execution: until for execution, until in self._troubled.items() if until > now}
         return [execution for execution in found if execution not in self._troubled][:room]
 
     async def _each(self, work: Mapping[str, Awaitable[None]]) -> None:
-        """Wait for the work of many executions. If one fails, it is logged and left alone for a minute. A Retryable error is raised."""
+        """Wait for the work of many executions. One whose work fails is logged and left alone for a minute; a Retryable error is raised."""
         for execution, trouble in zip(work, await asyncio.gather(*work.values(), return_exceptions=True), strict=True):
             if isinstance(trouble, Retryable) or (trouble is not None and not isinstance(trouble, Exception)):
                 raise trouble
@@ -273,9 +273,9 @@ class Scheduler:
         await self._claim_suspect()
 
     async def _admit(self, now: int) -> bool:
-        """Let the store admit what waits in queues, where there is room. Returns whether it admitted anything. First the store is asked
-        whether a lane is open, so that no room is reserved in vain; but not after an admission that found something: the next probably
-        finds more."""
+        """Let the store admit what waits in queues, where there is room. Returns whether it admitted anything. First it asks the store
+        whether a lane is open, so that no room is reserved in vain. It does not ask if the last admission found something, because the next
+        one probably finds more."""
         agenda, before = self._agenda, self._admitted
         agenda.queued, self._admitted = False, set()
         for capacity, targets in self._registry.claimable().items():
@@ -294,7 +294,7 @@ class Scheduler:
         return bool(self._admitted)
 
     def _make_room(self, now: int, dead: frozenset[str]) -> None:
-        """Where there is no room, parents that only wait give theirs to executions that are ready."""
+        """Where there is no room, let parents that only wait give up their room to executions that are ready."""
         for capacity, targets in self._registry.full().items():
             if (waiting := self._parents.waits_in(capacity)) > 0:
                 self._parents.make_room(capacity, len(self._store.claimable(targets, dead, now, waiting)))
@@ -357,7 +357,7 @@ class Scheduler:
                 await self._agenda.rung.wait()
 
     async def _skipped(self) -> bool:
-        """If nothing else is left to do, move a virtual clock to the next timer or schedule. Returns whether the clock has reached it."""
+        """If nothing else is left to do, move a virtual clock to the next timer or schedule. Returns whether that time has come."""
         if self._agenda.timer_at is None or not self.idle:
             return False
         for _ in range(3):

@@ -1,9 +1,9 @@
 """The timetable: starts the occurrences of schedules that are due. Several runners may try; each occurrence is started only once.
 
 A round of the scheduler asks for schedules of functions that are hosted here, and only for those whose executions this runner takes
-(`Registry.only`). Each one gets a task, which takes steps (model.schedule_steps) until there is nothing left to do: read the schedule,
-decide, write. The write that starts an occurrence also moves its schedule, and the store refuses it if another runner was quicker; then the
-task reads the schedule again.
+(`Registry.only`). Each schedule that is due gets a task. The task takes steps (model.schedule_steps) until there is nothing left to do; a
+step reads the schedule, decides, and writes. The write that starts an occurrence also moves the schedule on. If another runner was quicker,
+the store refuses the write, and the task reads the schedule again.
 
 A schedule whose occurrence waits for the end of an execution is looked at when that execution ends (endings.py). If an occurrence cannot be
 started now, because the disk fails or the function is hosted only in another version, it is tried again 5 seconds later.
@@ -47,18 +47,20 @@ _STEPS: Final = 100
 _LATER_SECONDS: Final = 5.0
 """After an error, a schedule is tried again after this many seconds."""
 _MOST_COUNTED: Final = 1000
-"""When missed occurrences are reported to observers, at most this many are counted for one span of time."""
+"""In a report to observers, the missed occurrences of one span of time are counted up to this number."""
 _DEFAULT_TENANT: Final = "default"
 
 _ELSEWHERE: Final = frozenset({"overloaded", "version_not_found"})
-"""Error codes of refusals that are not final: another runner, or this one a little later, may accept the request."""
+"""Codes of errors with which the run of an occurrence is refused, but not for good: another runner, or this one a little later, may accept
+it."""
 
 OccurrenceAcceptor = Callable[[OccurrenceAsked], Awaitable[Ordered | Failure]]
-"""Accepts the run of a worker that a schedule asks for: returns the order for its start, or the failure. It starts nothing."""
+"""Accepts the run of a worker that a schedule asks for. Returns the order with which the run can be started, or the failure if it is
+refused. It starts nothing."""
 
 Saw = Callable[[str, str, int, int | None], None]
-"""Gets the schedule, the outcome, the number of occurrences, and by how many milliseconds a start was late; None if nothing was started
-(model.ports.ScheduleObserver)."""
+"""Called with the schedule, the outcome, the number of occurrences, and how many milliseconds late an occurrence was started; the last is
+None if nothing was started (model.ports.ScheduleObserver)."""
 
 
 class Timetable:
@@ -97,16 +99,16 @@ class Timetable:
 
     @property
     def next_at(self) -> int | None:
-        """When the earliest schedule is due. None if there is none, or if this runner has already looked at that time or later: then it
-        works on that schedule, and looks again afterwards."""
+        """The time at which the next schedule is due. None if no schedule will be due. Also None if `look` was already called at that time
+        or later: this runner works on that schedule now, and reads the next time when it has finished."""
         return None if self._next_at is None or self._next_at <= self._looked_at else self._next_at
 
     def is_due(self, now: int) -> bool:
-        """Whether `look` has something to do."""
+        """Whether there is something for `look` to do."""
         return self._has_news or (self.next_at is not None and self.next_at <= now)
 
     def news(self) -> None:
-        """Note that schedules may have changed, or the functions that are hosted here: the next round looks at them."""
+        """Note that schedules may have changed, or the functions that are hosted here. The next round reads the schedules again."""
         self._has_news = True
 
     def look(self, now: int) -> None:
@@ -171,7 +173,7 @@ class Timetable:
             self._try_later(name)
 
     async def _stepped(self, name: str) -> bool:
-        """Take one step of a schedule. Returns False if there was none to take."""
+        """Take one step of a schedule. Returns False if no step can be taken now."""
         state = self._store.schedule(name)
         if state is None:
             return False
@@ -204,8 +206,8 @@ class Timetable:
             self.saw(before.name, line.outcome, _count(line, timing), late)
 
     async def _started(self, state: ScheduleState, step: Step, occurrence: Occurrence) -> None:
-        """Write the start of an occurrence. If it can never be started, it is skipped, and the schedule shows why. Raises FunctionNotFound
-        if this runner cannot start it now."""
+        """Write the start of an occurrence. If the occurrence can never be started, it is skipped, and the schedule shows why. Raises
+        FunctionNotFound if this runner cannot start the occurrence now, but another runner or a later try may."""
         definition = state.definition
         kind = self._registry.kind_of(definition.function)
         if kind is None:
@@ -282,7 +284,8 @@ class Timetable:
     # --- executions that are not over
 
     def _still_open(self, state: ScheduleState) -> dict[str, str]:
-        """The executions of a schedule that have not ended, each with the id of the execution that continues it now, or with its own id."""
+        """The executions of a schedule that have not ended, by id. The value is the id of the execution that continues it now; its own id
+        if none does."""
         found = {}
         for execution in state.open:
             last = self._last_of(execution)
@@ -300,8 +303,8 @@ class Timetable:
         return header
 
     async def _wait_for(self, state: ScheduleState, executions: list[str]) -> None:
-        """With the overlap `replace`, stop all these executions. Then let the schedule be looked at again when the first one in the list
-        has ended. Does not wait for that."""
+        """Called while an occurrence waits for executions to end. With the overlap `replace`, stop all of them. When the first one in the
+        list has ended, the schedule is looked at again; this call does not wait for that."""
         if state.definition.overlap is Overlap.REPLACE:
             for execution in executions:
                 stop = Stop(execution, Failure(f"Replaced: schedule {state.name} was due again.", "Replaced"), inherited=True)
@@ -325,7 +328,7 @@ class Timetable:
 
 
 def _count(line: Handled, timing: Timing) -> int:
-    """How many occurrences one entry of a schedule's recent list stands for, counted up to 1,000."""
+    """How many occurrences an entry in a schedule's list of recent occurrences stands for, counted up to 1,000."""
     if line.since is None:
         return 1
     return sum(1 for _ in takewhile(lambda at: at <= line.at, islice(occurrences(timing, line.since - 1), _MOST_COUNTED)))

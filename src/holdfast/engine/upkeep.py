@@ -1,4 +1,4 @@
-"""Upkeep: once a minute each runner calls its chores, and removes rows whose retention time is over, in small transactions."""
+"""Upkeep: once a minute each runner calls its chores. It also removes rows whose retention time is over, in small transactions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ log = logging.getLogger("holdfast.engine")
 
 _EVERY_MS: Final = 60_000
 _ROWS: Final = 500
-"""One transaction removes about this many rows at most. It takes a few milliseconds, in which no other process can write to a SQLite
-store."""
+"""One transaction removes about this many rows at most. Such a transaction takes a few milliseconds, and no other process can write to a
+SQLite store during that time."""
 
 
 Chore = Callable[[], Awaitable[object]]
-"""A function with other work, which a runner calls once a minute."""
+"""Any other work that a runner does once a minute."""
 
 
 class Upkeep:
@@ -36,8 +36,8 @@ class Upkeep:
         self._closing = False
 
     def is_due(self, now: int) -> bool:
-        """Whether a minute has passed since the last upkeep began, and that upkeep has ended. A virtual clock is not moved for an upkeep,
-        because no caller waits for one."""
+        """Whether a minute has passed since the last upkeep began, and that upkeep has ended. If nothing else is due, a virtual clock is
+        not moved to the time of the next upkeep, because no caller waits for it."""
         return self._next_at <= now and (self._task is None or self._task.done())
 
     def look(self, now: int) -> None:

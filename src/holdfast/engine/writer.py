@@ -1,11 +1,11 @@
 """Group commit: many callers wait, one of them writes, and all waiting writes go into one transaction.
 
-There is one turn. The thread that takes the turn commits all that is queued, gives each caller its answer, and passes the turn on:
-- a thread that needs an answer takes the turn itself if the turn is free (no thread hop for a lone writer), else the thread waits;
-- coroutines queue during a tick of their loop and the loop commits at the end of the tick, because by then all of them wait anyway; a
-  small group waits for the next tick, as long as each tick brings more; a lone coroutine commits on the spot, as long as the loop gets
-  its turn every few milliseconds;
-- while the disk is slow and other coroutines could still run, a writer thread takes the turn instead, so that the loop goes on.
+Only who has the turn may write; there is one turn. Who takes it commits all that is queued, answers each caller, and passes it on:
+- A thread that needs an answer takes the turn itself if the turn is free, so a lone writer needs no other thread. Else it waits.
+- Coroutines queue their writes during a tick of the loop. The loop takes the turn at the end of the tick, when all of them wait. If only a
+  few writes are queued, the loop waits for the next tick, as long as each tick brings more. A lone coroutine commits at once, as long as
+  the loop gets its turn every few milliseconds.
+- While the disk is slow and other coroutines could still run, a writer thread takes the turn, so that the loop is not blocked.
 
 If the disk refuses a write of the engine's own work, the write goes back to the head of the queue and is tried again (health.py). Callers
 who ask for something new get the error.
@@ -49,27 +49,27 @@ from holdfast.store.seam import Committed
 log = logging.getLogger("holdfast.engine")
 
 Followed = Callable[[Sequence[Change]], None]
-"""Called on the engine's loop with the changes that a write made to other executions than its own: after the answers of that commit, and
-before anything that the answers put on the loop."""
+"""Called on the engine's loop with the changes that a commit made to other executions than those of its writes. It is called after the
+answers of that commit, and before anything that the answers put on the loop."""
 Saw = Callable[[Sequence[Write], Committed, int], None]
-"""Called on the engine's loop after a commit, with its writes, its result and its time."""
+"""Called on the engine's loop after a commit, with the writes of the commit, its result, and its time."""
 
 _MAX_ENTRIES: Final = 512
 _MAX_BYTES: Final = 8 * 1024 * 1024
 _SLOW_SECONDS: Final = 0.01
 _LOOP_SECONDS: Final = 0.003
-"""A lone coroutine may commit on the spot (`write_now`) for this many seconds; then the loop gets a turn."""
+"""A lone coroutine may commit without waiting (`write_now`) until the loop has had no turn for this many seconds."""
 _SMALL_GROUP: Final = 16
-"""Fewer writes than this wait for the loop's next tick, as long as each tick brings more: requests over connections arrive one by one, and
-a commit of one write costs as much as a commit of all."""
+"""If fewer writes than this are queued, they wait for the loop's next tick, as long as each tick brings more writes. Requests over
+connections arrive one by one, and a commit of one write costs as much as a commit of many."""
 _KEPT: Final = (Checkpoint, Settle, Claim, Fire)
-"""If the disk fails, these writes of the engine's own work wait until it works. Any other write gets the error, and its caller can try
-again."""
+"""These are writes of the engine's own work. If the disk fails, they wait until it works again. Any other write gets the error, and its
+caller can try again."""
 _LOTS: Final = (Admission, Bulk)
 
 
 class Writer:
-    """Writes to the store for one engine; nothing else in the engine commits writes of executions."""
+    """Writes to the store for one engine. All writes of executions go through it."""
 
     def __init__(
         self,
@@ -113,9 +113,9 @@ class Writer:
         self._followed, self._signalled, self._saw = followed, signalled, saw
 
     async def write(self, write: Write, landed: Deliver | None = None) -> Answer:
-        """Write from the engine's loop. Returns the answer when the write is on disk. Raises the error if it is refused. `landed` gets the
-        answer or the error first, even if the caller is cancelled meanwhile. Raises EngineClosed if the engine closes; then `landed` is not
-        called."""
+        """Write from the engine's loop. Returns the answer when the write is on disk. Raises the error if it is refused. `landed` is called
+        with the answer or the error before this call ends, even if the caller is cancelled meanwhile. Raises EngineClosed if the engine is
+        closed; in that case `landed` is not called."""
         if not self.open:
             raise EngineClosed
         future: asyncio.Future[Answer] = self._loop.create_future()
@@ -123,8 +123,8 @@ class Writer:
         return await future
 
     async def write_lot(self, lot: Lot, landed: DeliverLot) -> None:
-        """Write a lot from the engine's loop, in a transaction of its own, and wait. `landed` gets the answer or the error first, as in
-        `write`."""
+        """Write a lot from the engine's loop, in a transaction of its own, and wait until it is on disk. `landed` is called with the answer
+        or the error before this call ends, even if the caller is cancelled meanwhile."""
         if not self.open:
             raise EngineClosed
         future: asyncio.Future[Landed] = self._loop.create_future()
@@ -147,8 +147,8 @@ class Writer:
             self._plan_flush()
 
     def write_now(self, write: Write) -> Answer | HoldfastError | None:
-        """Commit at once, if no other coroutine could use the time. Returns the answer; None if the write was not made, so that the caller
-        must submit it."""
+        """Commit at once, if no other coroutine could use the time. Returns the answer, or the error if the write was refused. None if the
+        write was not made; the caller must submit it."""
         if self._queue or self._closed or len(self._live) > 1 or monotonic() - self._flushed_at > _LOOP_SECONDS:
             return None
         if self._disk_seconds > _SLOW_SECONDS or self._health.trouble is not None or not self._turn.acquire(blocking=False):
@@ -177,7 +177,7 @@ class Writer:
         return cast("Answer", waiter.answer)
 
     def retry(self) -> None:
-        """Try the kept writes again, on the calling thread. If the disk accepts them, the pause ends."""
+        """Try again to write what waits because the disk failed, on the calling thread. If the disk accepts it, the pause ends."""
         with self._turn:
             batch = self._take()
             if batch:
@@ -266,7 +266,7 @@ class Writer:
         return batch
 
     def _commit(self, batch: list[Entry]) -> tuple[Sequence[Reply | HoldfastError], Sequence[Change]]:
-        """Commit these entries. Returns the answers, and what the commit changed in other executions."""
+        """Commit these entries. Returns an answer or an error for each entry, and the changes that the commit made to other executions."""
         began, now = idle_seconds(), self._clock.now()
         followed: Sequence[Change] = ()
         answers: Sequence[Reply | HoldfastError]
@@ -302,8 +302,8 @@ class Writer:
         return answers, followed
 
     def _tell_of(self, done: Committed) -> None:
-        """Tell the engine what a commit changed. If the engine's loop is gone, the callers still get the answer that their writes are on
-        disk."""
+        """Tell the engine what a commit changed. If the engine's loop is gone, nothing is told, but the callers still learn that their
+        writes are on disk."""
         try:
             if done.signalled and self._signalled is not None:
                 self._loop.call_soon_threadsafe(self._signalled)
@@ -313,8 +313,8 @@ class Writer:
             log.warning("the engine cannot be told what a write changed: %s", closed)
 
     def _follow(self, followed: Sequence[Change]) -> None:
-        """Plan the report of the commit's changes to other executions. This is called on the loop before the answers are given there, and
-        the report runs right after them."""
+        """Let the loop report the commit's changes to other executions. This is called on the loop before the commit's answers are given;
+        the report runs right after the answers."""
         if followed and self._followed is not None:
             self._loop.call_soon(self._followed, followed, context=self._context)
 

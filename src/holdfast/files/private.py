@@ -1,8 +1,9 @@
 """Makes and opens private files and folders: files of mode 0600, folders of mode 0700, with any umask.
 
-The rules. A new file is private from its first moment: it gets its mode at creation, not later. If other users have rights on a file of
-this user, these rights are removed, with one line in the log. A file that belongs to another user or is a symbolic link is refused. So is a
-folder in which other users can replace files. The error says what to do. A folder that the operator named is not changed if it exists.
+The rules. A new file is private from its first moment: it gets its mode when it is created, not later. If other users have rights on an
+existing file of this user, these rights are removed, and a line in the log says so. Refused are a file of another user, a symbolic link,
+and a folder in which other users can replace files; the error says what to do. A folder that the operator named is not changed if it
+exists.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ log = logging.getLogger("holdfast.files")
 FILE: Final = 0o600
 FOLDER: Final = 0o700
 PROGRAM: Final = 0o700
-"""The mode of a file that can be executed."""
+"""The mode of a private file that its owner may execute."""
 FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""O_NONBLOCK is among these flags, because without it the opening of a named pipe in the place of a file would block for ever."""
+"""The flags with which files are opened. O_NONBLOCK: if a named pipe has taken the place of a file, opening it must not wait for ever."""
 _LINKED: Final = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR})
 _ROOT: Final = 0
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _LINUX: Final = sys.platform == "linux"
 _AS_GIVEN: Final = ("/dev/", "/proc/self/fd/")
 _IN_MEMORY: Final = "/dev/shm/"
-"""Files here are ordinary files, not devices."""
+"""A folder below /dev/ whose files are ordinary files, not devices."""
 
 Where = str | os.PathLike[str]
 
@@ -44,7 +45,9 @@ Where = str | os.PathLike[str]
 
 
 def new_file(path: Where, *, executable: bool = False, dir_fd: int | None = None) -> int:
-    """Create a file. Returns its descriptor, open for reading and writing. Raises FileExistsError if there is something with this name."""
+    """Create a private file. Returns its descriptor, open for reading and writing. Raises FileExistsError if something has this path
+    already. `executable`: whether the owner may execute it. `dir_fd` is the descriptor of the folder at which a relative path begins; None:
+    the working folder."""
     mode = PROGRAM if executable else FILE
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=dir_fd)
     _widen(fd, mode)
@@ -52,7 +55,8 @@ def new_file(path: Where, *, executable: bool = False, dir_fd: int | None = None
 
 
 def write_new(path: Where, data: bytes, *, dir_fd: int | None = None) -> None:
-    """Create a file with this content, and sync it to disk. Raises FileExistsError if there is something with this name."""
+    """Create a private file with this content, and sync it to disk. Raises FileExistsError if something has this path already. `dir_fd` is
+    the descriptor of the folder at which a relative path begins; None: the working folder."""
     with os.fdopen(new_file(path, dir_fd=dir_fd), "wb") as file:
         file.write(data)
         file.flush()
@@ -60,8 +64,8 @@ def write_new(path: Where, data: bytes, *, dir_fd: int | None = None) -> None:
 
 
 def open_file(path: Where, flags: int = os.O_RDWR) -> int:
-    """Open a private file by its name, and return its descriptor. A missing file is made. If other users have rights on the file, these are
-    removed. Raises NotPrivate if it is a link, a pipe or a device, or belongs to another user."""
+    """Open a private file by its path, with these flags of `os.open`, and return its descriptor. A missing file is made. If other users
+    have rights on the file, these rights are removed. Raises NotPrivate if it is a link, a pipe or a device, or belongs to another user."""
     fd = _made_or_opened(path, flags | _FILE_FLAGS)
     try:
         _refuse_foreign(os.fstat(fd), path)
@@ -90,8 +94,8 @@ def _made_or_opened(path: Where, flags: int) -> int:
 
 
 def read_file(path: Where) -> bytes | None:
-    """The content of a private file; None if there is no such file. If other users have rights on the file, these are removed. Raises
-    NotPrivate if it is a link, a pipe or a device, or belongs to another user."""
+    """The content of a private file; None if nothing has this path. If other users have rights on the file, these rights are removed first.
+    Raises NotPrivate if it is a link, a pipe or a device, or belongs to another user."""
     try:
         fd = os.open(path, os.O_RDONLY | _FILE_FLAGS)
     except FileNotFoundError:
@@ -105,8 +109,9 @@ def read_file(path: Where) -> bytes | None:
 
 
 def open_given(path: Where, flags: int) -> int:
-    """Open a file that the operator named, as `open_file` does. A path below /dev/ or /proc/self/fd/ (but not /dev/shm/), and a named pipe
-    of this user, is opened without the checks of `open_file`, and its rights are not changed."""
+    """Open a file whose path the operator gave; return its descriptor. Two kinds are opened without any check, and their rights are not
+    changed: a path below /dev/ or /proc/self/fd/ (but not below /dev/shm/), and a named pipe of this user. Any other file is opened with
+    `open_file`."""
     name = os.fspath(path)
     if (name.startswith(_AS_GIVEN) and not name.startswith(_IN_MEMORY)) or _is_our_pipe(path):
         return os.open(path, flags | os.O_CLOEXEC)
@@ -125,11 +130,11 @@ def _is_our_pipe(path: Where) -> bool:
 
 
 def reserve(path: Where) -> None:
-    """Make a private file, if it does not exist, before SQLite opens it by its name. Raises NotPrivate for a link, for another user's file,
-    and for a folder in which other users can replace files.
+    """Make a private file, if nothing has this path, before SQLite opens it by its path. Raises NotPrivate if the path is a link or another
+    user's file, or if other users can replace files in its folder.
 
     An existing file is not changed, because it is not known yet whether it is a store. If the file cannot be made, nothing is raised here:
-    SQLite reports why.
+    SQLite will report why.
     """
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(folder):
@@ -174,7 +179,8 @@ def remove_empty(paths: Iterable[Where]) -> None:
 
 
 def refuse_foreign(path: Where, owner: int | None = None) -> None:
-    """Raise NotPrivate unless this is a plain file of this user (or of the user id `owner`) with only one name."""
+    """Raise NotPrivate unless the path is a plain file with only one name, and belongs to this user; if `owner` is given, to the user with
+    that id."""
     told, name = os.lstat(path), os.fspath(path)
     if stat.S_ISLNK(told.st_mode):
         raise _link(path)
@@ -198,8 +204,8 @@ def _make_unopened(path: Where) -> None:
 
 
 def narrow(paths: Iterable[Where]) -> None:
-    """Remove the rights of other users from these files. A missing file is skipped. Raises NotPrivate for a link and for another user's
-    file."""
+    """Remove the rights of other users from these files. A missing file is skipped. Raises NotPrivate if a path is a link, or if its file
+    belongs to another user."""
     wide = []
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
@@ -214,7 +220,7 @@ def narrow(paths: Iterable[Where]) -> None:
 
 
 def _change_unopened(path: Where, mode: int) -> None:
-    """Change the mode of a private file without opening it, and without following a link that may have replaced it."""
+    """Change the mode of a private file without opening it. If a link has replaced the file meanwhile, the link is not followed."""
     if not _LINUX:
         os.chmod(path, mode, follow_symlinks=False)
         return
@@ -230,14 +236,14 @@ def _change_unopened(path: Where, mode: int) -> None:
 
 
 def own_folder(path: Where) -> None:
-    """Make sure that a folder exists whose name Holdfast chose, and that only this user has rights on it. Raises NotPrivate for a link, for
-    another user's folder, and if other users can replace files in the folder above it."""
+    """Make sure that a folder exists whose name Holdfast chose, and that only this user has rights on it. Raises NotPrivate if it is a
+    link, if it belongs to another user, or if other users can replace files in the folder above it."""
     os.close(open_folder(path))
 
 
 def open_folder(path: Where) -> int:
-    """As `own_folder`; returns the folder's descriptor. Everything that uses this descriptor happens in this folder, even if its name
-    changes."""
+    """Do what `own_folder` does, and return the descriptor of the folder. What is done with this descriptor happens in this folder, even if
+    the folder is renamed."""
     refuse_shared(os.path.dirname(os.path.abspath(path)))
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, FOLDER)
@@ -256,9 +262,9 @@ def open_folder(path: Where) -> int:
 
 
 def given_folder(path: Where) -> None:
-    """Make sure that a folder exists that the operator named. Missing folders are made private, with all missing folders above. An existing
-    folder is not changed. Raises NotPrivate if other users can replace files in the lowest folder of the path that exists. Raises
-    NotADirectoryError if a part of the path is a file."""
+    """Make sure that a folder exists whose path the operator gave. If it is missing, it is made private, and so is every missing folder
+    above it. An existing folder is not changed. Raises NotPrivate if other users can replace files in the deepest folder of the path that
+    existed before. Raises NotADirectoryError if a part of the path is a file."""
     place = Path(path)
     missing = []
     while not place.exists():
@@ -272,7 +278,7 @@ def given_folder(path: Where) -> None:
 
 
 def refuse_shared(folder: Where) -> None:
-    """Raise NotPrivate for a folder in which other users can replace files."""
+    """Raise NotPrivate if other users (except root) can replace files in this folder."""
     told = os.stat(folder)
     if told.st_uid not in (os.geteuid(), _ROOT):
         theirs, ours = _named(told.st_uid), _named(os.geteuid())
@@ -295,8 +301,8 @@ def refuse_shared(folder: Where) -> None:
 
 @functools.lru_cache
 def _others_in(group: int) -> str:
-    """The name of a user in this group besides this user and root; empty if there is none. A group without other users is as private as its
-    only user."""
+    """The name of one user in this group who is neither this user nor root; empty if there is none. If there is none, the group's rights
+    give nothing to anybody else."""
     import grp
     import pwd
 
@@ -348,7 +354,7 @@ def _explained(error: OSError, path: Where) -> Exception:
 
 
 def _narrow(fd: int, path: Where) -> None:
-    """Remove the rights of other users; the owner's rights stay as they are."""
+    """Remove the rights of all users but the owner; the owner's rights stay as they are. `path` is for the messages."""
     mode = stat.S_IMODE(os.fstat(fd).st_mode)
     if mode & _OTHERS:
         os.fchmod(fd, mode & stat.S_IRWXU)
@@ -367,7 +373,7 @@ def _tell(wide: list[str]) -> None:
 
 
 def _widen(fd: int, mode: int) -> None:
-    """Give the owner the rights in `mode`, which a umask may have taken away."""
+    """Give the owner all rights in `mode`: a umask may have taken some away when the file was made."""
     found = stat.S_IMODE(os.fstat(fd).st_mode)
     if found & mode != mode:
         os.fchmod(fd, mode)

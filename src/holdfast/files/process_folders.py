@@ -1,7 +1,8 @@
-"""Folders that exist as long as a process. The process locks its folder; a later process removes the folders of processes that were killed.
+"""Folders that exist as long as a process. The process locks its folder. If a process was killed, its folder is left, and a later process
+removes it.
 
-The folders lie in one folder for each user, of mode 0700, below the folder for temporary files, so no other user can put anything there.
-The kernel releases a lock when the last process that has it ends for any reason.
+All these folders of one user lie in one folder of mode 0700, in the machine's folder for temporary files, so no other user can put anything
+there. The kernel releases a lock when the last process that has it ends, for any reason.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ _YOUNG_SECONDS: Final = 60
 
 
 def make(prefix: str) -> str:
-    """Make a new folder, and return its path. The caller must `lock` it within a minute, or another process may remove it. Raises
-    NotPrivate if other users can replace files in the folder for temporary files."""
+    """Make a new folder whose name begins with `prefix`, and return its path. The caller must `lock` it within a minute, or another process
+    may remove it. Raises NotPrivate if other users can replace files in the machine's folder for temporary files."""
     temporary = tempfile.gettempdir()
     refuse_shared(temporary)
     place = f"{temporary}/holdfast-{os.geteuid()}"
@@ -33,16 +34,16 @@ def make(prefix: str) -> str:
 
 
 def lock(folder: str) -> int:
-    """Lock a folder, so that no other process removes it, as long as this process, or one that it forks, has the returned descriptor
-    open."""
+    """Lock a folder, and return its descriptor. No other process removes the folder as long as this process, or a process that it forked,
+    has this descriptor open."""
     at = os.open(folder, FOLDER_FLAGS)
     fcntl.flock(at, fcntl.LOCK_EX)
     return at
 
 
 def sweep(own: str) -> None:
-    """Remove the folders beside `own` that no process has locked, because their processes were killed. A folder that is not at least a
-    minute older than `own` stays: its process may be about to lock it. Does nothing if the folder above is not private."""
+    """Remove those folders beside `own` that no process has locked: their processes were killed. A folder stays if it is less than a minute
+    older than `own`, because its process may not have locked it yet. Does nothing if the folder around them is not private."""
     made_at = os.stat(own).st_mtime
     parent = os.open(os.path.dirname(own), FOLDER_FLAGS)
     try:

@@ -1,9 +1,8 @@
-"""Removes a folder with everything in it, by descriptors: a symbolic link is never followed, even if another process puts one there
-meanwhile.
+"""Removes a folder with everything in it. A symbolic link is never followed, even if another process puts one there meanwhile.
 
-A name is opened with `O_NOFOLLOW` below the descriptor of its folder, and only the opened folder is emptied. A hostile program can nest
-folders very deep, and take away its own rights on them. So the folders inside a folder are moved up into the top folder until no folder is
-nested any more.
+Each folder is opened by its name below the descriptor of the folder around it, with `O_NOFOLLOW`, and only the opened folder is emptied. A
+hostile program may have nested folders very deep, or taken away its own rights on them. So the folders inside a folder are moved up into
+the top folder, until no folder contains another one.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ _NO_FOLDER: Final = frozenset({errno.ENOTDIR, errno.ELOOP, errno.EMLINK})
 
 
 def remove(path: str | os.PathLike[str], *, dir_fd: int | None = None) -> None:
-    """Remove a file, a link or a folder with everything in it. Does nothing if there is nothing with this name."""
+    """Remove a file, a link, or a folder with everything in it. Does nothing if nothing has this name. `dir_fd` is the descriptor of the
+    folder at which a relative path begins; None: the working folder."""
     try:
         at = _opened(os.fspath(path), dir_fd)
     except FileNotFoundError:
@@ -39,7 +39,7 @@ def remove(path: str | os.PathLike[str], *, dir_fd: int | None = None) -> None:
 
 
 def empty(top: int) -> None:
-    """Remove everything in the folder of this descriptor, but not the folder itself."""
+    """Remove everything in a folder, but not the folder itself. `top` is the descriptor of the folder."""
     _allow(top)
     disk, names = os.fstat(top).st_dev, itertools.count()
     while found := _entries(top):
@@ -49,8 +49,9 @@ def empty(top: int) -> None:
 
 
 def _lift(top: int, name: str, disk: int, names: itertools.count[int]) -> bool:
-    """Move the folders inside one folder up into the top folder, remove its files, and then remove it. Returns False if it is not a folder
-    any more."""
+    """Remove the folder `name`, which lies in the top folder: move the folders inside it up into the top folder, remove its files, then
+    remove it. The moved folders get new names with numbers from `names`. Returns False, and removes nothing, if `name` is not a folder any
+    more. Raises OSError if it is not on the file system `disk`."""
     try:
         at = _opened(name, top)
     except OSError as error:
@@ -80,7 +81,8 @@ def _entries(at: int) -> list[tuple[str, bool]]:
 
 
 def _opened(name: str, within: int | None) -> int:
-    """The descriptor of a folder, on which its owner has all rights now. Works also if the owner had taken away these rights."""
+    """Open a folder, and give its owner all rights on it; return its descriptor. Works also if the owner's rights were taken away. `within`
+    is the descriptor of the folder in which `name` lies; None: `name` is a path."""
     try:
         at = os.open(name, _FLAGS, dir_fd=within)
     except PermissionError:
@@ -97,8 +99,9 @@ def _allow(at: int) -> None:
 
 
 def _allow_closed(name: str, within: int | None) -> None:
-    """Give the owner all rights on a folder that cannot be opened. A handle on the folder is used, because its name may lead elsewhere by
-    now."""
+    """Give the owner all rights on a folder that cannot be opened without them. The folder is reached through a handle that follows no
+    link, because another folder or a link may have its name by now. `within` is the descriptor of the folder in which `name` lies; None:
+    `name` is a path."""
     if not hasattr(os, "O_PATH"):
         os.chmod(name, stat.S_IRWXU, dir_fd=within, follow_symlinks=False)
         return

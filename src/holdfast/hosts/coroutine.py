@@ -58,7 +58,7 @@ class Coroutines:
         self._running[coroutine.execution] = coroutine
 
     def running(self, execution: str) -> Coroutine | None:
-        """The coroutine of an execution that runs here; None if none runs."""
+        """The coroutine of this execution, if it runs now; None if there is none, or if it rests."""
         return self._running.get(execution)
 
     def rest(self, coroutine: Coroutine) -> bool:
@@ -73,7 +73,8 @@ class Coroutines:
         return True
 
     def rested_for(self, invocation: Invocation) -> Coroutine | None:
-        """The resting coroutine that this invocation can continue; None if there is none. A coroutine that is out of date is evicted."""
+        """The resting coroutine that this invocation can continue; None if there is none. If the execution's resting coroutine is out of
+        date (`Coroutine.precedes`), it is evicted, and None is returned."""
         resting = self._resting.pop(invocation.header.id, None)
         if resting is not None and not resting.precedes(invocation):
             resting.evict()
@@ -87,14 +88,14 @@ class Coroutines:
                 del known[coroutine.execution]
 
     def cancel(self, execution: str) -> None:
-        """Cancel the coroutine of an execution. No outcome is reported."""
+        """Cancel the coroutine of an execution, if it runs or rests here. No outcome is reported."""
         for known in (self._running, self._resting):
             found = known.pop(execution, None)
             if found is not None:
                 found.cancel()
 
     def cancel_all(self) -> None:
-        """Cancel all coroutines. No outcomes are reported."""
+        """Cancel all coroutines: those that run, and those that rest. No outcomes are reported."""
         for execution in [*self._resting, *self._running]:
             self.cancel(execution)
 
@@ -136,8 +137,8 @@ class Coroutine:
             self._task = loop.create_task(self._run(function), name=function.name)
 
     async def _run(self, function: DurableFunction, told: Invocation | None = None) -> None:
-        """Call the handler, and report what it returns or raises as an outcome. `told` is the invocation whose start the plugins are told
-        first; None if there are no plugins. This runs as a task."""
+        """Call the handler, and report what it returns or raises as an outcome. `told` is the invocation; the plugins are told of its start
+        before the handler is called. None if the function has no plugins. This runs as a task."""
         state = self._state
         try:
             if state.hooks is not None and told is not None:
@@ -159,7 +160,7 @@ class Coroutine:
         self._ended(outcome)
 
     async def _failed(self, error: BaseException) -> Outcome:
-        """The outcome of a handler that raised. Updates that the handler had not yet written are written first."""
+        """The outcome of a handler that raised `error`. Before this returns, updates that the handler had not yet written are written."""
         state = self._state
         outcome = failed(state, error)
         if state.unwritten and not isinstance(error, GeneratorExit):  # a coroutine that is being closed can wait for nothing
@@ -186,8 +187,8 @@ class Coroutine:
             log.warning("%s went on after its suspension; what it did after that is ignored", self._state.durable_execution_arn)
 
     def _quiet(self) -> None:
-        """Called when every strand rests: the handler, and every branch that it has begun. Ends the invocation, after its last write is on
-        disk; unless it stays live, because it waits for an execution that is live in this process.
+        """Called when every strand rests: the handler, and every branch that it has begun. Ends the invocation when its last write is on
+        disk. The invocation does not end, but stays live, if it waits for an execution that is live in this process.
 
         A handler with plugins does not stay live: plugins are made for each invocation, and must see the same invocations as on AWS.
         """
@@ -238,7 +239,7 @@ class Coroutine:
             self._quiet()
 
     def refresh(self) -> None:
-        """Begin to read from the store what other writes have changed since this invocation last read it. Returns at once."""
+        """Begin to read from the store what others have written to the execution since this invocation last read it. Returns at once."""
         self._state.refresh()
 
     # --- as a parent of executions that are live here

@@ -22,13 +22,13 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 _HALF_SECONDS: Final = 1.0
-"""Half of what a tenant used is forgotten in this time."""
+"""After this many seconds, half of the CPU seconds that a tenant used are forgotten."""
 _SUM_OF_ONE_CORE: Final = _HALF_SECONDS / math.log(2)
 """The CPU seconds that are remembered of a tenant that uses one core all the time."""
 _SCARCE: Final = 0.4
 """The CPU is scarce when the CPU seconds that all tenants used lately (`_Account.used`) are more than this number for each core."""
 _GREEDY: Final = 1.5
-"""A tenant is greedy if it used this many times the average of the tenants at work."""
+"""A tenant is greedy if it used more than this many times what the tenants at work used on average."""
 _AT_WORK_SECONDS: Final = 0.002
 """A tenant whose CPU seconds of late (`_Account.used`) are fewer than this is not at work. Its account is removed, even if it is below
 zero. So a tenant that uses no CPU any more waits only for some seconds."""
@@ -40,9 +40,9 @@ _SAVED_SECONDS: Final = 1.0
 _STEP_SECONDS: Final = 0.01
 """Accounts change in steps of this length, because each step looks at all tenants."""
 _EXPECTED_SECONDS: Final = 0.05
-"""How many CPU seconds the first body of a worker is expected to use."""
+"""How many CPU seconds a body of a worker is expected to use while no body of this worker has ended yet."""
 _LEARNED: Final = 0.25
-"""How far the expected value moves towards what the last body used: 0 not at all, 1 the whole way."""
+"""When a body ends, the expected value of its worker moves this far towards what the body used: 0 not at all, 1 the whole way."""
 
 
 class _Account:
@@ -76,13 +76,15 @@ class CpuShares:
             account.saved -= cpu_seconds
 
     def begin(self, tenant: str, worker: object, now: float) -> float:
-        """Charge a tenant for a body of this worker that starts. Returns the CPU seconds that are charged."""
+        """Charge a tenant for a body of this worker that starts now, with what a body of this worker is expected to use. Returns the CPU
+        seconds that were charged."""
         charged = self._expected.get(worker, _EXPECTED_SECONDS)
         self.add(tenant, charged, now)
         return charged
 
     def end(self, tenant: str, worker: object, charged: float, cpu_seconds: float, now: float) -> None:
-        """Correct the charge of a body that ended: it used `cpu_seconds`, and its tenant was charged `charged` until now."""
+        """Correct the charge of a body that ended. `cpu_seconds`: what the body used. `charged`: what its tenant was charged for this body
+        until now. The tenant is charged the difference."""
         expected = self._expected.get(worker, _EXPECTED_SECONDS)
         self._expected[worker] = expected + _LEARNED * (cpu_seconds - expected)
         self.add(tenant, cpu_seconds - charged, now)
@@ -102,7 +104,8 @@ class CpuShares:
         return in_all > _SCARCE * self._cores * _HALF_SECONDS and used > _GREEDY * in_all / tenants
 
     def rest(self, tenant: str, now: float) -> float:
-        """The seconds until a new body of this tenant may start, if its share stays the same. 0 while no other tenant is at work."""
+        """The seconds until a new body of this tenant may start, if the tenant's share stays the same. 0 if it may start now; this is
+        always so while no other tenant is at work."""
         with self._lock:
             self._pay(now)
             account = self._accounts.get(tenant)
@@ -114,7 +117,7 @@ class CpuShares:
         return sum(account.used for account in self._accounts.values())
 
     def _share(self, account: _Account, in_all: float) -> float:
-        """How many cores a tenant may use now."""
+        """How many cores the tenant of this account may use now. `in_all`: the CPU seconds that all tenants together used lately."""
         others = (in_all - account.used) / _SUM_OF_ONE_CORE
         return max(self._cores / len(self._accounts), _FILLED * self._cores - others)
 

@@ -38,8 +38,8 @@ class InlineHost:
         self._coroutines = Coroutines(resting)
 
     def unhurried(self) -> Self:
-        """For tests: make the number of writes independent of how busy the machine is. Call this before the first invocation. Returns this
-        host."""
+        """For tests: make this host do the same number of writes, however busy the machine is. Call this before the first invocation.
+        Returns this host."""
         self._loop_stragglers = self._thread_stragglers = Unhurried()
         return self
 
@@ -76,8 +76,8 @@ class InlineHost:
         return (function, version) in self._functions
 
     def cancel(self, execution: str) -> None:
-        """Cancel the coroutine of an execution, which may not write any more. A handler on a thread cannot be ended: its next durable call
-        is refused."""
+        """Cancel the coroutine of an execution, because this process may not write to the execution any more. A handler on a thread cannot
+        be ended: it continues until its next durable call, which is refused."""
         self._coroutines.cancel(execution)
 
     def nudge(self, execution: str) -> None:
@@ -92,7 +92,8 @@ class InlineHost:
         return self._coroutines.idle and not self._threads.busy
 
     def close(self) -> None:
-        """End the coroutines that are in memory, and start no more calls on the threads."""
+        """Cancel all coroutines, those that run and those that rest, and start no more calls on the threads. Calls that run on a thread
+        continue."""
         self._coroutines.cancel_all()
         self._thread_stragglers.close()
         self._threads.close()

@@ -45,7 +45,7 @@ def give_way(pid: int, nice: int) -> None:
     refuses, nothing happens.
 
     If the kernel groups processes by session (autogroup), it compares the groups, and compares nice values only inside a group. So the
-    group gets the same value.
+    group of the process gets the same nice value.
     """
     with contextlib.suppress(OSError):
         if os.getpriority(os.PRIO_PROCESS, pid) < nice:
@@ -127,8 +127,9 @@ def file_locks(pid: int) -> int:
 
 
 def _descriptors(pid: int) -> tuple[str, list[str]]:
-    """A folder in /proc that lists the descriptors of a process, and their numbers. All threads share the descriptors (the sandbox's filter
-    makes sure of that), so any living thread lists them; a thread that has ended lists none. ("", []) if there is nothing to list."""
+    """Two values: the folder in /proc of a living thread of the process, and the numbers of the descriptors that it lists. All threads
+    share the descriptors (the sandbox's filter makes sure of that), so any living thread lists them; a thread that has ended lists none.
+    ("", []) if there is nothing to list."""
     refused = ""
     for path in _threads(pid):
         try:
@@ -162,8 +163,8 @@ def read(path: str, most: int | None = None) -> bytes:
 
 
 def _rows(path: str) -> dict[bytes, bytes] | None:
-    """The rows by name, without the first row, which is the name of the process. If a row is there twice, the first one is used. None if
-    the process has ended."""
+    """The rows of a file such as /proc/PID/status, by the name of the row. The first row is left out, because it has the name of the
+    process. If two rows have the same name, the first of them is used. None if the process has ended."""
     try:
         lines = read(path).split(b"\n")[1:]
     except (FileNotFoundError, ProcessLookupError):
@@ -209,8 +210,9 @@ def _scanned(parent: int) -> list[int]:
 
 
 def _stat(pid: int) -> list[int] | None:
-    """The fields after the name, as numbers; the first one, a letter for the state, is 0 here. The name is in brackets and may contain
-    brackets, so it ends at the last closing bracket of the line. None if the process has ended."""
+    """The fields of /proc/PID/stat after the name, as numbers. The first of them is a letter for the state of the process; 0 stands in its
+    place. The name is in brackets and may contain brackets, so it ends at the last closing bracket of the line. None if the process has
+    ended."""
     path = f"/proc/{pid}/stat"
     try:
         words = read(path).rpartition(b")")[2].split()

@@ -12,7 +12,8 @@ _here = threading.local()
 
 
 def on_engine_thread() -> bool:
-    """Whether the caller runs on a thread of a `Threads` pool. A call that waits there for another execution could wait for ever."""
+    """Whether the caller runs on a thread of a `Threads` pool. If a call on such a thread waited for another execution, it could wait for
+    ever."""
     return getattr(_here, "marked", False)
 
 
@@ -31,7 +32,7 @@ class Threads:
 
     @property
     def busy(self) -> bool:
-        """Whether anything runs or waits to run."""
+        """Whether a call runs on a thread or waits for one."""
         return self._taken > 0
 
     def crowded(self) -> bool:

@@ -121,7 +121,8 @@ class Serving:
         return await asyncio.shield(task)
 
     async def settle(self) -> None:
-        """Wait until all changes of functions have ended. Call this before the store and the folders are closed."""
+        """Wait until all changes of functions that are under way (`change`) have ended. Call this before the store and the folders are
+        closed."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
     async def deploy(self, wanted: DescribedFunction, looked: CodeCache | None = None) -> Entry:
@@ -136,10 +137,11 @@ class Serving:
         return await self.change(wanted.name, verb, seen)
 
     async def forget_old(self, name: str, keep: int) -> None:
-        """Delete old versions of a function, because `--reload` makes many. The newest `keep` versions stay, and so does each version that
-        an alias names or that a running execution needs.
+        """Delete old published versions of a function, because `--reload` makes many. These stay: the `keep` versions with the highest
+        numbers, each version that an alias names, and each version of which an execution runs.
 
-        If there are old versions, code that belongs to no version is deleted too, unless a process still runs it.
+        If the function has more than `keep` versions, code that no version of any function uses is deleted too, unless a process still runs
+        it.
         """
         entry = self.deployed.needed(name)
         named = {version for alias in entry.aliases.values() for version in (alias.version, *alias.weights)}
@@ -164,7 +166,7 @@ class Serving:
                 return keeper.add_text(name, text, looked)
 
     async def host_all(self) -> None:
-        """Host all deployed functions, and tell the engine which versions were deleted."""
+        """Make the engine run all deployed functions, and tell it which versions were deleted."""
         for entry in self.deployed.everything():
             there = {one.version for one in entry.everything()}
             for version in {LATEST, *map(str, range(1, entry.last + 1))} - there:
@@ -205,8 +207,8 @@ class Serving:
         return self._processes.runs_on(runtime)
 
     async def _changed(self, name: str, fresh: Sequence[Version], looked: CodeCache) -> list[Version]:
-        """The versions in `fresh` whose code on disk has changed since it was deployed. The server does not run them. It logs an error, and
-        callers of these versions get the same text."""
+        """The versions in `fresh` whose code on disk has changed since it was deployed. The server does not run these versions. For each of
+        them it logs an error, and a caller of the version gets the same text."""
         found = []
         for one in fresh:
             self.lookup.changed.pop((name, one.version), None)
@@ -245,7 +247,8 @@ class Serving:
     # --- the end
 
     async def drain(self, seconds: float) -> bool:
-        """Start nothing new, and wait at most `seconds` until every invocation has suspended or ended. Returns whether all have."""
+        """Start no new invocations, and wait at most `seconds` until every invocation has been suspended or has ended. Returns False if
+        some still run after that time."""
         return await drained(self.engine, seconds)
 
 

@@ -42,8 +42,9 @@ def waits(header: Execution | None) -> bool:
 
 
 def moved(before: Execution | None, after: Execution) -> tuple[int, int, int]:
-    """What a write adds to the numbers of an execution's lanes: slots that are held, executions that wait, and the estimated cost of those
-    that wait, in billionths of a dollar. `before` is None for a new execution."""
+    """What a write adds to three numbers of an execution's lanes: how many slots are held, how many executions wait, and what the waiting
+    ones are estimated to cost together, in billionths of a dollar. `before` and `after` are the headers before and after the write;
+    `before` is None for a new execution."""
     waiting = waits(after) - waits(before)
     return holds(after) - holds(before), waiting, 0 if after.place is None else waiting * after.place.money
 
@@ -57,7 +58,8 @@ def settled(before: Execution, after: Execution) -> Execution:
 
 
 def placed(asked: Enqueue, header: Execution, at: int, settings: QueueSettings, *, admits: bool) -> Execution:
-    """The header of a new execution in its queue: with `admits` it is admitted at once; else it is delayed, or waits in its lane."""
+    """The header of a new execution in its queue. With `admits` it is admitted at once. Otherwise it is delayed if the enqueue has a delay,
+    and waits in its lane if not. `at` is the time of the enqueue."""
     ready_at = at + max(asked.delay_ms, 0)
     head_start = 0 if settings.ordered else asked.head_start_ms
     place = Place(
@@ -80,8 +82,8 @@ def placed(asked: Enqueue, header: Execution, at: int, settings: QueueSettings, 
 
 
 def checked_enqueue(asked: Enqueue, settings: QueueSettings) -> Enqueue:
-    """The enqueue itself. Raises InvalidParameter if a value is not allowed, if the queue is ordered and the enqueue has no key, or if a
-    rate never admits so many tokens at once."""
+    """The enqueue itself. Raises InvalidParameter if a value is not allowed, if the queue is ordered and the enqueue has no key, or if the
+    enqueue asks for more tokens than a rate of the queue or of the function ever admits at one moment."""
     checked_queue(asked.queue)
     times = (("delay_ms", asked.delay_ms), ("ttl_ms", asked.ttl_ms), ("head_start_ms", asked.head_start_ms))
     for what, value, most in (*((what, value, _MOST_MS) for what, value in times), ("units", asked.units, MAX_UNITS)):
@@ -106,8 +108,8 @@ def checked_enqueue(asked: Enqueue, settings: QueueSettings) -> Enqueue:
 
 
 def admitted(header: Execution, now: int) -> Execution:
-    """The header of an execution that gets a slot. Its timeout begins with its first admission, so a later admission does not change the
-    header."""
+    """The header of an execution that is admitted at `now`. The first admission sets `admitted_at`, and the timeout begins with it. A later
+    admission returns the header as it is."""
     place = header.place
     assert place is not None
     if place.admitted_at is not None:

@@ -39,7 +39,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kind: NoteKind
     who: str
     """The id of a credential, `local:USER` for a user of the machine, or `link:PERSON`. In a refusal it may be a name that the caller only
-    claims to have, `anonymous`, or `(many)`."""
+    claims to have, `anonymous`, or `(many)`: a note that counts refusals of many callers."""
     what: str
     """What was done or asked for, such as `restart`."""
     on: str = ""
@@ -50,8 +50,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The outcome of the action, in a few words."""
     tenant: str | None = None
     times: int = 1
-    """How many refusals this note stands for. The first refusal of a kind in a minute has a note of its own. A second note counts the
-    further ones, without the first."""
+    """How many refusals this note stands for; 1 for a decision. In each minute, the first refusal of a kind has a note of its own, and a
+    second note counts the further ones of that minute."""
     expires_at: int
     """From this time on the note may be removed."""
 
@@ -68,7 +68,7 @@ class Noted(msgspec.Struct, frozen=True):
 
 
 class NoteFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which notes to read, the newest first. None does not restrict."""
+    """Which notes to read; they are read with the newest first. A member that is None does not restrict."""
 
     since: int | None = None
     who: str | None = None
@@ -76,7 +76,7 @@ class NoteFilter(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str | None = None
     kind: NoteKind | None = None
     before: int | None = None
-    """Only notes with smaller numbers: the number of the last note on the page before."""
+    """Only notes with a smaller number than this. For the next page, it is the number of the last note on the page before."""
     limit: int = 100
     """At most this many notes."""
 
@@ -91,7 +91,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
     """For how many days the notes of this actor are kept."""
 
     def did(self, what: str, on: str, outcome: str, now: int) -> tuple[Note, ...]:
-        """The note of a decision, as a tuple with one element: the `notes` of a write."""
+        """The note of a decision, as a tuple with one element, because the `notes` of a write are a tuple."""
         return (self._note(NoteKind.DECISION, what, on, outcome, now),)
 
     def refused(self, what: str, on: str, outcome: str, now: int) -> Note:
@@ -128,7 +128,8 @@ def bounded(text: str) -> str:
 
 @cache
 def principal() -> str:
-    """The name of the actor if the caller has no credential: the user of the machine, as `local:USER`. A request cannot change it."""
+    """The name of an actor without a credential: `local:USER`, where USER is the user of the machine who runs this process. Nothing in a
+    request can change it."""
     try:
         return f"local:{getpass.getuser()}"
     except (KeyError, OSError):

@@ -27,13 +27,13 @@ class Charge(msgspec.Struct, frozen=True, gc=False):
     limit: int | None = None
     """The most that the counter's two numbers together may be after the charge; None: no limit."""
     until: int = 0
-    """From this time on the counter is zero again. It is used only if this charge begins the counter, because there is none yet or the
-    `until` of the old one has passed; see also `extends`."""
+    """From this time on the counter is zero again. It is used only if this charge begins a counter: there is none with this key yet, or the
+    `until` of the old one has passed. For a counter that exists, see `extends`."""
     extends: bool = False
-    """Whether a counter that exists also gets the `until` of this charge, if that is later than the counter's own."""
+    """Whether the charge may move the `until` of a counter that exists: to the `until` of the charge, if that is later."""
     reserved: int = 0
-    """What is added to the reserved number. The charge at the end of a call has the negative reservation here, and what the call really
-    used in `amount`."""
+    """What is added to the counter's second number, the reserved amount. A call that begins adds its reservation. The charge at its end has
+    the same number here, negative, and in `amount` what the call really used."""
 
 
 class Counter(msgspec.Struct, frozen=True, gc=False):

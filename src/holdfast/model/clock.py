@@ -37,8 +37,8 @@ class SystemClock:
 
 
 class VirtualClock:
-    """A clock that stands still while the engine works. When the engine has nothing to do, the clock moves to the engine's next timer. So a
-    wait of a year takes no real time."""
+    """A clock that stands still while the engine works. When the engine has nothing to do and `skipping` is true, the clock moves to the
+    engine's next timer or schedule. So a wait of a year takes no real time."""
 
     virtual = True
 
@@ -52,7 +52,7 @@ class VirtualClock:
         return self._now
 
     def skip_to(self, at: int) -> None:
-        """Move the clock to the time of the engine's next timer, if `skipping` is true."""
+        """If `skipping` is true, move the clock to `at`: the time of the engine's next timer or schedule."""
         if self.skipping:
             self.move_to(at)
 
@@ -78,8 +78,8 @@ _computed: Callable[[], float] = time.thread_time
 
 @contextmanager
 def measured_by(seconds: Callable[[], float]) -> Iterator[None]:
-    """Inside the `with` block, `monotonic` returns what `seconds()` returns, in the whole process. So a simulation decides how long things
-    take, and a slow machine changes nothing."""
+    """Inside the `with` block, `monotonic` returns what `seconds()` returns, and `idle_seconds` returns 0, in the whole process. So a
+    simulation decides how long things take, and a slow machine changes nothing."""
     global _monotonic, _computed
     before = _monotonic, _computed
     _monotonic = _computed = seconds

@@ -26,8 +26,9 @@ _encoder = msgspec.json.Encoder()
 
 
 def dumps(value: object, *, sort: bool = True) -> str:
-    """A Python value as the JSON text that is stored. It has no spaces, and its keys are sorted unless `sort` is False, so that equal
-    values have equal texts. Raises PayloadNotJson if the value cannot be written as JSON, NaN for example."""
+    """A Python value as the JSON text that is stored. The text has no spaces between its parts. Its keys are sorted, so that equal values
+    have equal texts; with `sort=False` they keep their order. Raises PayloadNotJson if the value cannot be written as JSON, NaN for
+    example."""
     try:
         text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort else None).decode()
         if "null" in text:
@@ -80,8 +81,8 @@ def too_deep(value: Any, most: int) -> bool:
 
 
 def at_least(value: Any, most: int) -> int:
-    """A lower bound of the number of characters that a value has as JSON. Counting stops when the number is above `most`. Nothing is
-    encoded."""
+    """A number of characters that the JSON text of a value has at least; the text may be longer. Counting stops when the number is above
+    `most`. Nothing is encoded, so this is fast."""
     total, waiting = 0, [value]
     while waiting and total <= most:
         one = waiting.pop()
@@ -135,11 +136,11 @@ def text_of(value: object, what: str) -> str:
 
 
 def readable(failure: Failure) -> Failure:
-    """The error with texts that can be stored. This function refuses no error: the texts of an error may not be the author's choice, for
-    example a file name.
+    """The error, with texts that can be stored. This function refuses no error, because an author may have no influence on the texts of an
+    error: one may contain a file name, for example.
 
-    A member that is not a str is converted to one, characters that UTF-8 cannot encode are escaped, and a very long text is cut. A stack
-    trace that is not a list or tuple of lines, or that is very long, is left out.
+    A member that is not a str is converted to a str, characters that UTF-8 cannot encode are escaped, and a very long text is cut. A stack
+    trace that is not a list or tuple of lines, or whose lines are very long together, is left out.
     """
     stack = failure.stack_trace
     if stack is None or type(stack) is tuple:

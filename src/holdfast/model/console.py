@@ -28,7 +28,8 @@ class ConsoleSession(msgspec.Struct, frozen=True, kw_only=True):
     """The token that every form of this session must carry."""
     made_at: int
     seen_at: int
-    """When the session began, or when its cookie last got a new value because a browser used the session."""
+    """When the session began; or, if its cookie has got a new value since then, when that happened last. Use of the session makes the
+    cookie get a new value from time to time."""
     expires_at: int
 
 
@@ -36,7 +37,7 @@ class SavedView(msgspec.Struct, frozen=True, kw_only=True):
     """A search for executions that a person saves under a name."""
 
     owner: str
-    """Who saved it."""
+    """Who saved the view: the id of a credential, the name of its person, or `local:USER` for a user of the machine."""
     name: str
     query: str
     """The query string of the console page that shows the view."""

@@ -47,7 +47,7 @@ class Role(Word):
     APPROVER = "approver"
     """Answer callbacks, and decide what workers ask for."""
     SETTLER = "settler"
-    """Report how a call of a tool ended, if the run that made the call does not know it."""
+    """Report how a call of a tool ended, if the run that made the call could not find it out."""
     ADMIN = "admin"
     """Everything, deploying functions included."""
 
@@ -61,7 +61,7 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
     secret: str
     """The encrypted secret of an access key, or the SHA-256 of a token in hex."""
     roles: tuple[Role, ...]
-    """In alphabetical order, without repeats, at least one."""
+    """The roles of the credential: at least one, in alphabetical order, without repeats."""
     tenant: str | None = None
     """The caller sees and starts only executions of this tenant; None: of all tenants."""
     note: str = ""
@@ -80,8 +80,8 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def checked_roles(names: Iterable[str]) -> tuple[Role, ...]:
-    """The roles with these names, in alphabetical order, without repeats. Raises InvalidParameter for an unknown name, and if there is
-    none."""
+    """The roles with these names, in alphabetical order, without repeats. Raises InvalidParameter for an unknown name, and if `names` is
+    empty."""
     known = {role.value: role for role in Role}
     wanted = sorted(set(names))
     for name in wanted:

@@ -41,17 +41,17 @@ def check(expression: object) -> str:
 
 
 def walls_after(expression: str, wall: datetime) -> Iterator[datetime]:
-    """The wall times after this one that match the expression, in order."""
+    """The wall times after `wall` that match the expression, the earliest first."""
     return CronSim(expression, wall)
 
 
 def walls_before(expression: str, wall: datetime) -> Iterator[datetime]:
-    """The wall times before this one that match the expression, the latest first."""
+    """The wall times before `wall` that match the expression, the latest first."""
     return CronSim(expression, wall, reverse=True)
 
 
 def in_words(expression: str) -> str:
-    """When the expression matches, in English."""
+    """In English: at which times the expression matches."""
     return CronSim(expression, _PROBE).explain()
 
 

@@ -69,8 +69,8 @@ class Draft:
             self.due_at = operation.due_at
 
     def touched(self, sequence: int) -> Change:
-        """The finished change of a checkpoint that changes only those members of the header that each checkpoint changes (`Change.slight`).
-        `sequence` is the new number of checkpoints of the invocation."""
+        """The finished change of a checkpoint that changes no more of the header than every checkpoint does (`Change.slight`). `sequence`
+        is how many checkpoints the invocation has written, with this one."""
         header = self._header
         moved = msgspec.structs.replace(
             header,
@@ -86,8 +86,8 @@ class Draft:
         return Change(moved, self.operations, self.events, True, tuple(self.births))
 
     def done(self, **header: Any) -> Change:
-        """The finished change. `header` has the members of the header that this write sets. If the execution becomes ready and holds no
-        slot in its queue, it is queued instead."""
+        """The finished change. `header` has the new values of members of the header. An enqueued execution that would become ready, but
+        held no slot before this write, is queued instead."""
         change = self.touched(self._header.sequence)
         moved = msgspec.structs.replace(change.header, **header) if header else change.header
         if moved.place is not None:

@@ -13,7 +13,7 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 def parsed(text: object) -> int | None:
-    """The seconds of a duration; None if the text has another form. The number may be greater than `MAX_SECONDS`."""
+    """The number of seconds of a duration; None if `text` is not a duration of this form. The number may be greater than `MAX_SECONDS`."""
     form = _FORM.fullmatch(text) if isinstance(text, str) else None
     return None if form is None else int(form[1]) * _UNITS[form[2]]
 

@@ -13,16 +13,16 @@ from holdfast.model.rates import Rate
 
 
 def is_time(seconds: object) -> bool:
-    """Whether this is a delay, a time to live or a head start that an enqueue may have: a number of seconds."""
+    """Whether a value is a number of seconds that an enqueue may have as its delay, its time to live or its head start."""
     return not isinstance(seconds, bool) and isinstance(seconds, int | float) and 0 <= seconds <= MAX_SECONDS  # NaN and inf are neither
 
 
 ALLOWED_SECONDS: Final = f"use a number of seconds from 0 up to {MAX_SECONDS:,} (366 days)"
-"""The range of these times, for an error."""
+"""The range that `is_time` accepts, as words for an error."""
 
 
 class LaneMembers(Protocol):
-    """The members of a header that decide its lane."""
+    """The members of an execution's header that decide in which lane the execution is."""
 
     @property
     def tenant(self) -> str | None: ...
@@ -33,7 +33,7 @@ class LaneMembers(Protocol):
 
 
 class Same(Word):
-    """What an enqueue does if its function already has an execution with this name."""
+    """What an enqueue does if the function already has an execution with the name that the enqueue asks for."""
 
     EXISTING = "existing"
     """Return the existing execution if its input and version are the same; else raise ExecutionAlreadyStarted."""
@@ -44,16 +44,16 @@ class Same(Word):
 
 
 class Enqueue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How an execution is enqueued. The store makes its place from this and from the settings of the queue."""
+    """How an execution is enqueued. The store makes the execution's place from this and from the settings of the queue."""
 
     queue: str
     key: str | None = None
     """The key of its lane; None: the lane has no key. A queue can limit and order the executions of each key, and shares its slots fairly
     between keys."""
     delay_ms: int = 0
-    """After how many milliseconds it enters its lane."""
+    """After how many milliseconds the execution enters its lane; 0: at once."""
     ttl_ms: int | None = None
-    """How many milliseconds it may wait in the queue before it expires; None: as long as the queue's settings say."""
+    """How many milliseconds the execution may wait, after its delay, before it expires; None: as long as the queue's settings say."""
     head_start_ms: int = 0
     """Its priority: the lane treats it as if it had been enqueued this many milliseconds earlier. An ordered queue ignores it."""
     units: int = 0
@@ -64,10 +64,10 @@ class Enqueue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rates: tuple[Rate, ...] = ()
     """The rates of the function itself. All leaf lanes of the function that have the same tenant and user share them."""
     user: str | None = None
-    """The user whose executions share `rates`; None: all executions of the tenant share them."""
+    """The user whose executions of this function share `rates`; None: all executions of this function and tenant share them."""
     beside: str | None = None
-    """The leaf lane of an earlier execution. The new execution gets the leaf lane with the same queue, tenant, key, function and user, and
-    with its own version. None: the lane is made from `key` and `user`."""
+    """The leaf lane of an earlier execution. The new execution gets a leaf lane that differs from it only in the version, which is the new
+    execution's own. None: the lane is made from the queue, `key`, `user` and the header."""
 
     def lane(self, header: LaneMembers) -> str:
         """The leaf lane of an execution."""

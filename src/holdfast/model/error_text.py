@@ -28,7 +28,7 @@ def class_of(wire: str) -> str:
 
 
 def brief_class(code: str) -> str:
-    """The name of a class without its module, if the code is a dotted name; any other error code as it is."""
+    """For an error code that is a dotted name of a class: the class without its module. Any other error code is returned as it is."""
     return code.rpartition(".")[2] if _DOTTED.fullmatch(code) else code
 
 
@@ -57,8 +57,8 @@ def place_of(error: Failure) -> str | None:
 
 
 def frames_of(error: BaseException) -> tuple[str, ...]:
-    """The code lines outside Holdfast that an error passed through, in the form of a Python traceback, the innermost last. At most the
-    `MOST_FRAMES` innermost ones."""
+    """The lines of code outside Holdfast that an error passed through, in the form of a Python traceback, the innermost last. If there are
+    more than `MOST_FRAMES`, only that many innermost ones."""
     found = deque[str](maxlen=MOST_FRAMES)
     trace = error.__traceback__
     while trace is not None:

@@ -50,9 +50,9 @@ class State(Word):
     QUEUED = "queued"
     """It waits in its lane until the store admits it (model.places). A runner cannot claim it before."""
     DELAYED = "delayed"
-    """It was enqueued with a delay, and enters its lane at `ready_at`."""
+    """It was enqueued with a delay that is not over yet. It enters its lane at `ready_at`."""
     RUNNING = "running"
-    """An invocation of `runner` is live."""
+    """An invocation of it is live, on the runner in `runner`."""
     SUSPENDED = "suspended"
     """No runner has it. It waits for a timer, an answer or the end of an execution that it invoked."""
     CLOSING = "closing"
@@ -69,11 +69,11 @@ class Quarantine(Word):
     """Why an execution is in quarantine. No data is lost. The execution still times out at its deadline."""
 
     RUNNER_DIED = "runner_died"
-    """Its runners died too often without progress, also when it was alone on a runner."""
+    """Its runners died too often without progress of the execution; the last of them ran nothing else."""
     PAYLOAD_UNREADABLE = "payload_unreadable"
     """Its stored data could not be read, or its new data could not be written."""
     REPLAY_MISMATCH = "replay_mismatch"
-    """The code does not match its history."""
+    """The code of its function does not match its history."""
 
 
 class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -84,12 +84,12 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     version: str
     name: str
     input_hash: str
-    """The hash of its input, or of the text `Start.same`; with a payload codec, the codec's fingerprint. It decides whether a second start
-    of the name is the same start."""
+    """The hash of `Start.same` if that was given, else of the input. If the store has a payload codec, it is the codec's fingerprint in
+    place of a hash. By it (and the version) a second start of the same name is recognised as the same start."""
     terms: Terms
     started_at: int
     deadline: int
-    """When it times out. Before its first admission from a queue: when it expires (`places.NEVER` if it has no time to live)."""
+    """When it times out. For an enqueued execution that was never admitted: when it expires (`places.NEVER` if it has no time to live)."""
     status: ExecutionStatus = ExecutionStatus.RUNNING
     state: State = State.READY
     epoch: int = 0
@@ -100,32 +100,34 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     sequence: int = 0
     """How many checkpoints the present invocation has written."""
     events: int = 0
-    """The number of events, which is also the number of the last event."""
+    """How many events its history has. Events are numbered from 1, so this is also the number of the last one."""
     pending: int = 0
-    """How many of its operations are pending (`operations.is_pending`): a handler may wait for them."""
+    """How many of its operations a handler may wait for (`operations.is_pending`)."""
     runner: str | None = None
     invocation: str | None = None
     invoked_at: int | None = None
     seen: int = 0
-    """The revision that the last invocation had seen when it ended."""
+    """The last revision that an invocation had seen when it ended in order to wait. It is of the latest invocation that ended so."""
     ended_at: int | None = None
     result_event: int | None = None
     """The number of the event with its result or error; None while it runs."""
     due_at: int | None = None
-    """When its next timer or its deadline is due; None if there is none. It may be too early, which does no harm."""
+    """The time of its next timer or of its deadline, whichever is earlier; None if there is neither. The stored time may be earlier than
+    the real one, which does no harm."""
     ready_at: int = 0
-    """From when on a runner may claim it, if it is ready; when it enters its lane, if it is delayed."""
+    """If it is ready: the time from which a runner may claim it. If it is delayed: the time at which it enters its lane."""
     touched_at: int = 0
-    """The time of the latest event. Within an execution, times never decrease."""
+    """The time of the latest event. From one event of an execution to the next, the time never decreases."""
     failures: int = 0
-    """How many invocations failed in a row. A checkpoint with an update, and an invocation that ends to wait, set it to 0."""
+    """How many of its latest invocations failed in a row. It is set to 0 by a checkpoint with an update, and by an invocation that ends in
+    order to wait."""
     deaths: int = 0
     """How many runners died in a row while they ran it, without progress of the execution."""
     client: str | None = None
     """The epoch, the sequence and the ClientToken of the last accepted checkpoint, by which a repeated request is recognised. None if that
     checkpoint had no ClientToken."""
     client_revision: int = 0
-    """The revision that the checkpoint of `client` made."""
+    """The execution's revision after the checkpoint that is recorded in `client`."""
     operations: int = 0
     """How many operations it has."""
     stored: int = 0
@@ -135,10 +137,11 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parent_operation: str | None = None
     """The id of the parent's operation that waits for this execution; None if none waits."""
     cascade: bool = True
-    """Whether the execution is stopped (a run is cancelled) when its parent is stopped or times out."""
+    """Whether the execution is stopped when its parent is stopped or times out. A run is then cancelled instead of stopped."""
     tenant: str | None = None
     trace: str | None = None
-    """The trace header that it was started with. Each of its invocations gets this header, and each execution that it invokes."""
+    """The trace header that it was started with; None if it had none. The header is passed to each of its invocations, and to each
+    execution that it invokes."""
     continued_as: str | None = None
     """The id of the execution that continues this one; None if none does."""
     expires_at: int | None = None
@@ -150,23 +153,23 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     quarantine_event: int | None = None
     """The number of the event with the error that led to the quarantine; None if no event has it."""
     graph: str | None = None
-    """The id of the graph that it runs, if it runs one; else None. The store has the text of the graph."""
+    """The id of the graph that it runs; None if it runs no graph. The text of the graph is in the store."""
     place: Place | None = None
     """Its place in a queue; None if it was not enqueued."""
     parked: bool = False
-    """Whether it came from a queue, failed, and may be started again under its name (redrive)."""
+    """Whether it is parked: it came from a queue, it failed, and a person may start its name again (redrive)."""
     summary: Summary | None = None
-    """The facts by which people find it: its pipeline, from the start on, and how it ended, after it is closed. None without any."""
+    """The facts by which people find it. From the start on it has the pipeline, and after the close also how the execution ended. None if
+    there are no such facts."""
 
 
 FAILED_STATUSES = frozenset({ExecutionStatus.FAILED, ExecutionStatus.TIMED_OUT, ExecutionStatus.STOPPED})
-"""The statuses of an execution that ended without success. A start with `again` starts the name of such an execution again."""
+"""The statuses of an execution that ended without success. A start with `again` may take over the name of such an execution."""
 
 
 def goes_on_as(header: Execution, heir: Execution | None) -> bool:
-    """Whether `heir` really continues this execution. An imported copy may have any id in `continued_as`; so the heir's function, version,
-    parent and start are compared too.
-    """
+    """Whether `heir` really continues the execution with this header. The id in `continued_as` is not enough, because an imported copy may
+    have any id there. So function, version and parent must be equal too, and the heir must have started when this execution ended."""
     if heir is None or heir.id != header.continued_as:
         return False
     return (heir.function, heir.version, heir.parent, heir.started_at) == (header.function, header.version, header.parent, header.ended_at)
@@ -193,7 +196,7 @@ def checked_graph(graph: GraphText) -> GraphText:
 
 
 def checked_graph_id(graph: str) -> str:
-    """The id of a graph itself. Raises InvalidParameter if it does not have the form of such an id."""
+    """The id of a graph, returned as it is. Raises InvalidParameter if it does not have the form of a SHA-256 in hexadecimal."""
     if type(graph) is not str or not _GRAPH_ID.fullmatch(graph):
         raise InvalidParameter("A graph is named by the sha256 of its text, in hexadecimal.")
     return graph
@@ -211,9 +214,9 @@ class Birth(msgspec.Struct, frozen=True, gc=False):
     """What the birth adds to shared counters. If a counter would go beyond its limit, only the operation that asks for this execution
     fails; the rest of the write is committed."""
     graph: GraphText | None = None
-    """As in `verbs.Start`."""
+    """The graph that it runs, with its text; None if it runs no graph, or if its header names a graph whose text is in the store."""
     enqueue: Enqueue | None = None
-    """As in `verbs.Start`."""
+    """How it is enqueued; None if it has no queue."""
 
 
 def new_execution(
@@ -229,8 +232,9 @@ def new_execution(
     trace: str | None = None,
     same: str | None = None,
 ) -> Execution:
-    """The header of an execution that a start asks for. Without a name, its name is its id. `same` is as in `verbs.Start`. Raises
-    InvalidParameter or PayloadTooLarge if a value is not allowed."""
+    """The header of an execution that a start asks for. `identity` is its id, and also its name if `name` is None. `same` is the text whose
+    hash is kept to recognise a second start of the name; None: the hash of `payload`, the input, is kept. Raises InvalidParameter or
+    PayloadTooLarge if a value is not allowed."""
     codec.fitting(codec.storable(payload), "Execution input")
     texts: dict[str, object] = {"tenant": tenant, "trace header": trace}
     for what, text in texts.items():
@@ -279,14 +283,16 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     """The line of the author's code at which it crashed or failed; None if it is not known. It is kept in the history, and never sent on
     the wire."""
     parked: bool = False
-    """Whether the execution succeeded, but its response says that the run failed. If it came from a queue that parks, it is parked."""
+    """Whether the response of the run says that the run failed, although the execution succeeded. If the execution came from a queue that
+    parks failed ones, it is then parked."""
     used: int | None = None
     """How many tokens the execution really used, if it has ended and its lane has a rate of tokens; else None."""
     cool_until: int | None = None
-    """The lane of the execution admits nothing before this time, because a server asked to be called later; None if none asked."""
+    """The time before which the lane of the execution is to admit nothing, because a server that the execution called asked for a pause;
+    None if no server asked."""
     summary: Summary | None = None
-    """The facts by which people find the execution, if it has ended; else None. The pipeline is not in it, because it is known from the
-    start."""
+    """The facts about the end of a run by which people find it; None if the execution has not ended. The pipeline is not among them: the
+    header has it from the start on."""
 
 
 class View(Protocol):
@@ -296,7 +302,7 @@ class View(Protocol):
     def header(self) -> Execution: ...
     def get(self, operation_id: str) -> Operation | None: ...
     def newer(self, revision: int) -> Iterable[Operation]:
-        """Operations that changed after a revision."""
+        """The operations that changed after the revision `revision`."""
         ...
 
     def due(self, now: int) -> Iterable[Operation]:
@@ -304,11 +310,12 @@ class View(Protocol):
         ...
 
     def next_due(self, after: int) -> int | None:
-        """The earliest `due_at` of an operation after a time; None if there is none."""
+        """The earliest `due_at` among those of the operations that are later than the time `after`; None if there is none."""
         ...
 
     def has_ready(self, since: int) -> bool:
-        """Whether a step became ready after a revision and has not been started since then."""
+        """Whether there is a step that became ready for its next attempt after the revision `since`, and whose attempt has not been
+        started."""
         ...
 
 
@@ -319,8 +326,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     operations: dict[str, Operation]
     events: list[Event]
     slight: bool = False
-    """Whether only those members of the header may have changed that each checkpoint changes: revision, sequence, counts, `due_at` and
-    `touched_at`."""
+    """If True, no members of the header have changed other than those that every checkpoint may change: `revision`, `sequence`, `due_at`,
+    `touched_at`, and the counts `events`, `pending`, `operations` and `stored`."""
     births: tuple[Birth, ...] = ()
     charges: tuple[Charge, ...] = ()
     ledger: tuple[LedgerEntry, ...] = ()
@@ -330,4 +337,4 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     settled: int = 0
     """How many tokens the execution used beyond its estimate; negative if it used fewer. They are charged to the lanes' rates of tokens."""
     cool_until: int | None = None
-    """As in `Outcome`."""
+    """The time before which the lane of the execution is to admit nothing (`Outcome.cool_until`); None: no such time."""

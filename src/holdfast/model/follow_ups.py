@@ -49,8 +49,9 @@ class Return(msgspec.Struct, frozen=True, gc=False):
 
 
 def follow_ups(write: Write, before: Execution, change: Change, children: Callable[[str], Iterable[str]]) -> Iterator[Write]:
-    """The writes that must be committed in the same transaction as `write`. `before` is the header before the write, and `change` what it
-    does. `children` returns the ids of the open executions that an execution has invoked."""
+    """The writes that must be committed in the same transaction as `write`. `before` is the execution's header before the write, and
+    `change` is what the write does to the execution. `children` is called with the id of an execution, and returns the ids of the open
+    executions that it has invoked."""
     if isinstance(write, Start) and before.superseded_by is None and change.header.superseded_by == write.execution:
         yield msgspec.structs.replace(write, again=False)
     for birth in change.births:
@@ -68,21 +69,21 @@ def follow_ups(write: Write, before: Execution, change: Change, children: Callab
 
 
 def _of_pipeline(child: Execution, parent: Execution) -> Execution:
-    """A new execution, with its parent's pipeline in its summary. It is returned as it is if the parent has no pipeline, or if it has a
-    summary already."""
+    """The new execution `child`, with the parent's pipeline in its summary. The child is returned as it is if the parent has no pipeline,
+    or if the child has a summary already."""
     pipeline = pipeline_of(parent.summary)
     return child if pipeline is None or child.summary is not None else msgspec.structs.replace(child, summary=begun(pipeline))
 
 
 def beyond_limit(limit: LimitReached) -> Failure:
-    """The failure of an operation whose child would take a counter beyond its limit. The failure's data has the counter's key, its limit,
-    and the time at which it starts again from 0."""
+    """The failure of an operation that asked for a new execution whose charge would take a counter beyond its limit. The failure's data has
+    the counter's key, its limit, and the time at which the counter starts again from 0."""
     return Failure(str(limit), type(limit).__name__, codec.dumps({"key": limit.key, "limit": limit.limit, "until": limit.until}))
 
 
 def refused_by_queue(refused: QueueFull | InvalidParameter) -> Failure:
-    """The failure of an operation whose execution a queue refused. If the queue was full, the failure's data says after how many seconds to
-    try again."""
+    """The failure of an operation that asked to enqueue an execution which the queue refused. If the queue was full, the failure's data
+    says after how many seconds to try again."""
     data = codec.dumps({"retry_after_seconds": refused.retry_after_seconds}) if isinstance(refused, QueueFull) else None
     return Failure(str(refused), refused.code, data)
 

@@ -55,9 +55,10 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     operation_id: str | None = None
     """The operation that it belongs to; None for an event of the execution or of an invocation."""
     payload: str | None = None
-    """The text of a result or an input, or the JSON of an error (`carries_error` says which); None if it has none of them."""
+    """The text of an input or a result, or the JSON of an error; None if the event has no payload. The function `carries_error` says for
+    which types of events it is an error."""
     detail: dict[str, Any] | None = None
-    """Further members of the event, under the names that AWS gives them, or the names below."""
+    """Further members of the event, by name; None if it has none. The names are those that AWS uses, or the constants below."""
 
 
 E = EventType

@@ -30,7 +30,8 @@ IdSource = Callable[[int], str]
 
 
 class Ids:
-    """Makes UUIDs of version 7: ordered by time and, within a millisecond, by a counter.
+    """Makes UUIDs of version 7. Each is greater than those made before it: they begin with the time, and ids of the same millisecond have a
+    counter.
 
     Because ids grow with time, the rows of new executions are next to each other in the store, and a list with the newest first needs no
     second index.
@@ -80,7 +81,7 @@ class Arn(NamedTuple):
 
 
 class FunctionName(NamedTuple):
-    """A function as a caller names it: by name or ARN, perhaps with a version."""
+    """A function as a caller names it: by its name or ARN, with or without a version or alias."""
 
     name: str
     version: str | None
@@ -88,7 +89,8 @@ class FunctionName(NamedTuple):
 
     @classmethod
     def parse(cls, text: object) -> FunctionName:
-        """Read a function's name, partial ARN or ARN. Raises InvalidParameter for any other text, and for another account or region."""
+        """Read a function's name, partial ARN or ARN. Raises InvalidParameter for any other text, and for an ARN whose account or region is
+        not Holdfast's fixed one."""
         found = _FUNCTION.fullmatch(text) if isinstance(text, str) else None
         if found is None:
             raise InvalidParameter(f"Not a function's name or ARN: {text!r}")
@@ -114,12 +116,14 @@ def checked_name(name: object, what: str = "Execution name") -> str:
 
 
 def checked_key(key: str | None) -> str | None:
-    """An idempotency key of an enqueue, which is the name of its execution."""
+    """The idempotency key of an enqueue, or None. The key becomes the name of the execution, so it must be allowed as such a name;
+    otherwise this raises InvalidParameter."""
     return None if key is None else checked_name(key, "Idempotency key")
 
 
 def checked_mention(execution: object) -> str:
-    """The text by which a caller names an execution: its ARN, its id or its name. Raises InvalidParameter if it is not a str."""
+    """The text by which a caller names an execution (its ARN, its id or its name), returned as it is. Raises InvalidParameter if it is not
+    a str. Whether there is such an execution is not checked."""
     if not isinstance(execution, str):
         raise InvalidParameter(f"Name an execution by a str, which is its ARN or its id; {execution!r:.100} is not a str.")
     return execution
@@ -144,6 +148,6 @@ class Position(NamedTuple):
     epoch: int
     """The epoch of the invocation."""
     sequence: int
-    """How many checkpoints the invocation has written."""
+    """How many checkpoints the invocation has written so far."""
     revision: int
     """The execution's revision up to which the sender has read the operations."""

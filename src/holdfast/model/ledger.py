@@ -44,7 +44,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pipeline: str = ""
     """The pipeline whose node asked for the run; empty for a run that no pipeline asked for."""
     node: str = ""
-    """The node of that pipeline; empty without a pipeline."""
+    """The node of `pipeline` that asked for the run; empty if no pipeline did."""
     worker: str
     run: str
     root: str
@@ -54,7 +54,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     owner: str = ""
     """The id of the execution whose node or operation asked for the run; empty if no execution asked for it."""
     call: str
-    """The id of the call in the run, a dot, and the number of the try."""
+    """A text of three parts: the id of the call within its run, a dot, and the number of the try."""
     model: str = ""
     """The model that was called; empty for another tool."""
     state: EntryState
@@ -65,15 +65,16 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reasoning_tokens: int = 0
     """How many output tokens the model used for reasoning."""
     nanos: int = 0
-    """The money that the call spent, in billionths of a dollar; 0 in a first entry."""
+    """The money that the call spent, in billionths of a dollar; 0 in the first entry of a call."""
     held_tokens: int = 0
-    """The reserved tokens: positive in a first entry, negative in a second one."""
+    """The reserved tokens. In the first entry of a call the number is positive; the second entry has the same number, negative."""
     held_nanos: int = 0
-    """The reserved money, in billionths of a dollar: positive in a first entry, negative in a second one."""
+    """The reserved money, in billionths of a dollar. In the first entry of a call the number is positive; the second entry has the same
+    number, negative."""
     price_source: str = ""
     """Where the price is from; empty if there was no price."""
     price_date: str = ""
-    """The day at which this price was known to be right (`as_of`), such as 2026-11-01; empty if no day is known."""
+    """The day on which the price was last known to be right (`as_of`), such as 2026-11-01; empty if no day is known."""
     expires_at: int
     """From this time on the entry may be removed."""
 
@@ -96,22 +97,22 @@ class Dimension(Word):
 
 
 class CostFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries are summed, and by which fields they are grouped. None does not restrict. Without `run`, the store adds up its daily
-    sums; so the times are whole UTC days, counted from 1970-01-01."""
+    """Which entries are summed, and by which fields they are grouped. A member that is None does not restrict. Days are UTC days, as
+    numbers of days since 1970-01-01. Times are whole days because the store keeps daily sums, and without `run` it adds up only these."""
 
     by: tuple[Dimension, ...] = ()
-    """The fields to group by; empty: one group."""
+    """The fields to group by; empty: all entries are one group."""
     since_day: int | None = None
     """The first day that is summed."""
     until_day: int | None = None
-    """The first day that is not summed any more."""
+    """The day after the last day that is summed."""
     tenant: str | None = None
     pipeline: str | None = None
     worker: str | None = None
     run: str | None = None
-    """Only the calls of this run and of all runs below it."""
+    """Only the calls of this run and of all runs below it, at any depth; None: of all runs."""
     root: str | None = None
-    """The outermost execution above `run`; None: the run itself is the outermost one."""
+    """With `run`: the id of the outermost execution above that run; None: there is none above it."""
     limit: int = 10_000
     """At most this many sums are returned."""
 
@@ -144,7 +145,8 @@ class CostSample(msgspec.Struct, frozen=True):
 
 
 def lost(begun: LedgerEntry, at: int) -> LedgerEntry:
-    """The second entry of a call whose execution was closed at `at`, before the call ended: all that it has reserved counts as spent."""
+    """The second entry of a call whose execution was closed at `at`, before the call ended. `begun` is the call's first entry. All that the
+    call has reserved counts as spent."""
     days = begun.expires_at // DAY_MS - begun.day - 1
     return msgspec.structs.replace(
         begun,
@@ -164,6 +166,6 @@ def nanos_of(cost: Decimal) -> int:
 
 
 def expiry(at: int, days: int) -> int:
-    """When an entry that was written at `at` may be removed: `days` days after the end of its UTC day. So all entries of one day expire
-    together."""
+    """When an entry that was written at `at` may be removed: `days` days after the end of the UTC day on which it was written. So all
+    entries of one day expire together."""
     return (at // DAY_MS + 1 + days) * DAY_MS

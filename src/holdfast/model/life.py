@@ -21,15 +21,16 @@ from holdfast.model.summary import STOPPED, TIMED_OUT, UNTYPED, Summary, begun, 
 from holdfast.model.transitions import TIMERS
 
 MAX_FAILURES: Final = 9
-"""After this many failed invocations in a row, the execution fails; or it is quarantined, if its data cannot be read or written."""
+"""After this many failed invocations in a row, the execution fails. If the last of them failed because stored data could not be read or
+written, the execution is quarantined instead."""
 MAX_DEATHS: Final = 3
 """After this many runners died in a row without progress, the execution is put aside for a while."""
 TRIES_MS: Final = (60_000, 600_000, 3_600_000)
-"""How many milliseconds the execution is put aside before the first, the second and the third further try. In these tries it is alone on
-its runner. If all three kill their runner, the execution is quarantined."""
+"""After MAX_DEATHS deaths there are three further tries. These are the milliseconds for which the execution is put aside before each of
+them. In these tries the execution is alone on its runner. If the runner dies in all three, the execution is quarantined."""
 SUSPECT_DEATHS: Final = MAX_DEATHS - 1
-"""After this many deaths of its runners, only a runner with nothing else to do claims the execution. If that runner dies too, the execution
-must be the cause. queries.sql and schema.sql have the same number."""
+"""After this many deaths of its runners in a row, only a runner with nothing else to do claims the execution. If that runner dies too, the
+execution must be the cause. queries.sql and schema.sql contain this number too: change it in all three places."""
 _BACKOFF_MS, _BACKOFF_LIMIT_MS = 1_000, 60_000
 
 NOTHING_PENDING: Final = Failure(message="Cannot return PENDING status with no pending operations.", type="InvalidParameterValueException")
@@ -44,7 +45,8 @@ _TERMINAL: Final = {
 
 
 def claimed(header: Execution, by: Claimant, now: int) -> Execution:
-    """The header after a runner's claim, with a new invocation. The epoch increases, so that every older token is refused."""
+    """The header after the runner in `by` has claimed the execution for a new invocation. The epoch increases, so that the checkpoint
+    tokens of all earlier invocations are refused."""
     return msgspec.structs.replace(
         header,
         state=State.RUNNING,
@@ -57,8 +59,9 @@ def claimed(header: Execution, by: Claimant, now: int) -> Execution:
 
 
 def may_claim(header: Execution, now: int, *, alone: bool = False) -> bool:
-    """Whether a runner may claim the execution now: it is ready, and `ready_at` has come. `alone` says that the runner has nothing else to
-    do. After SUSPECT_DEATHS deaths the runner must be alone, and `ready_at` is ignored until there are MAX_DEATHS deaths."""
+    """Whether a runner may claim the execution now. `alone`: whether the runner has nothing else to do. Usually the execution must be
+    ready, and `ready_at` must have come. After SUSPECT_DEATHS deaths the runner must also be alone; with fewer than MAX_DEATHS deaths,
+    `ready_at` need not have come then."""
     if header.state is not State.READY:
         return False
     if header.deaths >= SUSPECT_DEATHS:
@@ -72,13 +75,15 @@ def next_try(header: Execution) -> int | None:
 
 
 def backoff_ms(failures: int, jitter: float) -> int:
-    """How many milliseconds to wait after this many failed invocations in a row. `jitter` is a random number between 0 and 1."""
+    """How many milliseconds to wait before the next invocation, after `failures` failed ones in a row. `jitter` is a random number between
+    0 and 1; with 0 the wait is half as long as with 1."""
     delay = min(_BACKOFF_MS * 2 ** (failures - 1), _BACKOFF_LIMIT_MS)
     return int(delay * (0.5 + jitter / 2))
 
 
 def fire(draft: Draft, view: View, now: int) -> bool:
-    """Fire every due timer: end waits, make retries ready, time out callbacks. Returns whether an operation changed."""
+    """Fire every timer that is due at `now`: end waits, make steps ready for their next attempt, time out callbacks. Also sets the draft's
+    `due_at` to the next due time. Returns whether an operation changed."""
     fired = False
     for operation in view.due(now):
         if operation.id in draft.operations:
@@ -114,8 +119,8 @@ def _fired(draft: Draft, operation: Operation) -> Operation | None:
 
 
 def answered(draft: Draft, operation: Operation, status: Status, result: str | None, error: Failure | None) -> Operation:
-    """The operation after its answer has closed it: an answer or a timer closes a callback, the end of the child closes an invoke. Adds the
-    event to the draft."""
+    """The operation after it was closed from outside the handler: a callback by an answer or a timeout, an invoke by the end of its child.
+    Adds the event of the close to the draft."""
     payload = result if error is None else codec.failure_text(error)
     number = draft.log(BY_OUTCOME[operation.type, status], operation.id, payload)
     return msgspec.structs.replace(
@@ -156,17 +161,16 @@ def close(draft: Draft, status: ExecutionStatus, payload: str | None) -> Change:
 
 
 def parks(header: Execution, status: ExecutionStatus, *, failed: bool = False) -> bool:
-    """Whether an execution that ends with this status is parked: it failed or timed out, and its queue parks failed executions. With
-    `failed` it counts as failed, whatever its status is."""
+    """Whether an execution that ends with this status is parked. It is if it failed or timed out, and came from a queue that parks failed
+    executions. With `failed`, it counts as failed whatever its status is."""
     place = header.place
     return place is not None and place.parks and (failed or status in (ExecutionStatus.FAILED, ExecutionStatus.TIMED_OUT))
 
 
 def continue_as(draft: Draft, successor: str, payload: str, *, settled: bool = False) -> Change:
     """End the execution and start a successor with the id `successor` and the input `payload`. The successor has the same function, terms,
-    parent and graph, an empty history, and the same slot in the queue. `settled` says that the token units of the execution are settled
-    with this end: then the successor has none, so that they are not settled twice.
-    """
+    parent and graph, an empty history, and the same slot in the queue. `settled`: whether the tokens of the execution are settled now (the
+    used ones against the estimate). Then the successor has an estimate of 0, so that the same tokens are not settled twice."""
     header, place = draft.header, draft.header.place
     if settled and place is not None:
         place = msgspec.structs.replace(place, units=0)
@@ -238,8 +242,8 @@ def _summary(header: Execution, status: ExecutionStatus, payload: str | None) ->
 
 
 def reason_of(header: Execution) -> Quarantine | None:
-    """Why an execution is in quarantine; None if it is not. Older releases wrote no reason: for them the number of deaths tells the
-    reason."""
+    """Why an execution is in quarantine; None if it is not in quarantine. Older releases stored no reason: for their executions the reason
+    is found from the number of deaths."""
     if header.state is not State.QUARANTINED or header.quarantine is not None:
         return header.quarantine if header.state is State.QUARANTINED else None
     return Quarantine.RUNNER_DIED if header.deaths >= MAX_DEATHS else Quarantine.PAYLOAD_UNREADABLE
@@ -255,7 +259,8 @@ def quarantine(draft: Draft, why: Quarantine, **header: Any) -> Change:
 
 
 def quarantine_unread(draft: Draft) -> Change:
-    """Put the execution into quarantine because its payloads cannot be read. A person repairs the codec or its keys, and releases it."""
+    """Put the execution into quarantine because its payloads cannot be read. A person must repair the codec or its keys, and then release
+    the execution."""
     header = draft.header
     if header.state is State.QUARANTINED:
         return draft.done(due_at=header.deadline)
@@ -263,8 +268,8 @@ def quarantine_unread(draft: Draft) -> Change:
 
 
 def put_aside(draft: Draft, deaths: int) -> Change:
-    """Put the execution aside because its runners died too often: `deaths` in a row. It is tried again later, alone on a runner. After the
-    last further try it is quarantined."""
+    """Put the execution aside because its runners died too often: `deaths` times in a row. It is tried again later, alone on a runner. If
+    no further try is left (TRIES_MS), it is quarantined."""
     tried = deaths - MAX_DEATHS
     if tried >= len(TRIES_MS):
         return quarantine(draft, Quarantine.RUNNER_DIED, deaths=deaths)
@@ -275,7 +280,7 @@ def put_aside(draft: Draft, deaths: int) -> Change:
 
 
 def woken(draft: Draft) -> Change:
-    """The finished change of a draft. A suspended execution becomes ready; any other keeps its state."""
+    """The finished change of a draft. If the execution is suspended, it becomes ready; in any other state it keeps its state."""
     if draft.header.state is State.SUSPENDED:
         return draft.done(state=State.READY, ready_at=draft.at)
     return draft.done()
@@ -299,8 +304,8 @@ def time_out(draft: Draft) -> Change:
 
 
 def claimed_now(change: Change, by: Claimant | None, now: int) -> tuple[Change, Execution]:
-    """The change and its header, after the runner `by` has claimed the execution in the same change, if it may be claimed: one commit
-    instead of two. If `by` is None, no runner claims it."""
+    """The change and its header. If the execution may be claimed after the change, the returned change also has the claim of the runner
+    `by`, so that one commit is enough. If `by` is None, no runner claims it, and the change is returned as it is."""
     header = change.header
     if by is not None and may_claim(header, max(now, header.touched_at)):
         header = claimed(header, by, now)

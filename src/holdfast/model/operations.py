@@ -20,7 +20,7 @@ from holdfast.model.terms import Terms
 
 
 class Word(StrEnum):
-    """An enum of texts. It is hashed like a str, because the hash of an ordinary enum runs Python code at each lookup in a dict."""
+    """An enum of texts. Its members are hashed as a str is. The hash of an ordinary enum would run Python code at each lookup in a dict."""
 
     __hash__ = str.__hash__
 
@@ -62,7 +62,8 @@ class Status(Word):
 OPEN = frozenset({Status.STARTED, Status.PENDING, Status.READY})
 
 SERVED = frozenset({Type.WAIT, Type.CALLBACK, Type.CHAINED_INVOKE})
-"""The types of operations that the engine closes, not the handler: by a timer, an answer or the end of a child."""
+"""The types of operations that the handler starts and the engine closes: a wait by its timer, a callback by an answer or its timeout, an
+invoke by the end of the child."""
 
 
 class SubType(StrEnum):
@@ -93,7 +94,8 @@ class Kind(Word):
 
 
 class Queued(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How an operation of one execution enqueues another execution. The members are those of `enqueues.Enqueue`."""
+    """How an operation of one execution enqueues another execution. Each member means the same as the member with this name in
+    `enqueues.Enqueue`."""
 
     queue: str
     key: str | None = None
@@ -107,24 +109,24 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Order(msgspec.Struct, frozen=True, gc=False):
-    """An accepted request for a run, or for a function that is to be enqueued, in the form that the write which starts the execution
-    carries. It has no wire form, so no client can send one."""
+    """An accepted request: for a run, or for an enqueue of a function. The write that starts the new execution carries the order. An order
+    has no wire form, so no client can send one."""
 
     kind: Kind
     input: str
     terms: Terms | None = None
-    """The limits of the new execution; None: those of its function."""
+    """The limits of the new execution; None: it gets the limits of its function."""
     tenant: str | None = None
-    """The tenant of the new execution; None: that of the execution that asks for it."""
+    """The tenant of the new execution; None: the tenant of the execution that asks for it."""
     trace: str | None = None
-    """The trace header of the new execution; None: that of the execution that asks for it."""
+    """The trace header of the new execution; None: the trace header of the execution that asks for it."""
     charges: tuple[Charge, ...] = ()
     """What the new execution adds to shared counters when it starts."""
     graph: GraphText | None = None
     """The graph of a pipeline's run; else None."""
     queued: Queued | None = None
-    """How the new execution is enqueued; None if it is invoked instead. If it is enqueued, the operation that asks for it is a step, and
-    the step's result is the id of the new execution."""
+    """How the new execution is enqueued; None if it is invoked, without a queue. To enqueue, the asking operation is a step, and its result
+    is the id of the new execution. To invoke, it is a chained invoke."""
 
 
 RUN = "Run"
@@ -169,22 +171,24 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parent_id: str | None = None
     ended_at: int | None = None
     attempt: int = 0
-    """How many attempts of a step have finished: 0 until the first one ends."""
+    """How many attempts of the step have finished. It is 0 until the first attempt ends."""
     due_at: int | None = None
-    """When its timer is due: a wait ends, a retry becomes ready, a callback times out. None if it has no timer."""
+    """When the operation's timer is due. Then a wait ends, a step becomes ready for its next attempt, or a callback times out. None if the
+    operation has no timer."""
     timeout_at: int | None = None
-    """When a callback times out, whatever heartbeats it gets; None: it has no timeout."""
+    """When a callback times out even if it gets heartbeats; None: no such time."""
     heartbeat_ms: int = 0
     """A callback times out if it gets no heartbeat for this many milliseconds; 0: it needs no heartbeats."""
     callback_id: str | None = None
     replay_children: bool = False
-    """Whether a replay needs the operations inside this context, although it is closed."""
+    """For a context that is closed: whether a replay needs the operations inside it."""
     result: str | None = None
     error: Failure | None = None
     place: int = 0
-    """The number of its first event. Operations are listed in this order."""
+    """The number of the operation's first event in the history. Operations are listed in the order of these numbers."""
     payload_event: int | None = None
-    """The number of the event whose payload is `result` or `error`, so that the store keeps the payload once; None if it has neither."""
+    """The number of the event that has this operation's `result` or `error` as its payload; None if it has neither. So the store keeps the
+    payload only once, with the event."""
     revision: int = 0
     """The execution's revision at the last change of this operation."""
 
@@ -212,15 +216,17 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     wait_seconds: int | None = None
     """WAIT START: how long the wait lasts."""
     timeout_seconds: int = 0
-    """CALLBACK START: after how many seconds it times out; 0: no timeout."""
+    """CALLBACK START: after how many seconds the callback times out; 0: it has no timeout."""
     heartbeat_seconds: int = 0
-    """CALLBACK START: after how many seconds without a heartbeat it times out; 0: it needs no heartbeats."""
+    """CALLBACK START: after how many seconds without a heartbeat the callback times out; 0: it needs no heartbeats."""
     function_name: str | None = None
     """CHAINED_INVOKE START: the function to invoke."""
     cascade: bool = True
-    """CHAINED_INVOKE START: whether the child is stopped with its parent. Not on the wire: AWS never stops a child."""
+    """CHAINED_INVOKE START: whether the child is stopped when its parent is stopped or times out. Not on the wire: AWS never stops a
+    child."""
     if_open: bool = False
-    """Whether the update is ignored if the operation has ended already. Not on the wire: AWS refuses such an update."""
+    """What happens if the operation has ended already: True: this update is ignored; False: it is refused. Not on the wire: AWS always
+    refuses such an update."""
     tenant_id: str | None = None
     trace_id: str | None = None
     order: Order | None = None
@@ -240,20 +246,22 @@ def is_pending(operation: Operation) -> bool:
 
 
 def served_since(operations: Iterable[Operation], revision: int) -> list[str]:
-    """The ids of operations that the engine, not the handler, changed after a revision: it closed them, or made a step ready."""
+    """The ids of those operations that the engine (and not the handler) changed after `revision`: operations that it closed, and steps that
+    it made ready for their next attempt."""
     newer = (operation for operation in operations if operation.revision > revision)
     return [op.id for op in newer if (op.type in SERVED and op.status not in OPEN) or op.status is Status.READY]
 
 
 def unpruned(operations: Collection[Operation]) -> list[Operation]:
-    """The operations that a replay needs. The children of a closed context, at any depth, are left out unless the context asks for them."""
+    """Those of the operations that a replay needs. All operations inside a closed context without `replay_children` are left out, at any
+    depth."""
     replayed = replayed_contexts(operations)
     return [op for op in operations if op.parent_id is None or op.parent_id in replayed]
 
 
 def replayed_contexts(operations: Iterable[Operation]) -> set[str]:
-    """The ids of the contexts whose children a replay needs. `operations` must be in the order in which they began: a parent before its
-    children."""
+    """The ids of the contexts whose direct children a replay needs. `operations` must be in the order in which they began: a parent before
+    its children."""
     replayed: set[str] = set()
     for op in operations:
         if op.type is Type.CONTEXT and (op.status in OPEN or op.replay_children) and (op.parent_id is None or op.parent_id in replayed):

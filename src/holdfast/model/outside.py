@@ -22,12 +22,12 @@ class Answering(msgspec.Struct, frozen=True, gc=False):
     operation_id: str
     result: str | None = None
     error: Failure | None = None
-    """The error, if the answer is a failure; None if it is a success."""
+    """The error with which the callback fails; None if the callback succeeds."""
     by: Claimant | None = None
     """The runner that claims the execution in the same write, if the answer makes it ready; None: no runner."""
     kept: str | None = None
-    """The sub-type of the callback, if it is one of `operations.KEPT`; None for any other callback. Only code that has checked the caller's
-    authority sets it."""
+    """To answer a callback whose sub-type is in `operations.KEPT`, this must be that sub-type; for any other callback it must be None. Only
+    code that has checked the caller's authority sets it."""
     notes: tuple[Note, ...] = ()
     """Lines for the audit log: who decided."""
 
@@ -53,7 +53,8 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """Move the callback's `due_at`. No event is written, and the operation keeps its revision, because a handler need not know about
-        heartbeats. Raises CallbackNotFound or CallbackClosed in the same cases as an answer without `kept`."""
+        heartbeats. Raises CallbackNotFound if there is no such callback, or if its sub-type is in `operations.KEPT`. Raises CallbackClosed
+        if it was answered before, its time is over, or its execution does not run."""
         draft, operation = open_callback(view, self.operation_id, now)
         if _kept(operation) is not None:
             raise CallbackNotFound
@@ -70,11 +71,11 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
     error: Failure = Failure()
     """The error that the execution ends with."""
     cascade: bool = True
-    """Whether the executions that it invoked are stopped as well."""
+    """Whether executions that the stopped execution invoked are stopped as well (and so on below them)."""
     inherited: bool = False
-    """Whether this stop follows from the end of the parent, which was stopped or timed out. Then a child that was started without `cascade`
-    is not stopped. A run that listens for its cancel is cancelled instead, so that it can record the outcome of a call that is under way,
-    and undo what it did."""
+    """Whether this stop follows from the end of the parent, which was stopped or timed out. An inherited stop does nothing to an execution
+    that was started without `cascade`. A run that listens for its cancel is not stopped by it but cancelled: so it can record the outcome
+    of a call that is under way, and undo what it did."""
     notes: tuple[Note, ...] = ()
     """Lines for the audit log: who stopped it."""
 
@@ -108,9 +109,9 @@ class Fire(msgspec.Struct, frozen=True, gc=False):
     """The runner that claims the execution in the same write, if a timer makes it ready; None: no runner."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Fire the due timers. If the execution's deadline has passed, it times out, or it expires if it was never admitted from its queue;
-        if its delay is over, it enters its lane; if its payloads cannot be read, it is quarantined. Before the header's `due_at`, nothing
-        changes. If no timer is due, only `due_at` is corrected."""
+        """Fire the due timers. Before the header's `due_at`, nothing changes. An execution whose deadline has passed times out, or expires
+        if it was never admitted from its queue. A delayed execution enters its lane. An execution whose payloads cannot be read is
+        quarantined. If no timer turns out to be due, only `due_at` is corrected."""
         header = view.header
         if header.due_at is None or header.due_at > now:
             return None, header
@@ -145,8 +146,8 @@ class Release(msgspec.Struct, frozen=True, gc=False):
     """Lines for the audit log: who released it."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Make the execution ready. Raises InvalidParameter if it is neither quarantined nor waits for another try after its runners
-        died."""
+        """Make the execution ready. Raises InvalidParameter for an execution that is not quarantined and does not wait for another try
+        after its runners died."""
         header = view.header
         if header.state is not State.QUARANTINED and life.next_try(header) is None:
             told = f"it is {header.state}, neither quarantined nor waiting for another try after its runners died"
@@ -165,7 +166,7 @@ def _kept(operation: Operation) -> str | None:
 
 
 def open_callback(view: View, operation_id: str, now: int) -> tuple[Draft, Operation]:
-    """The draft of the write that answers a callback, and the callback. Raises CallbackNotFound if there is no such callback. Raises
+    """A new draft for a write to the callback's execution, and the callback. Raises CallbackNotFound if there is no such callback. Raises
     CallbackClosed if it was answered before, its time is over, or its execution does not run."""
     header = view.header
     operation = view.get(operation_id)

@@ -28,7 +28,8 @@ class Mark(NamedTuple):
     newer_than: int = 0
     """The page has only operations that changed after this revision; 0: all operations."""
     after: int = -1
-    """The place of the last operation on the page before; -1: the EXECUTION operation comes next; 0: the first operation after it."""
+    """The `place` of the last operation on the page before this one. -1: this page begins with the EXECUTION operation. 0: it begins with
+    the operation that follows the EXECUTION operation."""
 
 
 BEGINNING: Final = Mark()
@@ -53,7 +54,7 @@ def read_marker(kind: str, text: str) -> list[str]:
 
 
 def state_marker(mark: Mark) -> str:
-    """The marker of a page of the state."""
+    """The marker of the page of the state that begins at `mark`."""
     return marker("state", *mark)
 
 
@@ -89,10 +90,10 @@ def weight(operation: Operation) -> int:
 def cut(
     operations: Iterable[Operation], mark: Mark, *, most: int = PAGE_ITEMS, room: int = PAGE_BYTES, begun: bool = False
 ) -> tuple[Sequence[Operation], Mark | None]:
-    """The operations of the page that begins at `mark`, and the mark of the next page; None if this page is the last.
+    """The operations of the page that begins at `mark`, and the mark of the next page (None if this page is the last one).
 
-    `operations` are in the order in which they began. The first one is on the page whatever its size, unless `begun` says that the page
-    has another operation already.
+    `operations` must be in the order in which they began. The page has at most `most` operations, with about `room` bytes together. Its
+    first operation is taken whatever its size, unless `begun` says that the caller has put another operation on the page already.
     """
     page: list[Operation] = []
     for operation in operations:

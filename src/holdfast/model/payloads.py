@@ -35,11 +35,11 @@ class PayloadCodec(Protocol):
         ...
 
     def fingerprint(self, text: str, like: str | None = None) -> str:
-        """A text that identifies an input: the same for equal inputs, different for others. A reader of the store without the key must not
-        be able to test with it whether a guessed input is right.
+        """A text that identifies an input: equal for equal inputs, different for different inputs. A reader of the store who does not have
+        the key must not be able to test with it whether a guessed input is right.
 
-        `like` is an earlier fingerprint, or None. If both inputs are equal, the result must be equal to `like`, also if the codec's keys
-        have changed since then.
+        `like` is an earlier fingerprint, or None. If `like` was made from an equal input, the result must be equal to `like`, also if the
+        codec's keys have changed since then.
         """
         ...
 
@@ -79,10 +79,11 @@ def decoded_schedule(codec: PayloadCodec, text: str, schedule: str) -> str:
 
 
 def identified(start: Start, taken: View | None, codec: PayloadCodec) -> Start:
-    """The start, with the codec's fingerprint of its input (of `Start.same`, if that is given) as `input_hash`. `taken` is the execution
-    that has the name; None if the name is free. If both inputs are equal, both fingerprints are equal.
+    """The start, with a fingerprint by the codec as the `input_hash` of its header. The fingerprint is of `Start.same` if that is given,
+    else of the input. `taken` is the execution that has the name already; None if the name is free. If the start and `taken` have equal
+    inputs, their fingerprints are equal.
 
-    With a plain hash instead, a reader of the store could test guesses of a short input.
+    A plain hash would let a reader of the store test guesses of a short input.
     """
     header, like = start.header, None if taken is None else taken.header.input_hash or None
     mark = _made(
@@ -92,7 +93,8 @@ def identified(start: Start, taken: View | None, codec: PayloadCodec) -> Start:
 
 
 def check_text(codec: PayloadCodec) -> str:
-    """A fixed text in encoded form. The store keeps it; `check` decodes it, and so finds wrong keys before a payload is read."""
+    """A fixed text, encoded by the codec. The store keeps the result. Later the function `check` decodes it, and so finds out that keys are
+    wrong before a payload is read."""
     return _made(codec, "encode a check", lambda: codec.encode(_CHECK, "check"))
 
 

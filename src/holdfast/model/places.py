@@ -34,10 +34,11 @@ NEVER: Final = 253_402_300_799_000
 """A deadline that is never reached: the end of the year 9999. A queued execution without a time to live has it until it is admitted."""
 _QUEUE: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _USER: Final = ";user="
-"""Stands between the function of a leaf lane and its user. No escaped part has a semicolon."""
+"""Stands between the function and the user in the last part of a leaf lane's path. An escaped name contains no semicolon, so this text
+cannot be a part of a name."""
 _PART: Final = 160
-"""The most characters of one part of a path. A longer part is cut and ends with its digest, because a database limits the length of index
-entries."""
+"""One part of a path has at most about this many characters. A longer part is cut and ends with its digest, because a database limits the
+length of index entries."""
 
 
 class Level:
@@ -54,14 +55,14 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
     queue: str
     lane: str
-    """The path of its leaf lane. The function `path` gives all lanes on this path."""
+    """The leaf lane of the execution, as a path. The function `path` of this module returns this lane and all lanes above it."""
     order_at: int
     """Its position in the lane's order: the time at which the execution entered the lane, minus its head start."""
     admitted_at: int | None = None
     """When the execution was admitted for the first time; None if it was never admitted."""
     holds_waiting: bool = True
-    """Whether the execution keeps its slot while it waits for a timer, an answer or a person. If not, it must wait in its lane again
-    afterwards, with its old `order_at`."""
+    """Whether the execution keeps its slot while it waits for a timer, an answer or a person. If it does not keep the slot, it must wait in
+    its lane for another one before it continues. There it has the same `order_at` as before."""
     units: int = 0
     """How many tokens the execution is estimated to use, for rates of tokens."""
     parks: bool = True
@@ -71,7 +72,8 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
 
 class Only(msgspec.Struct, frozen=True):
-    """Which executions a runner claims: those of these queues and of these tenants. An empty set allows all.
+    """Which executions a runner claims: those that are of one of these queues and also of one of these tenants. An empty set does not
+    restrict.
 
     If `queues` is not empty, the runner claims no executions that were started without a queue. But it claims executions that another
     execution invoked, because their parent may be of one of these queues.
@@ -81,7 +83,7 @@ class Only(msgspec.Struct, frozen=True):
     tenants: frozenset[str] = frozenset()
 
     def reaches(self, lane: str) -> bool:
-        """Whether a lane, or one below it, may hold executions that the runner claims."""
+        """Whether executions that the runner claims may be in this lane or in a lane below it."""
         queue, _, below = lane.partition("/")
         if self.queues and queue not in self.queues:
             return False
@@ -100,9 +102,8 @@ def checked_queue(name: object) -> str:
 
 
 def lane_of(queue: str, tenant: str | None, key: str | None, function: str, version: str, user: str | None = None) -> str:
-    """The leaf lane of an execution. Each part is escaped, so no tenant, key or user can name another's lane. `user` is given if the
-    function has a rate for each user. Raises InvalidParameter if a part is not allowed.
-    """
+    """The leaf lane of an execution, as a path. Each part is escaped, so that no choice of a tenant, a key or a user gives the lane of
+    another one. `user` is given only if the function has a rate for each user. Raises InvalidParameter if a part is not allowed."""
     try:
         return _joined(queue, tenant, key, function, version, user)
     except TypeError:  # a value that the cache cannot hash, for example a list
@@ -128,21 +129,22 @@ def tenant_lane(queue: str, tenant: str) -> str:
 
 @lru_cache(maxsize=4096)
 def shared_rate_of(leaf: str) -> str:
-    """The key of the rate that all leaf lanes of a function share: those of one tenant, or of one user of the tenant. Queues, keys and
-    versions make no difference. The key is no lane: no queue has a name that begins with `~`.
-    """
+    """The key of the shared rate to which a leaf lane belongs. Leaf lanes share one rate if they have the same function and tenant, and the
+    same user if they name one; their queues, keys and versions make no difference. The key is not the path of a lane: it begins with `~`,
+    which no name of a queue does."""
     parts = leaf.split("/")
     function, _, user = parts[-1].partition("=")[2].partition(_USER)
     return "/".join(["~" + function.rpartition(":")[0], parts[1], *([f"user={user}"] if user else [])])
 
 
 def key_of(leaf: str) -> str | None:
-    """The key in the path of a leaf lane, for people: a long one is cut. None if there is none."""
+    """The key in the path of a leaf lane, to be shown to people; None if the path has no key. A long key is cut in the path, so it is cut
+    here too."""
     return next((unquote(part.partition("=")[2]) for part in leaf.split("/") if part.startswith(f"{Level.KEY}=")), None)
 
 
 def lane_beside(leaf: str, version: str) -> str:
-    """The leaf lane of the same queue, tenant, key, function and user for executions of another version."""
+    """The leaf lane that differs from `leaf` only in the version: queue, tenant, key, function and user are the same."""
     head, _, last = leaf.rpartition("/")
     function, user_mark, user = last.partition(_USER)
     return f"{head}/{function.rpartition(':')[0]}:{_escaped(version, 'version')}{user_mark}{user}"
@@ -150,7 +152,7 @@ def lane_beside(leaf: str, version: str) -> str:
 
 @lru_cache(maxsize=4096)
 def path(lane: str) -> tuple[str, ...]:
-    """All lanes on the path of a lane, from the queue down to the lane itself."""
+    """A lane with all lanes above it: first the queue, then each lane below, and the lane itself last."""
     parts = lane.split("/")
     return tuple("/".join(parts[:count]) for count in range(1, len(parts) + 1))
 

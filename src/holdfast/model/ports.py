@@ -21,11 +21,12 @@ from holdfast.model.verbs import Checkpointed
 
 
 class Port(Protocol):
-    """The service, as a handler's SDK sees it. A checkpoint has two forms: one blocks, for threads; the other calls back, for
-    coroutines."""
+    """The service, as a handler's SDK sees it. There are two ways to write a checkpoint: `checkpoint` blocks, for handlers in threads;
+    `checkpoint_soon` calls back, for coroutines."""
 
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
-        """Write a checkpoint. Blocks until it is on disk."""
+        """Write a checkpoint, and block until it is on disk. `client_token` is the ClientToken of the request, by which a repeated request
+        is recognised; None: it has none."""
         ...
 
     def checkpoint_soon(self, token: Position, updates: Sequence[Update], landed: Callable[[Checkpointed | HoldfastError], None]) -> None:
@@ -34,7 +35,7 @@ class Port(Protocol):
         ...
 
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
-        """The operations that changed after a revision, in the order in which they began."""
+        """The operations that changed after the revision `newer_than`, in the order in which they began; 0: all operations."""
         ...
 
     def input(self, token: Position) -> str | None:
@@ -70,13 +71,13 @@ class Parent(Protocol):
         ...
 
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
-        """Tell the invocation that another write has changed these operations, and that the header is now this one. If `operations` is
-        empty, the invocation itself reads what changed."""
+        """Tell the invocation that a write which it did not make has changed `operations`, and that `header` is the header now. If
+        `operations` is empty, the invocation itself must read which operations changed."""
         ...
 
     def look(self) -> None:
-        """Let the invocation check whether to suspend: a child that it waited for is not live in this process any more, or another
-        execution needs its capacity."""
+        """Ask the invocation to check whether it must suspend now. The engine calls this if a child that the invocation waits for is not
+        live in this process any more, or if another execution needs the invocation's capacity."""
         ...
 
 
@@ -84,12 +85,12 @@ class Parents(Protocol):
     """The engine, as seen by an invocation that may wait for executions that it has invoked in the same process."""
 
     def attach(self, parent: Parent) -> None:
-        """Register a live invocation. From now on the engine calls its `learn` and `look`."""
+        """Register a live invocation. From now on the engine calls the invocation's methods `learn` and `look`."""
         ...
 
     def stays(self, parent: Parent) -> bool:
-        """Whether an invocation whose code only waits stays live: it does if a child that it waits for is live in this process, and no
-        other execution needs its capacity. If not, it must suspend."""
+        """Whether an invocation whose code only waits may stay live. It may if a child that it waits for is live in this process, and no
+        other execution needs the invocation's capacity. Otherwise it must suspend."""
         ...
 
 
@@ -104,8 +105,8 @@ class Invocation(msgspec.Struct, frozen=True, gc=False):
     input: str | None = None
     """The input of the execution, if the engine has it in memory; None: the handler's SDK must ask the port."""
     updated: tuple[str, ...] | None = None
-    """The ids of the operations that the service changed since the last invocation. None if the service did not send them: then they are
-    found by their revisions."""
+    """The ids of the operations that the service changed since the invocation before this one. None if the service did not send these ids:
+    then the SDK finds the operations by their revisions."""
     parents: Parents | None = None
     """The engine's register of live parents, if the invocation runs in the engine's process; else None."""
 
@@ -119,7 +120,7 @@ class Host(Protocol):
         ...
 
     def cancel(self, execution: str) -> None:
-        """End the live invocation of an execution, which may not write any more. If the host cannot end it, it does nothing."""
+        """End the live invocation of an execution, because it may not write any more. A host that cannot end an invocation does nothing."""
         ...
 
     def nudge(self, execution: str) -> None:
@@ -140,13 +141,14 @@ class Sight(Protocol):
         ...
 
     def waiting(self, most: int) -> tuple[int, int]:
-        """How many executions are ready for a runner here, and how many have a timer that is due; each is counted up to `most`."""
+        """Two numbers: how many ready executions this engine may claim, and how many executions of the whole store have a timer that is
+        due. Each number is at most `most`: counting stops there."""
         ...
 
 
 class Observer(Protocol):
-    """Receives reports about the executions of functions. The engine calls these methods on its event loop, after a change is on disk; they
-    must not block."""
+    """Receives reports about the executions of functions. The engine calls these methods on its event loop, after the change that they
+    report is on disk. They must not block."""
 
     def attach(self, sight: Sight) -> None:
         """An engine opens; `sight` answers questions about it."""
@@ -154,7 +156,7 @@ class Observer(Protocol):
 
     def started(self, header: Execution) -> None: ...
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
-        """An invocation has ended. `header` is the header with which it began."""
+        """An invocation has ended. `header` is the execution's header at the beginning of the invocation."""
         ...
 
     def operated(self, header: Execution, operation: Operation) -> None:
@@ -168,8 +170,8 @@ class Observer(Protocol):
 
 
 class QueueObserver(Observer, Protocol):
-    """An observer that is also told about queues, for functions, workers and pipelines. An observer may have any of these methods, or
-    none."""
+    """An observer that is also told about queues: about executions of functions, workers and pipelines. An observer need not have all of
+    these methods; the engine calls those that it has."""
 
     def admitted(self, header: Execution) -> None:
         """A queue gave an execution a slot, and this engine runs it."""
@@ -184,7 +186,7 @@ class QueueObserver(Observer, Protocol):
         ...
 
     def tried_again(self, header: Execution) -> None:
-        """An attempt of a worker's run failed, and there will be another one. The run may be of no queue."""
+        """An attempt of a worker's run failed, and there will be another attempt. This is also reported for a run that was not enqueued."""
         ...
 
 

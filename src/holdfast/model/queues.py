@@ -20,16 +20,17 @@ from holdfast.model.rates import Rate, parsed_rate
 from holdfast.model.wrong_values import wrong_value
 
 UNLIMITED: Final = 2**31
-"""The `at_once` of a lane without a limit."""
+"""The number that stands for "no limit" where the store keeps the `at_once` of a lane."""
 MAX_RATES: Final = 4
-"""The most rates that are parsed for one level. Of these, at most one may limit executions, and one tokens."""
+"""A level with more rates than this is refused before any rate is parsed. Of the parsed ones, at most one may limit executions, and at most
+one may limit tokens."""
 
 
 class Mode(Word):
     """Whether a queue accepts new executions, and whether it admits waiting ones."""
 
     OPEN = "open"
-    """It does both."""
+    """It accepts new executions, and admits waiting ones."""
     PAUSED = "paused"
     """It accepts executions, and admits none."""
     DRAINING = "draining"
@@ -51,8 +52,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at_once: int | None = None
     """How many executions may hold a slot at the same time; None: no limit."""
     rates: tuple[str, ...] = ()
-    """How many executions, or how many tokens, may be admitted in a time: `100/m` or `20000 tokens/m burst 5000`. At most one rate of
-    executions and one rate of tokens."""
+    """Texts that say how many executions (`100/m`) or how many tokens (`20000 tokens/m burst 5000`) may be admitted in a time. At most one
+    rate of executions and one rate of tokens."""
 
     def parsed_rates(self) -> tuple[Rate, ...]:
         """The rates as objects. Raises InvalidParameter if a text is not a rate."""
@@ -77,14 +78,14 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     most_waiting_usd: float | None = None
     """The highest estimated cost of all waiting executions together, in dollars; an execution that would go beyond it is refused."""
     oldest_seconds: int | None = None
-    """A new execution is refused while another one has waited longer than this many seconds."""
+    """A new execution is refused while an execution in the queue has waited longer than this many seconds."""
     ttl_seconds: int | None = None
     """How many seconds an execution may wait before it expires, unless its caller gives another time."""
     parks: bool = True
-    """Whether failed executions are parked."""
+    """Whether failed executions are parked: kept so that a person may start them again under the same name."""
 
     def at(self, level: str) -> Limits:
-        """The limits of a level (`places.Level`). In an ordered queue, each key may have one execution at once."""
+        """The limits of a level (`places.Level`). In an ordered queue, the limit of each key is one slot at the same time."""
         if level == Level.QUEUE:
             return self.limits
         if level == Level.TENANT:
@@ -147,7 +148,8 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     per_minute: float = 0.0
     """About how many executions the queue admitted in the last minute."""
     money: int = 0
-    """The estimated cost of all waiting executions, in billionths of a dollar. Only queues with `most_waiting_usd` have estimates."""
+    """The estimated cost of all waiting executions together, in billionths of a dollar. Executions are estimated only in queues with
+    `most_waiting_usd`; in any other queue this is 0."""
 
 
 class LaneState(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,13 +160,14 @@ class LaneState(msgspec.Struct, frozen=True, kw_only=True):
     level: str
     """The level of the lane (`places.Level`)."""
     waiting: int
-    """How many executions wait in the lane and below it."""
+    """How many executions wait in the lane and in all lanes below it."""
     held: int
-    """How many executions of the lane and below it hold a slot."""
+    """How many executions of the lane and of all lanes below it hold a slot."""
     at_once: int | None
-    """How many may hold a slot at the same time; None: no limit."""
+    """How many executions of the lane and of all lanes below it may hold a slot at the same time; None: no limit."""
     closed_until: int | None
-    """The lane admits nothing before this time, because a rate is used up or a cool-down lasts; None if it is not closed."""
+    """The time before which the lane admits nothing, because a rate is used up or because it cools down; None if the lane is not closed in
+    this way."""
 
 
 def together(declared: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,7 +181,7 @@ def together(declared: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[s
 
 
 def settings_from(document: Mapping[str, Any]) -> QueueSettings:
-    """The settings that a JSON object describes. Raises InvalidParameter, which names the wrong member, if they are not allowed."""
+    """The settings that a JSON object describes. Raises InvalidParameter if a member is not allowed; the error names that member."""
     try:
         return json_structs.converted(dict(document), QueueSettings).checked()
     except msgspec.ValidationError as problem:

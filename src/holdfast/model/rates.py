@@ -25,15 +25,15 @@ COOLING: Final = "cooling"
 time."""
 MAX_UNITS: Final = 10**12
 MAX_SPAN_NS: Final = 10**18
-"""The longest time, in nanoseconds, that the units of a burst may take at the steady rate: about 31 years. Times in nanoseconds must fit
-into 64 bits."""
+"""How long, in nanoseconds, the units of a burst may at most take at the steady rate: about 31 years. The bound keeps times in nanoseconds
+within 64 bits."""
 _LONGEST_SECONDS: Final = 366 * 86_400
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TEXT: Final = re.compile(r"([1-9][0-9]{0,12}) ?(?:(runs|tokens) ?)?/ ?([1-9][0-9]{0,5})?([smhd])(?: ?burst ?([1-9][0-9]{0,12}))?")
 
 
 class Rate(msgspec.Struct, frozen=True, gc=False):
-    """How many units of a kind may be admitted in how many seconds, and how many of them at once (`burst`)."""
+    """A limit: in `seconds` seconds, `units` units of this kind may be admitted; and at one moment, at most `burst` units."""
 
     units: int
     seconds: int
@@ -50,8 +50,8 @@ class Rate(msgspec.Struct, frozen=True, gc=False):
 
 
 def parsed_rate(text: object) -> Rate:
-    """A rate from its text: `100/m`, `20000 tokens/m burst 5000`, `5/10s`. Without `burst`, all units may be admitted at once. Raises
-    InvalidParameter if the text is not a rate."""
+    """A rate from its text: `100/m`, `20000 tokens/m burst 5000`, `5/10s`. If the text names no burst, the burst is the number of units:
+    all of them may be admitted at one moment. Raises InvalidParameter if the text is not a rate."""
     if not isinstance(text, str):
         raise InvalidParameter(f"{text!r:.100} is not a rate. Write a number and a time, such as '100/m'.")
     return _parsed(text)
@@ -67,7 +67,8 @@ def _parsed(text: str) -> Rate:
 
 
 def checked_rate(rate: Rate) -> Rate:
-    """The rate itself. Raises InvalidParameter if a number is not whole or out of its bounds, or the kind is not known."""
+    """The rate itself. Raises InvalidParameter if one of its numbers is not a whole number or is too small or too large, or if its kind is
+    neither RUNS nor TOKENS."""
     whole = all(type(number) is int and number >= 1 for number in (rate.units, rate.seconds, rate.burst))
     if not whole or rate.kind not in (RUNS, TOKENS):
         raise InvalidParameter(
@@ -81,7 +82,7 @@ def checked_rate(rate: Rate) -> Rate:
 
 
 class RateState(msgspec.Struct, frozen=True, gc=False):
-    """A rate, and what was admitted already."""
+    """A rate of a lane, and how much of it the admissions so far have used (`tat_ns`)."""
 
     kind: str
     step_ns: int
@@ -92,8 +93,8 @@ class RateState(msgspec.Struct, frozen=True, gc=False):
     """The key of the rate if several lanes share it (places.shared_rate_of); empty for the rate of one lane."""
 
     def charged(self, units: int, now: int) -> RateState | int:
-        """The rate after an admission of these units at `now` (milliseconds). If they cannot be admitted now: the time, in milliseconds, at
-        which they can.
+        """Try to admit `units` units at the time `now` (milliseconds). Returns the rate after the admission; or, if they cannot be admitted
+        now, an int: the time in milliseconds from which they can.
 
         An execution may need more units than the burst, if it was enqueued before the rate was lowered. It is admitted when the whole burst
         is free, and all its units are charged.

@@ -17,10 +17,10 @@ class RunAsked(msgspec.Struct, frozen=True, kw_only=True):
 
     worker_id: str
     version: str | None = None
-    """The worker's version; None: the newest."""
+    """The worker's version; None: the version that the service registered last, also if another one has a higher number."""
     inputs: dict[str, Any]
     constraints: dict[str, Any] = {}
-    """Limits for this run that are stricter than those of the worker's contract."""
+    """Limits for this run. They may only make the limits of the worker's contract stricter."""
 
 
 class EnqueueAsked(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,28 +41,28 @@ class OccurrenceAsked(msgspec.Struct, frozen=True, kw_only=True):
     inputs: dict[str, Any]
     tenant: str
     requested_by: str
-    """The operator who asked for the occurrence or defined the schedule; if none did, the schedule. Approvals need it: no person may decide
-    about their own request."""
+    """Who counts as the requester: the operator who asked for this occurrence; else the operator who added or changed the schedule last;
+    else the schedule itself. Approvals need it: no person may decide about their own request."""
     key: str
-    """The idempotency key. One occurrence has the same key in every process."""
+    """The idempotency key of the run. Every process makes the same key for the same occurrence."""
 
 
 class Ordered(msgspec.Struct, frozen=True, kw_only=True):
-    """The accepted run of an occurrence: from this its start is made."""
+    """The accepted run of an occurrence. The start of its execution is made from this."""
 
     order: Order
     name: str
     """The name of the execution."""
     same: str
-    """As in `starts.Start`."""
+    """The text by which a second start of the same name is recognised (`starts.Start.same`)."""
 
 
 class Acceptor(Protocol):
-    """The service that accepts runs of workers."""
+    """The service that accepts or refuses runs of workers, and enqueues."""
 
     async def __call__(self, parent: Execution, operation_id: str, asked: RunAsked | EnqueueAsked) -> Order | Failure:
-        """The order of the run that an execution asks for at one of its operations; or a Failure, if the request is refused. Starts
-        nothing."""
+        """Accept or refuse what the execution `parent` asks for at its operation `operation_id`. Returns the order of the new execution, or
+        a Failure if the request is refused. Starts nothing."""
         ...
 
 
@@ -70,10 +70,10 @@ class RunPort(Port, Protocol):
     """A port through which a handler can run workers. Only Holdfast's engine has it, in its own process."""
 
     async def accept(self, parent: Execution, operation_id: str, asked: RunAsked | EnqueueAsked) -> Order | Failure:
-        """Accept a run or an enqueue: for code on the engine's event loop. Returns the order, or a Failure if the request is refused.
-        Raises RunUnavailable if the engine serves no workers."""
+        """Ask the service to accept a run or an enqueue. This form is for code on the engine's event loop. Returns the order, or a Failure
+        if the request is refused. Raises RunUnavailable if the engine serves no workers."""
         ...
 
     def accept_blocking(self, parent: Execution, operation_id: str, asked: RunAsked | EnqueueAsked) -> Order | Failure:
-        """As `accept`, for a handler that runs in a thread. Blocks until the answer is there."""
+        """Do the same as the method `accept`, but for a handler that runs in a thread: block until the answer is there."""
         ...

@@ -29,12 +29,12 @@ from holdfast.model.timing import after, delay_of, newest
 
 _SECOND: Final = 1000
 _GRACE_MS: Final = 60_000
-"""An occurrence is missed if no runner has started it after this many milliseconds (plus the jitter), or after half of the time to the next
-occurrence if that is less, but not less than a second."""
+"""An occurrence is missed if no runner has started it within its grace, plus the jitter. The grace is this many milliseconds, or half of
+the time between two occurrences if that is shorter; but it is at least one second."""
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One write: the schedule after it, and the occurrence that it starts."""
+    """One write: the schedule as it is after the write (`after`), and the occurrence that the write starts."""
 
     after: ScheduleState
     start: Asked | None = None
@@ -42,7 +42,8 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def due_step(state: ScheduleState, now: int, still_open: Collection[str]) -> Step | None:
-    """The next step; None if there is nothing to do now. `still_open` has the executions of `state.open` that have not ended."""
+    """The next step of a schedule; None if there is nothing to do at `now`. `still_open` has those executions of `state.open` that have not
+    ended."""
     if state.removed:
         return None
     if state.asked:
@@ -65,7 +66,8 @@ def due_step(state: ScheduleState, now: int, still_open: Collection[str]) -> Ste
 
 
 def begun(step: Step, execution: str) -> ScheduleState:
-    """The schedule after the write that starts the step's occurrence as this execution."""
+    """The schedule as it is after the write that starts the step's occurrence. `execution` is the id of the execution that the write
+    makes."""
     assert step.start is not None
     state, asked = step.after, step.start
     line = Handled(at=asked.at, outcome="started", execution=execution, how=asked.how)
@@ -75,16 +77,16 @@ def begun(step: Step, execution: str) -> ScheduleState:
 
 
 def passed_over(step: Step, outcome: str, why: str, execution: str | None = None) -> ScheduleState:
-    """The schedule after a write that skips the step's occurrence, because it cannot be started or was started before. `outcome` and `why`
-    are recorded, and `execution`, if one was found."""
+    """The schedule as it is after a write that does not start the step's occurrence: it cannot be started, or it was started before. The
+    schedule records `outcome`, `why` and `execution`, which is the earlier execution of the occurrence (None if there is none)."""
     assert step.start is not None
     line = Handled(at=step.start.at, outcome=outcome, how=step.start.how, why=why[:300], execution=execution)
     return msgspec.structs.replace(step.after, recent=bounded_recent(handled(step.after, line)))
 
 
 def _held_up(state: ScheduleState, at: int, missed: list[Handled]) -> ScheduleState:
-    """The schedule after the step for an occurrence that is due at `at` while an earlier one still runs. `missed` has the occurrences that
-    were missed before it."""
+    """The schedule as it is after the step for an occurrence that is due at `at` while an earlier one still runs: by the overlap policy,
+    the occurrence waits or is skipped. `missed` has the occurrences before it that were missed; they are recorded too."""
     former = state.open[-1]
     match state.definition.overlap:
         case Overlap.QUEUE if len(state.waiting) < MAX_WAITING:
@@ -100,9 +102,9 @@ def _held_up(state: ScheduleState, at: int, missed: list[Handled]) -> ScheduleSt
 
 
 def _due(state: ScheduleState, now: int) -> tuple[int | None, list[Handled]] | None:
-    """The next occurrence to handle, and the occurrences before it that were missed and are not started. None if nothing is due yet. If the
-    first part of the pair is None, all occurrences up to the time of `_passed` were missed, and none of them is started.
-    """
+    """A pair: the time of the next occurrence to start, and a record of the missed occurrences before it, which are not started. None
+    instead of the pair if nothing is due yet. The first part of the pair is None if all occurrences that are due were missed, and none of
+    them is started."""
     timing, definition = state.definition.timing, state.definition
     first = after(timing, state.cursor)
     if first is None or first + delay_of(timing, state.name, first) > now:
@@ -129,7 +131,7 @@ def _made_up(state: ScheduleState, bound: int) -> list[int]:
 
 
 def _passed(state: ScheduleState, now: int) -> int:
-    """The time up to which occurrences are missed: a runner should have started them before `now`."""
+    """The time up to which occurrences count as missed at `now`: their grace and the jitter are over."""
     timing = state.definition.timing
     first = after(timing, state.cursor)
     second = None if first is None else after(timing, first)
@@ -146,9 +148,9 @@ def _missed(first: int, last: int) -> Handled:
 
 
 def retimed(state: ScheduleState, now: int) -> ScheduleState:
-    """The schedule, prepared for a new timing that is in force from `now` on. Occurrences of the old timing that the catch-up policy still
-    starts are put into `waiting`. The new timing adds no occurrences before `now`.
-    """
+    """The schedule, prepared for a new timing that will be in force from `now` on. Some occurrences of the old timing were due before `now`
+    and are not handled yet: those that the catch-up policy starts are put into `waiting`, the others are dropped. The new timing has no
+    occurrences before `now`."""
     if state.paused or state.removed:
         return msgspec.structs.replace(state, cursor=max(state.cursor, now))
     made_up = [at for at in _made_up(state, now) if at + delay_of(state.definition.timing, state.name, at) <= now]
@@ -159,17 +161,18 @@ def retimed(state: ScheduleState, now: int) -> ScheduleState:
 
 
 def resumed(state: ScheduleState, now: int, *, catch_up: bool) -> ScheduleState:
-    """The schedule after it is resumed. Occurrences that were due during the pause, or that waited for an earlier one, are not started,
-    unless `catch_up` is set. Then the schedule's catch-up policy decides about the first kind, and the second kind still waits."""
+    """The schedule after its pause ends. Without `catch_up`, occurrences that were due during the pause are not started, nor are those that
+    waited for an earlier one. With `catch_up`, the schedule's catch-up policy decides about those that were due during the pause, and those
+    that waited still wait."""
     if catch_up:
         return changed(state, paused=False)
     return changed(state, paused=False, cursor=max(state.cursor, now), waiting=())
 
 
 def due_between(history: tuple[Counted, ...], begin: int, end: int, most: int) -> list[int]:
-    """The occurrences that were due from `begin` on and before `end`, by the timing that was in force at that time. For times before the
-    first timing, the first timing is used. At most `most` + 1 are returned: `most` + 1 tells the caller that there are too many.
-    """
+    """The occurrences that were due from `begin` on and before `end`, each by the timing that was in force when it was due. For times
+    before the first timing in `history`, the first timing is used. At most `most` + 1 are returned; if it is `most` + 1, the caller knows
+    that there are more than `most`."""
     found: list[int] = []
     for place, counted in enumerate(history):
         since = begin if place == 0 else max(begin, counted.since)

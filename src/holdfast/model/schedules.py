@@ -29,7 +29,8 @@ USUAL_CATCH_UP: Final = 10
 MAX_WAITING: Final = 100
 """At most this many occurrences of one schedule wait until an earlier one has ended; further ones are skipped."""
 MAX_ASKED: Final = 1000
-"""At most this many occurrences of one schedule that operators asked for may wait for a runner to start them."""
+"""Operators may ask for extra occurrences of a schedule. At most this many of them, for one schedule, may wait for a runner to start
+them."""
 _MAX_OPEN: Final = 100
 _MAX_RECENT: Final = 10
 _MAX_HISTORY: Final = 100
@@ -54,15 +55,16 @@ class CatchUp(Word):
     """What happens to occurrences that no runner could start in time."""
 
     LATEST = "latest"
-    """At most the newest of them is started late."""
+    """Of these occurrences, only the one that was due last is started, late. If the next occurrence is due already, none of them is
+    started."""
     ALL = "all"
-    """The newest of them are started late, at most `catch_up_most`."""
+    """They are started late. If they are more than `catch_up_most`, only those that were due last are started."""
     NONE = "none"
     """None of them is started."""
 
 
 class Origin(Word):
-    """Where a schedule was declared, or changed last."""
+    """Where the present definition of a schedule comes from: where it was declared, or who changed it last."""
 
     CODE = "code"
     PAGE = "page"
@@ -72,7 +74,7 @@ class Origin(Word):
 
 
 DECLARED: Final = frozenset({Origin.CODE, Origin.PAGE, Origin.TOML})
-"""The origins that are declarations. Each process repeats them when it starts, so an operator's change wins over them."""
+"""The origins that are declarations. Each process declares its schedules again when it starts; this does not undo an operator's change."""
 
 
 class How(Word):
@@ -112,14 +114,15 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     function: str
     """The name of a function, a worker or a pipeline. The runner that hosts it knows which of these it is."""
     version: str | None = None
-    """The version to start; None: the newest that the runner hosts."""
+    """The version to start. None: for a function, `$LATEST`, else the highest version that the runner hosts; for a worker or a pipeline,
+    the version that the runner registered last."""
     tenant: str | None = None
     """The tenant that the schedule belongs to; None: no tenant."""
     timing: Timing
     overlap: Overlap = Overlap.SKIP
     catch_up: CatchUp = CatchUp.LATEST
     catch_up_most: int = USUAL_CATCH_UP
-    """With `CatchUp.ALL`: at most this many missed occurrences are started late, the newest ones."""
+    """With `CatchUp.ALL`: at most this many missed occurrences are started late; if there are more, those that were due last."""
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -135,14 +138,17 @@ class Handled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: int
     """When it was due."""
     outcome: str
-    """started, found (it was started before), skipped, replaced, missed or refused."""
+    """One of these words: started, found (its execution existed already), skipped, replaced (a newer occurrence took its place before it
+    began), missed, refused."""
     execution: str | None = None
-    """The execution that was started or found; for a skipped occurrence, an earlier execution that still ran. None if there is none."""
+    """The execution that was started or found; for a skipped occurrence, an execution of an earlier occurrence that still ran. None for the
+    other outcomes."""
     why: str | None = None
-    """Why it was not started; None if it was."""
+    """Why the occurrence was not started; None if it was started."""
     how: How = How.DUE
     since: int | None = None
-    """If several occurrences were missed: when the first of them was due; `at` is the last. Else None."""
+    """One line may stand for several missed occurrences: then this is when the first of them was due, and `at` is when the last of them was
+    due. None if the line stands for one occurrence."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -152,7 +158,8 @@ class Asked(msgspec.Struct, frozen=True):
     """When it is due."""
     how: How
     by: str | None = None
-    """The operator who asked for it; None if the operator is not known, or if it is due by the schedule's timing."""
+    """The operator who asked for this occurrence. None if the operator is not known, or if no operator asked: the occurrence is due by the
+    schedule's timing."""
 
 
 class ScheduleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -166,8 +173,8 @@ class ScheduleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     cursor: int
     """All occurrences up to this moment are handled. It never goes back."""
     next_at: int | None = None
-    """When a runner must look at the schedule next. None if it is removed; and, if no operator asked for an occurrence, also if it is
-    paused or has no occurrence left."""
+    """When a runner must look at the schedule next; None: never. It is None if the schedule is removed. If it is paused, or its timing has
+    no occurrence left, it is None unless an operator has asked for an occurrence."""
     revision: int = 1
     created_at: int = 0
     paused: bool = False
@@ -176,29 +183,31 @@ class ScheduleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     removed: bool = False
     """Whether an operator removed the schedule. Its declaration (in code, on a page or in holdfast.toml) does not bring it back."""
     changed_by: str | None = None
-    """The operator who added, changed or removed the schedule last; this wins over the declaration. None if no operator did, or if the
-    operator who added it is not known."""
+    """The operator who last added, changed or removed the schedule. What this operator set wins over the declaration. None if no operator
+    did any of this, or if the operator who added the schedule is not known."""
     changed_at: int | None = None
-    """When the operator in `changed_by` did this; None without such an operator."""
+    """When the operator in `changed_by` added, changed or removed the schedule; None if `changed_by` is None."""
     declared: Definition | None = None
-    """The declared definition, if it is not in force because an operator changed or removed the schedule; else None."""
+    """The definition in the declaration, if an operator's change or removal is in force instead of it; else None."""
     declared_origin: Origin | None = None
     """The origin of `declared`; None if that is None."""
     history: tuple[Counted, ...] = ()
-    """The newest timings (at most 100), each with the moment from which it was in force, the oldest first."""
+    """The timings that the schedule has had, with the present one, each with the moment from which it was in force. The oldest is first; of
+    more than 100, the oldest are dropped."""
     waiting: tuple[int, ...] = ()
     """The due times of occurrences that wait until earlier ones have ended."""
     asked: tuple[Asked, ...] = ()
     """The occurrences that operators asked for and that no runner has started yet."""
     open: tuple[str, ...] = ()
-    """The ids of executions that the schedule started and that may not have ended, at most the newest 100. Executions of a backfill are not
-    in it."""
+    """The ids of executions that the schedule started and that may still run, in the order of their start. At most 100: of more, the oldest
+    are dropped. Executions of a backfill are never in it."""
     recent: tuple[Handled, ...] = ()
-    """How the last occurrences were handled, the newest first."""
+    """How the most recent occurrences were handled, the one that was handled last first. The length of the list is bounded."""
 
     @property
     def waits(self) -> bool:
-        """Whether an occurrence waits until earlier executions of the schedule have ended."""
+        """Whether an occurrence waits until earlier executions of the schedule have ended. Always False for a paused or removed
+        schedule."""
         return bool(self.waiting) and not self.paused and not self.removed
 
 
@@ -239,8 +248,8 @@ def checked_input(text: str) -> str:
 
 
 def new_schedule(name: str, definition: Definition, input: str, *, origin: Origin, now: int, by: str | None = None) -> ScheduleState:
-    """A schedule that begins at `now`: its first occurrence is after `now`. Raises ScheduleInvalid, InvalidParameter or PayloadNotJson if a
-    part of it is not allowed."""
+    """A new schedule. It begins at `now`: its first occurrence is after `now`. `by` is the operator who adds it; None for a declaration, or
+    if the operator is not known. Raises ScheduleInvalid, InvalidParameter or PayloadNotJson if a part of it is not allowed."""
     definition = checked_definition(definition)
     made = ScheduleState(
         name=checked_schedule_name(name),
@@ -272,29 +281,32 @@ def planned(state: ScheduleState) -> ScheduleState:
 
 
 def changed(state: ScheduleState, **values: object) -> ScheduleState:
-    """The schedule with other values, the next revision and a new `next_at`. Its lists are cut to their bounds."""
+    """The schedule with `values` as the new values of its members, with the next revision, and with a new `next_at`. The lists `recent`,
+    `open` and `history` are cut to their greatest lengths."""
     after = msgspec.structs.replace(state, revision=state.revision + 1, **values)
     bounded = {"recent": bounded_recent(after.recent), "open": bounded_open(after.open), "history": after.history[-_MAX_HISTORY:]}
     return planned(msgspec.structs.replace(after, **bounded))
 
 
 def bounded_recent(lines: tuple[Handled, ...]) -> tuple[Handled, ...]:
-    """The newest lines: as many as a schedule keeps."""
+    """The lines that a schedule keeps: the first of `lines`, which are the newest."""
     return lines[:_MAX_RECENT]
 
 
 def bounded_open(executions: tuple[str, ...]) -> tuple[str, ...]:
-    """The newest of the open executions: as many as a schedule keeps. An occurrence does not wait for the executions that are left out."""
+    """The open executions that a schedule keeps: the last of `executions`, which were started last. No occurrence waits for the executions
+    that are left out."""
     return executions[-_MAX_OPEN:]
 
 
 def handled(state: ScheduleState, *lines: Handled) -> tuple[Handled, ...]:
-    """The list of handled occurrences, with these added at its beginning."""
+    """The list `recent` of the schedule, with `lines` added at its beginning."""
     return (*lines, *state.recent)
 
 
 def upcoming(state: ScheduleState, now: int, most: int) -> Iterator[int]:
-    """The next occurrences after `now`, at most `most`."""
+    """The occurrences after `now` that are not handled yet, the earliest first, at most `most`. Whether the schedule is paused makes no
+    difference."""
     at = max(now, state.cursor)
     for _ in range(most):
         found = after(state.definition.timing, at)

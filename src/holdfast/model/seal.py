@@ -26,8 +26,8 @@ class Seal:
         self._key = key
 
     def derived(self, purpose: bytes) -> bytes:
-        """A second key of 32 bytes, derived from this one for another purpose. It reveals nothing about this key. `purpose` has at most 16
-        bytes."""
+        """A second key of 32 bytes, derived from the key of this seal. `purpose` is a text of at most 16 bytes; each purpose gives another
+        key. The second key reveals nothing about the first."""
         return blake2b(b"", digest_size=32, key=self._key, person=purpose).digest()
 
     def token(self, position: Position) -> str:
@@ -45,8 +45,8 @@ class Seal:
         return Position(_dashed(execution), epoch, sequence, revision)
 
     def callback(self, execution: str, operation_id: str) -> str:
-        """The callback id of an operation. It cannot be guessed. A caller who has it may answer the callback, unless the callback's
-        sub-type is in `operations.KEPT`."""
+        """The callback id of an operation. It cannot be guessed. Having it is enough to answer the callback, unless the callback's sub-type
+        is in `operations.KEPT`."""
         raw = bytes.fromhex(execution.replace("-", "")) + operation_id.encode()
         return base64.b64encode(raw + self._mac(b"c", raw)).decode()
 

@@ -28,8 +28,8 @@ _SENTENCES: Final = (
 
 
 def with_advice(message: str | None) -> str | None:
-    """An error's message for people. If it is one of AWS's sentences about a type that cannot be written, the advice is added. Otherwise
-    the message is returned as it is."""
+    """An error's message for people. If the message is the sentence of AWS's SDK about a type that cannot be written, the advice is added.
+    Any other message, and None, is returned as it is."""
     for sentence, cure in _SENTENCES:
         if message is not None and sentence.fullmatch(message):
             return f"{message}. {cure}"

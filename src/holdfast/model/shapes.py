@@ -53,7 +53,8 @@ def _outside(text: bytes) -> bytes:
 
 
 def _deeper(outside: bytes, depth: int) -> bool:
-    """Whether brackets are nested in more than `depth` levels. The innermost pairs are removed `depth` times; then none may be left."""
+    """Whether brackets are nested in more than `depth` levels. The innermost pairs are removed, and this is done `depth` times. If brackets
+    are left, the text is deeper."""
     left = outside.translate(_ROUND, _ALL_OTHERS)
     for _ in range(depth):
         less = left.replace(b"[]", b"")

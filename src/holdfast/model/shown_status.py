@@ -22,7 +22,7 @@ class ShownStatus(Word):
     PERSON = "person"
     """It waits for a person's decision."""
     RETRYING = "retrying"
-    """Its last invocation failed, and it is tried again."""
+    """Its latest invocation failed, and another one runs or will run."""
     OK = "ok"
     PARTIAL = "partial"
     """Its run ended with a partial result."""
@@ -63,7 +63,8 @@ STATUS_STYLES: Final[Mapping[ShownStatus, StatusStyle]] = {
 
 
 def shown_status(header: Execution, *, undecided: bool) -> ShownStatus:
-    """The status of an execution. `undecided` says that it waits for a person's decision."""
+    """The status of an execution as people see it. `undecided`: whether an approval of the execution is open, which a person must
+    decide."""
     status = header.status
     match status:
         case ExecutionStatus.RUNNING:

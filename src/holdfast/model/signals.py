@@ -20,8 +20,8 @@ class StatusSignal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     since 1970-01-01 UTC."""
 
     number: int
-    """It grows with every signal of a store, and is never used again. So a receiver that stores the last number knows which signals it has
-    received."""
+    """Each new signal of a store has a greater number than all signals before it, and a number is never used twice. So a receiver that
+    stores the greatest number it got knows which signals it has received."""
     arn: str
     name: str
     function: str
@@ -36,9 +36,8 @@ class StatusSignal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def is_news(before: Execution | None, header: Execution) -> bool:
-    """Whether a write makes a signal: the status changed, or the execution was quarantined. For an enqueued execution, the RUNNING signal
-    is made at its first admission. `before` is the header before the write; None for a new execution.
-    """
+    """Whether a write makes a signal. It does if it starts the execution, changes its status, or quarantines it. For an enqueued execution,
+    the signal of the start is made at its first admission. `before` is the header before the write; None for a new execution."""
     if header.place is not None and header.status is ExecutionStatus.RUNNING and (before is None or is_unadmitted(before)):
         return not is_unadmitted(header)
     return before is None or header.status is not before.status or (header.state is State.QUARANTINED and before.state is not header.state)

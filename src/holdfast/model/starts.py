@@ -46,7 +46,8 @@ class Started(msgspec.Struct, frozen=True, gc=False):
 
 
 class Prefix(msgspec.Struct, frozen=True, gc=False):
-    """The part of an older execution's history that a restart copies: the events from number 2 on, and their operations."""
+    """The part of an older execution's history that a restart copies: its events from number 2 up to the cut, and the operations of these
+    events."""
 
     events: tuple[Event, ...]
     operations: tuple[Operation, ...]
@@ -69,8 +70,9 @@ class Restart(msgspec.Struct, frozen=True, gc=False):
 
 
 def restart_in(detail: Mapping[str, Any] | None) -> tuple[str, str | None] | None:
-    """Read the detail of an execution's first event: the id of the execution that it restarts, and the operation before which that history
-    was cut (None if nothing was copied). Returns None if the execution is not a restart."""
+    """Read the detail of an execution's first event. Returns the id of the old execution that this one restarts, and the operation before
+    which the history of the old one was cut (None if nothing was copied). Returns None instead of the pair if the execution is not a
+    restart."""
     marked = (detail or {}).get(RESTART)
     of = marked.get("execution") if isinstance(marked, dict) else None
     if not isinstance(marked, dict) or not isinstance(of, str):
@@ -80,7 +82,7 @@ def restart_in(detail: Mapping[str, Any] | None) -> tuple[str, str | None] | Non
 
 
 class Start(msgspec.Struct, frozen=True, gc=False):
-    """Make an execution, or find the one that has its name and its input."""
+    """Make an execution; or, if an execution has the same name, input and version already, find that one."""
 
     header: Execution
     input: str
@@ -89,28 +91,32 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     charges: tuple[Charge, ...] = ()
     """What the start adds to shared counters."""
     same: str | None = None
-    """Two starts of one name are the same start if this text is equal; None: if the whole input is equal."""
+    """The text by which a second start of the same name is recognised: if it is equal (and the version too), it is the same start, and no
+    second execution is made. None: the whole input is compared instead."""
     kind: Kind = Kind.FUNCTION
     """What the execution runs. The first event records a kind other than FUNCTION."""
     again: bool = False
-    """Whether the name is started again if the execution that has it failed, timed out, was stopped or is parked; with `restart`, if it is
-    the old execution, and it has ended. That execution stays, superseded by the new one."""
+    """Whether a new execution may take over the name of an old one. Without `restart`, it may if the old one failed, timed out, was stopped
+    or is parked. With `restart`, it may if the old one is the execution to restart, and has ended. The old execution stays in the store,
+    superseded by the new one."""
     failed_as: str | None = None
-    """With `again`: the id of an execution that did not fail itself, but that others continued, and the last of these failed. Its name is
-    started again too. None: there is no such execution."""
+    """With `again`: the id of an execution that was continued by another one (perhaps in a chain), and the last of the chain failed. Its
+    name may be taken over too, although it did not fail itself. None: there is no such execution."""
     graph: GraphText | None = None
-    """The graph that the execution runs; the store adds its text if it does not have it yet. None: no graph, or the header names one that
-    the store has."""
+    """The graph that the execution runs, with its text; the store adds the text if it does not have it yet. None: the execution runs no
+    graph, or the header has the id of a graph whose text is in the store."""
     occurrence: Occurrence | None = None
     """The occurrence of a schedule that starts the execution; None if no schedule starts it."""
     moved: ScheduleState | None = None
-    """The schedule of `occurrence` after this write. The store writes the execution and the schedule together."""
+    """The schedule of `occurrence`, as it is after this write; None if no schedule changes. The store writes the execution and the schedule
+    in one transaction."""
     enqueue: Enqueue | None = None
-    """How the execution is enqueued; None if it has no queue. If the queue has no room, the execution waits, and `by` does not claim it."""
+    """How the execution is enqueued; None if it has no queue. If it is not admitted at once, it waits in the queue, and `by` does not claim
+    it."""
     restart: Restart | None = None
     """What this start restarts; None if it is not a restart. The old execution gives up its name and stays in the store, superseded."""
     notes: tuple[Note, ...] = ()
-    """Lines for the audit log. They are written if the start supersedes an older execution with `again`."""
+    """Lines for the audit log. They are written only if the start supersedes an older execution because of `again`."""
 
     @property
     def execution(self) -> str:
@@ -165,12 +171,12 @@ class Start(msgspec.Struct, frozen=True, gc=False):
         return None if self.header.graph is None else checked_graph_id(self.header.graph)
 
     def decide(self, view: View, now: int, seal: Seal) -> tuple[Change | None, Started]:
-        """Decide about a start whose name another execution has.
+        """Decide about a start if another execution, the one in `view`, has the name already.
 
-        The start supersedes that execution if `again` allows it, or with `Same.REPLACE`. Else, with the same input and version, the start
-        finds it. Raises ExecutionAlreadyStarted for another input or version, with `Same.REFUSE`, if the execution to restart was restarted
-        before, and for an imported copy that was not closed. Raises it also if the execution belongs to another tenant; then the error
-        tells only its name.
+        The start supersedes that execution if `again` allows it, or if the enqueue says `Same.REPLACE`. Otherwise, if input and version are
+        the same, the start finds that execution. Raises ExecutionAlreadyStarted in all other cases: the input or the version differs, the
+        enqueue says `Same.REFUSE`, the execution to restart was restarted before, that execution is an imported copy that was not closed,
+        or it belongs to another tenant. For another tenant's execution, the error tells only the name.
         """
         found, wanted = view.header, self.header
         if found.tenant != wanted.tenant:
@@ -211,8 +217,8 @@ class Start(msgspec.Struct, frozen=True, gc=False):
 
 
 def _continued(born: Execution, first: Event, prefix: Prefix, charges: tuple[Charge, ...]) -> Change:
-    """The first change of an execution that begins with a part of another history. An operation that is open in `prefix` is open in the
-    new execution too."""
+    """The first change of an execution that begins with a copied part of another history. `first` is its own first event; the events of
+    `prefix` follow. An operation that is open in `prefix` is open in the new execution too."""
     stored = born.stored + sum(len(event.payload.encode()) for event in prefix.events if event.payload is not None)
     header = msgspec.structs.replace(
         born,

@@ -23,13 +23,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a list shows of an execution. The pipeline is written when the execution starts, and everything else when it closes."""
 
     outcome: str | None = None
-    """The status of a run's response: `ok`, `partial`, or how it failed. None if there is no response: the run has not ended, it ended
-    without one, or the execution is no run."""
+    """The status of a run's response: `ok`, `partial`, or a word for how the run failed. None if there is no response: the run has not
+    ended, it ended without a response, or the execution is not a run."""
     error_code: str | None = None
-    """The error code of a run's response, or the error type of another execution that failed, or `timed_out` or `stopped`. None if there
-    is no error."""
+    """For a run with a response: the error code of the response. For any other execution: its error type if it failed, `timed_out` if it
+    timed out, `stopped` if it was stopped. None if there is no error."""
     pipeline: str | None = None
-    """The pipeline that the execution runs, or whose node started it; None if there is none."""
+    """The name of a pipeline: the one that the execution runs; else the one to which an execution above it belongs. None if there is
+    none."""
     cost: int | None = None
     """What a run spent on models, in billionths of a dollar, as the ledger counts; None if it is not known."""
     attempt: int | None = None
@@ -49,7 +50,8 @@ def pipeline_of(summary: Summary | None) -> str | None:
 
 
 def ended(before: Summary | None, told: Summary) -> Summary:
-    """The summary of an execution that ends: the facts of its end, and the pipeline from its start."""
+    """The summary of an execution that ends: the facts in `told`, and the pipeline in `before`, which is the summary from the start (None
+    if there was none)."""
     pipeline = pipeline_of(before)
     return told if pipeline is None else msgspec.structs.replace(told, pipeline=pipeline)
 

@@ -20,9 +20,10 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
     retention_days: int = 14
     """For how many days the execution is kept after it is closed."""
     max_operations: int = 1_000_000
-    """With more operations the execution fails: a guard against a loop that never ends, not a limit of the engine."""
+    """An execution with more operations than this fails. It is a guard against a loop that never ends, not a limit of the engine."""
     max_bytes: int = 1 << 30
-    """With more bytes of stored payloads the execution fails: a guard of the same kind."""
+    """An execution with more bytes of stored payloads than this fails. It is a guard against a loop that never ends, not a limit of the
+    engine."""
 
     def checked(self) -> Terms:
         """These terms themselves. Raises InvalidParameter if a value is not allowed."""

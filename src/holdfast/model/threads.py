@@ -36,7 +36,7 @@ class Purpose(StrEnum):
     FILES = "files"
     """Reading files of folders that the operator opened to workers."""
     WORK = "work"
-    """Computations that take time, but a bounded time."""
+    """Computations that take a noticeable time, which has an upper bound."""
     CONSOLE = "console"
     """Reading and rendering pages of the console, so that slow pages do not delay runs."""
     HOUSE = "house"
@@ -58,7 +58,8 @@ def pool_for(purpose: Purpose) -> ThreadPoolExecutor:
 
 
 async def in_thread(purpose: Purpose, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Make a blocking call in a thread of the pool for this purpose, with a copy of the caller's context variables. Returns its result."""
+    """Make a blocking call in a thread of the pool for this purpose. The call sees a copy of the caller's context variables. Returns the
+    result of the call."""
     context = contextvars.copy_context()
     made: Callable[[], T] = partial(context.run, partial(call, *args, **kwargs))
     return await asyncio.get_running_loop().run_in_executor(pool_for(purpose), made)

@@ -33,7 +33,7 @@ LATEST: Final = 7_258_118_400_000
 """The beginning of the year 2200. No occurrence is later."""
 MAX_JITTER_SECONDS: Final = 3600
 _FOLD: Final = timedelta(hours=4)
-"""No clock is ever set back by more than this."""
+"""No zone ever sets its clocks back by more than this."""
 _ZONE_LENGTH: Final = 64
 
 
@@ -49,12 +49,13 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     cron: str | None = None
     every: int | None = None
-    """The interval in seconds. The first occurrence is at `start`, and each further one this many seconds later. Without `start`, they are
-    counted from 1970-01-01 00:00 UTC."""
+    """The interval in seconds; None if the timing has a cron expression. The first occurrence is at `start`, and each further one this many
+    seconds after the one before. Without `start`, the intervals are counted from 1970-01-01 00:00 UTC."""
     zone: str = "UTC"
     clock: ClockChanges = ClockChanges.ONCE
     jitter: int = 0
-    """An occurrence begins less than this many seconds late. The delay of an occurrence is the same in every process."""
+    """Each occurrence begins some time after it is due: a delay of less than this many seconds. One occurrence has the same delay in every
+    process. 0: no delay."""
     start: int | None = None
     """No occurrence is before this moment; None: no bound."""
     end: int | None = None
@@ -120,7 +121,8 @@ def occurrences(timing: Timing, at: int) -> Iterator[int]:
 
 
 def newest(timing: Timing, beyond: int, until: int, most: int) -> list[int]:
-    """The last `most` occurrences after `beyond` and not after `until`, in order. Earlier ones are not computed."""
+    """The occurrences after `beyond` and not after `until`, the earliest first. If there are more than `most`, only the latest `most` of
+    them; the others are not computed."""
     beyond = max(beyond, EARLIEST - 1, -1 if timing.start is None else timing.start - 1)
     until = min(until, LATEST, LATEST if timing.end is None else timing.end)
     if until <= beyond or most < 1:
@@ -134,8 +136,8 @@ def newest(timing: Timing, beyond: int, until: int, most: int) -> list[int]:
 
 
 def delay_of(timing: Timing, schedule: str, at: int) -> int:
-    """How many milliseconds late the occurrence of a schedule that is due at `at` begins, because of the jitter. The same in every
-    process."""
+    """By how many milliseconds the jitter delays the occurrence that is due at `at`. `schedule` is the name of the schedule. The delay is
+    the same in every process."""
     if not timing.jitter:
         return 0
     digest = blake2b(f"{schedule}\0{at}".encode(), digest_size=8).digest()
@@ -143,7 +145,7 @@ def delay_of(timing: Timing, schedule: str, at: int) -> int:
 
 
 def in_words(timing: Timing) -> str:
-    """When the schedule is due, in English."""
+    """In English: when the occurrences of this timing are due."""
     if timing.every is not None:
         words = f"Every {_counted(timing.every).removeprefix('1 ')}"
     else:
@@ -194,7 +196,8 @@ def _newest_once(timing: Timing, beyond: int, until: int) -> Iterator[int]:
 
 
 def _first_moment(wall: datetime, zone: tzinfo) -> int:
-    """The moment at which a wall time comes for the first time; for a missing wall time, the end of the gap."""
+    """The moment at which a wall time comes for the first time. If the clocks skip this wall time, it is the moment at which they are set
+    forward."""
     before, later = _moment(wall, zone, 0), _moment(wall, zone, 1)
     if _wall(before, zone) == wall:
         return before
@@ -240,7 +243,8 @@ def _newest_real(timing: Timing, beyond: int, until: int, most: int) -> Iterator
 
 
 def _moments(wall: datetime, zone: tzinfo) -> list[int]:
-    """The moments at which a wall time comes: usually one; none if it is missing; two if it comes twice."""
+    """The moments at which a wall time comes: usually one; none if the clocks skip it; two if the clocks are set back and it comes
+    twice."""
     both = {_moment(wall, zone, fold) for fold in (0, 1)}
     return [moment for moment in both if _wall(moment, zone) == wall]
 

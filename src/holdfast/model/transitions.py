@@ -46,8 +46,8 @@ MOVES: Final[Mapping[tuple[Type, Action], Mapping[Status | None, Status]]] = {
     (Type.EXECUTION, Action.SUCCEED): {STARTED: SUCCEEDED},
     (Type.EXECUTION, Action.FAIL): {STARTED: FAILED},
 }
-"""For each type of operation and each action: from which status (None: no operation yet) to which status it leads. An update that is not
-here is refused."""
+"""For each type of operation and each action: which status an operation may have before the update (None: there is no operation yet), and
+which status it has afterwards. Any other update is refused."""
 
 TIMERS: Final[Mapping[tuple[Type, Status], Status]] = {
     (Type.STEP, PENDING): READY,
@@ -71,13 +71,15 @@ _WRONG_STATE: Final[Mapping[tuple[Type, Action], str]] = {
 }
 
 Children = Mapping[str, Birth | Failure]
-"""For each chained invoke and each enqueue of a batch, by operation id: the execution to start, or why it cannot be started."""
+"""For each chained invoke and each enqueue of a batch, by operation id: the execution to start (Birth), or why it cannot be started
+(Failure)."""
 NO_CHILDREN: Final[Children] = {}
 
 
 def apply(draft: Draft, updates: Sequence[Update], seal: Seal, children: Children = NO_CHILDREN) -> Update | None:
-    """Apply the updates of a batch to the draft, in order. Returns the EXECUTION update that closes the execution; None if there is none.
-    Raises InvalidParameter or PayloadTooLarge if an update is not allowed; then the draft must be thrown away."""
+    """Apply the updates of a batch to the draft, in order. Returns the update of the batch that closes the whole execution (its type is
+    EXECUTION); None if the batch has none. Raises InvalidParameter or PayloadTooLarge if an update is not allowed; then the draft must be
+    thrown away."""
     seen: dict[str, Update] = {}
     closing: Update | None = None
     for update in updates:
@@ -242,8 +244,8 @@ def _callback_started(draft: Draft, update: Update, seal: Seal) -> Operation:
 
 
 def _invoked(draft: Draft, update: Update, child: Birth | Failure | None) -> Operation:
-    """The operation of a chained invoke, whose child starts with this change. If `child` is not an execution to start, the operation fails
-    at once, and the handler gets the error."""
+    """The operation of a chained invoke. The execution `child` starts in the same write. If `child` is a Failure or None, there is nothing
+    to start: the operation fails at once, and the handler gets the error."""
     name = update.function_name or ""
     parent = draft.header
     detail = {"FunctionName": name}
@@ -266,8 +268,8 @@ def _invoked(draft: Draft, update: Update, child: Birth | Failure | None) -> Ope
 
 
 def _enqueued(draft: Draft, update: Update, before: Operation | None, child: Birth | Failure | None) -> Operation:
-    """The step that enqueues an execution with this change. Its result is the execution's id. If `child` is not an execution to start, the
-    step fails."""
+    """The step that enqueues the execution `child` in the same write. The step's result is the id of that execution. If `child` is a
+    Failure or None, there is nothing to enqueue, and the step fails."""
     if isinstance(child, Birth):
         parent = draft.header
         of = msgspec.structs.replace(child.header, tenant=child.header.tenant or parent.tenant, trace=child.header.trace or parent.trace)

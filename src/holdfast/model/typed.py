@@ -49,7 +49,8 @@ _READ: Final[dict[Any, tuple[type | tuple[type, ...], Callable[[Any], Any]]]] = 
 
 
 class Unwritable(TypeError):
-    """A value cannot be written. `kind` is its type, `path` its path in the whole value, and `why` a further explanation, or empty."""
+    """A part of a value cannot be written as JSON. `kind` is the name of the part's type, `path` is where it is in the whole value, and
+    `why` is a further explanation (empty if there is none)."""
 
     def __init__(self, kind: str, path: str, why: str = "") -> None:
         super().__init__(f"{kind} at {shown_path(path)} cannot be written{why}")
@@ -82,8 +83,8 @@ def is_model(kind: Any) -> bool:
 
 
 def models_in(value: Any) -> list[type]:
-    """The classes of the models in a value: the value itself, or models in its dicts, lists and tuples, at any depth. Models inside a model
-    are left out. The value may contain itself."""
+    """The classes of the models in a value. These are the value itself, if it is a model, and models in its dicts, lists and tuples, at any
+    depth. Models inside a model are left out. A dict or list that contains itself does no harm."""
     found: list[type] = []
     met: set[int] = set()
     below: list[Any] = [value]
@@ -106,8 +107,8 @@ def models_in(value: Any) -> list[type]:
 
 
 def as_json(value: Any, path: str = "") -> Any:
-    """A model, or a value inside a model, as JSON values. `path` is its path in the whole value. Raises Unwritable for a value of a type
-    that the rule of this module does not name."""
+    """A model, or a value inside a model, as JSON values. `path` says where it is in the whole value, for an error. Raises Unwritable for a
+    value whose type is not in the rule at the top of this module."""
     kind = type(value)
     if kind in _SCALARS:
         return value
@@ -135,8 +136,8 @@ def _dumped(value: Any, path: str) -> Any:
 
 
 def _key(key: Any, path: str) -> str:
-    """A key of a mapping as text, because keys in JSON are text. A number, a bool and None become what `json.dumps` writes. Raises
-    Unwritable for a key that is a list or an object in JSON."""
+    """A key of a mapping as text, because keys in JSON are text. A number, a bool or None becomes the text that `json.dumps` writes for it.
+    Raises Unwritable for a key that would be a list or an object in JSON."""
     plain = as_json(key, path)
     if isinstance(plain, str):
         return plain
@@ -146,8 +147,8 @@ def _key(key: Any, path: str) -> str:
 
 
 def without_models(value: Any, path: str = "") -> Any:
-    """The value, with each dataclass and each pydantic model in it written as JSON. A tuple that contains one becomes a list. A value
-    without models is returned unchanged."""
+    """The value, with each model in it (dataclass or pydantic) replaced by its JSON values. A tuple that contains a model becomes a list. A
+    value without models is returned unchanged."""
     if not models_in(value):
         return value
     if isinstance(value, dict):
@@ -158,8 +159,9 @@ def without_models(value: Any, path: str = "") -> Any:
 
 
 def first_unwritable(value: Any, known: Callable[[Any], bool], path: str = "") -> Unwritable | None:
-    """The first part of a value that a writer cannot write, for its error message; None if it can write all parts. `known` says whether the
-    writer can write a value that is no dict, list or tuple. A model is a part that can be written if `as_json` accepts it."""
+    """The first part of a value that a writer of JSON cannot write, as an error that is returned and not raised; None if it can write all
+    parts. `known` tells of a part that is no dict, list or tuple whether the writer can write it. A model for which `known` is False counts
+    as writable if `as_json` accepts it."""
     if isinstance(value, dict):
         inside = [(item, f"{path}[{key!r}]") for key, item in value.items()]
     elif isinstance(value, list | tuple):
@@ -195,9 +197,10 @@ def _names_models(hint: Any) -> bool:
 
 
 def typed(value: Any, hint: Any, path: str = "", known: Mapping[Any, Any] | None = None) -> Any:
-    """A value that was read from JSON, converted to its annotation. Raises Unfitting if the value does not fit a model, an enum or a type
-    that the rule of this module names. None, and a value for which the annotation has no conversion, are returned as they are: for
-    example a list where the annotation is a dataclass. `known` has the types that type variables stand for."""
+    """A value that was read from JSON, converted to the annotation `hint`. Raises Unfitting if a conversion is tried and fails: a dict does
+    not fit its model, a value is none of the enum's, a text is no date. A value for which there is no conversion is returned as it is:
+    None, for example, or a list where the annotation is a dataclass. `path` says where the value is in the whole value, for an error.
+    `known` maps type variables to the types that they stand for."""
     hint = _meant(hint, known)
     if value is None or hint is Any:
         return value
@@ -220,7 +223,8 @@ def typed(value: Any, hint: Any, path: str = "", known: Mapping[Any, Any] | None
 
 
 def _meant(hint: Any, known: Mapping[Any, Any] | None = None) -> Any:
-    """The annotation that an alias, a NewType, `Annotated` or a type variable stands for; any other annotation as it is."""
+    """The annotation that an alias, a NewType, `Annotated` or a type variable stands for; any other annotation is returned as it is.
+    `known` maps type variables to types. A type variable that is not in it stands for its bound, or for Any."""
     while True:
         if get_origin(hint) is Annotated:
             hint = get_args(hint)[0]
@@ -250,7 +254,8 @@ def _one(value: Any, hint: Any, path: str) -> Any:
 
 
 def _key_of(key: Any, hint: Any, path: str, known: Mapping[Any, Any] | None) -> Any:
-    """A key, converted to its annotation. If the annotation is int, digits become a number again: JSON has written the number as text."""
+    """A key of a JSON object, converted to its annotation. If the annotation is int, a text of digits becomes an int, because all keys in
+    JSON are text."""
     if isinstance(key, str) and _meant(hint, known) is int and key.lstrip("-").isdigit():
         return int(key)
     return typed(key, hint, path, known)
@@ -277,8 +282,8 @@ def _validated(value: Any, hint: Any, path: str) -> Any:
 
 
 def _in_one_line(error: ValueError) -> str:
-    """The first five problems that pydantic found, on one line, without its links and without the input. For another ValueError: the first
-    200 characters of its message."""
+    """The first five problems in an error of pydantic, on one line, without pydantic's links and without the input. For a ValueError that
+    is not from pydantic: the first 200 characters of its message."""
     try:
         found: Any = error.errors(include_input=False, include_url=False)  # type: ignore[attr-defined]
         return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the value'}: {one['msg']}" for one in found[:5])
@@ -319,8 +324,8 @@ def _fields(kind: Any) -> dict[str, Any]:
 
 
 def resolved(hint: Any, names: Mapping[str, Any], local: Mapping[str, Any]) -> Any:
-    """The object that an annotation stands for. Text is evaluated with these names; if that fails, the result is Any. An annotation that is
-    not text is returned as it is."""
+    """The object that an annotation stands for. An annotation that is a text is evaluated, with `names` as its global and `local` as its
+    local names; if that fails, the result is Any. An annotation that is not a text is returned as it is."""
     if isinstance(hint, str):
         try:
             return eval(_compiled(hint), dict(names), dict(local))  # evaluate the author's own annotation, as the interpreter would do it
@@ -335,9 +340,9 @@ def _compiled(text: str) -> types.CodeType:
 
 
 def _any_of(value: Any, parts: Sequence[Any], path: str, known: Mapping[Any, Any] | None) -> Any:
-    """The value, converted to the first member of a union that it fits. For a JSON object, models with exactly its keys are tried first.
-    If the union has one member besides None, or the value is a JSON object and `dict` is not a member, raises the Unfitting of the first
-    member that refuses. Otherwise a value that fits no member is returned as it is."""
+    """The value, converted to the first member of a union that it fits. For a JSON object, models with exactly the object's keys are tried
+    before the other members. If no member fits, the value is returned as it is, with two exceptions. The Unfitting of the first member that
+    refused it is raised if the union has only one member besides None, or if the value is a JSON object and `dict` is not a member."""
     meant = [part for part in (_meant(part, known) for part in parts) if part is not type(None)]
     if any(part is type(value) for part in meant if not isinstance(value, dict)):
         return value

@@ -55,15 +55,16 @@ class Checkpointed(msgspec.Struct, frozen=True, gc=False):
 
 
 _UNREADABLE = (CodecFailed.__name__, StoreBroken.__name__, RowDamaged.__name__, WriteFailed.__name__)
-"""Errors that make an invocation fail and that its function did not cause. If the last of MAX_FAILURES failed invocations has such an
-error, the execution does not fail, but is quarantined: it continues after a person has removed the cause and released it."""
+"""The types of errors that the function of an invocation did not cause. After MAX_FAILURES failed invocations in a row, the execution
+fails. But if the error of the last of these invocations is in this list, the execution is quarantined instead: it continues after a person
+has removed the cause and released it."""
 
 Answer = Started | Checkpointed | Execution
 Decision = tuple[Change | None, Answer]
 
 
 class Write(Protocol):
-    """One write of one execution."""
+    """One write to one execution."""
 
     @property
     def execution(self) -> str: ...
@@ -76,17 +77,17 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     execution: str
     by: Claimant
     dead: frozenset[str] = frozenset()
-    """The runners that are dead."""
+    """The ids of the runners that are known to be dead. If one of them has the execution, this claim takes the execution over."""
     alone: bool = False
-    """Whether the runner runs nothing else. Only then it may claim an execution of which `life.SUSPECT_DEATHS` or more runners have died:
-    if this runner dies too, that execution is the cause."""
+    """Whether the claiming runner runs nothing else. Only such a runner may claim an execution that `life.SUSPECT_DEATHS` or more runners
+    died with: if this runner dies too, the execution must be the cause."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Begin a new invocation. A takeover also adds the end of the dead invocation, in the same change. Raises LeaseLost if the
-        execution does not have a dead runner, and this runner may not claim it (`life.may_claim`).
+        """Begin a new invocation. If the execution is taken over from a dead runner, the same change adds the end of that runner's
+        invocation. Raises LeaseLost if the execution's runner is not dead and this runner may not claim the execution (`life.may_claim`).
 
-        In some cases the execution is changed, but not claimed: if it was closing, if its deadline has passed, if its payloads cannot be
-        read, or if its runners died too often. The answer is the header after the change.
+        In four cases the execution is changed, but not claimed: it was closing, its deadline has passed, its payloads cannot be read, or
+        its runners died too often. In every case the answer is the header after the change.
         """
         header = view.header
         abandoned = header.runner in self.dead
@@ -122,8 +123,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
 
 
 class Admit(msgspec.Struct, frozen=True, gc=False):
-    """Give a queued execution a slot, and let a runner claim it in the same write. Only a store makes this write, because it has the
-    lanes."""
+    """Give a queued execution a slot, and let the runner `by` claim it in the same write. Only a store makes this write, because only a
+    store has the lanes."""
 
     execution: str
     by: Claimant
@@ -161,7 +162,7 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
     charges: tuple[Charge, ...] = ()
     """What the checkpoint adds to shared counters."""
     ledger: tuple[LedgerEntry, ...] = ()
-    """Entries of the ledger that are written with the checkpoint."""
+    """Entries of the ledger that are written in the same transaction as the checkpoint."""
 
     @property
     def execution(self) -> str:
@@ -169,11 +170,13 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
         return self.at.execution
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Apply the updates. A repeated request with the same ClientToken gets the same next token again.
+        """Apply the updates. If this request repeats the last accepted one (same token, same ClientToken), nothing is applied, and the
+        answer has the same next token as before.
 
-        If the deadline of the execution has passed, it times out, and no update is applied. If it gets more operations or bytes than its
-        terms allow, it fails. Raises LeaseLost if another invocation owns the execution now, or it is closed. Raises InvalidToken if the
-        token was used before. Raises InvalidParameter or PayloadTooLarge if an update is not allowed.
+        If the deadline of the execution has passed, the execution times out, and no update is applied. If the execution gets more
+        operations or bytes than its terms allow, it fails. Raises LeaseLost if another invocation owns the execution now, or if the
+        execution is closed. Raises InvalidToken if the token was used before. Raises InvalidParameter or PayloadTooLarge if an update is
+        not allowed.
         """
         header, at = view.header, self.at
         client = self.client_token and f"{at.epoch}.{at.sequence}.{codec.storable(self.client_token)}"
@@ -227,7 +230,7 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
 
 
 class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """An invocation ended: close the execution, suspend it, try again later, or quarantine it."""
+    """An invocation has ended. By its outcome, the execution is closed, suspended, made ready for another invocation, or quarantined."""
 
     execution: str
     epoch: int
@@ -236,16 +239,18 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The last revision that the invocation saw."""
     outcome: Outcome
     jitter: float = 1.0
-    """A random number between 0 and 1 for the delay of the next try."""
+    """A random number between 0 and 1. It varies the delay before the next invocation, if this one crashed."""
     by: Claimant | None = None
-    """The runner that claims the execution again in the same write, if it is ready; None: no runner."""
+    """The runner that claims the execution again in the same write, if the execution is ready at once; None: no runner claims it."""
     successor: str | None = None
     """The id for the execution that continues this one, if the outcome is CONTINUED; else None."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Add the end of the invocation. Raises LeaseLost if another invocation owns the execution now, or it is closed.
+        """Add the end of the invocation, and do with the execution what the outcome says. Raises LeaseLost if another invocation owns the
+        execution now, or if the execution is closed.
 
-        An invocation that ended to wait may not have seen the latest changes. Then the execution is not suspended, but ready at once.
+        If an invocation ended in order to wait, but had not seen all changes of the operations, the execution is not suspended: it is ready
+        at once.
         """
         header = view.header
         draft = Draft(view, now)
@@ -258,7 +263,8 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return life.claimed_now(self._told(draft, self._ended(draft, view, now)), self.by, now)
 
     def _told(self, draft: Draft, change: Change) -> Change:
-        """The change, with the summary for people, the mark `parked`, and the amounts for the lanes of the execution."""
+        """The change, with what the outcome adds to it: the summary for people, the mark `parked`, and, for the lanes of the execution, the
+        tokens used and the cool-down."""
         place, outcome = draft.header.place, self.outcome
         if outcome.summary is not None and change.header.status is ExecutionStatus.SUCCEEDED:
             told = summary.ended(change.header.summary, outcome.summary)
@@ -330,10 +336,11 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return draft.done(state=state, ready_at=draft.at, runner=None, invocation=None, seen=self.seen, failures=0, deaths=0)
 
     def _served(self, view: View) -> bool:
-        """Whether the engine closed an operation since the last invocation. The handler may have decided to wait before it saw the end of
-        that operation.
+        """Whether the engine closed an operation after the revision `seen` of the header, which the invocation before this one had seen.
+        This handler may have decided to wait before it saw the end of that operation.
 
-        AWS's SDK does so (its issue 213). One more invocation lets the handler continue. `seen` grows, so there is only one more.
+        AWS's SDK does so (its issue 213). One more invocation lets the handler continue. Because `seen` is then set to a newer revision, it
+        happens only once for the same operation.
         """
         closed = (op for op in view.newer(view.header.seen) if op.ended_at is not None)
         return any(op.type in SERVED for op in closed)

@@ -57,7 +57,8 @@ def execution_to_wire(header: Execution, payload: str | None, times: Times) -> W
 
 
 def operation_to_wire(operation: Operation, times: Times) -> Wire:
-    """An operation as it is sent. Members without a value are left out; the member with its details is there even if it is empty."""
+    """An operation as it is sent. Members without a value are left out. The member with the details of the operation's type (`StepDetails`,
+    for example) is there even if it is empty."""
     wire: Wire = {
         "Id": operation.id,
         "Type": operation.type.value,
@@ -260,7 +261,8 @@ def checkpoint_from_json(body: bytes) -> CheckpointAsked:
 
 
 def failure_from_wire(wire: object) -> Failure:
-    """Read an ErrorObject. None becomes an error without any member. Raises InvalidParameter if it does not have the form of one."""
+    """Read an ErrorObject. If `wire` is None, the result is an error without any member. Raises InvalidParameter if `wire` does not have
+    the form of an ErrorObject."""
     try:
         return json_structs.converted({} if wire is None else wire, Failure)
     except msgspec.ValidationError as error:
@@ -301,7 +303,8 @@ def operation_from_wire(wire: object, revision: int = 0) -> Operation:
     """Read an operation as the service sends it. Its times are integer milliseconds in an event, and datetimes in boto3's answers. Raises
     InvalidParameter if it does not have the form of an operation.
 
-    The input of an execution becomes the `result` of its EXECUTION operation.
+    The result has this `revision`, because an operation on the wire has none. The input of an execution becomes the `result` of its
+    EXECUTION operation.
     """
     try:
         sent = json_structs.converted(wire, _Operation)
@@ -343,8 +346,8 @@ def _instant(sent: Any) -> int | None:
 
 
 def outcome_from_wire(output: object) -> Outcome:
-    """The outcome that a handler's output describes. For an output of a wrong form it is FAILED, and the execution fails at once: another
-    try would give the same output."""
+    """The outcome that a handler's output describes. If the output has a wrong form, the outcome is FAILED, so that the execution fails at
+    once: another try would give the same output."""
     if not isinstance(output, Mapping):
         return _malformed(f"The handler returned {type(output).__name__} instead of an object with a Status.")
     status, result, error = output.get("Status"), output.get("Result"), output.get("Error")

@@ -24,7 +24,8 @@ _WORDS: Final = {
 
 
 def wrong_value(error: msgspec.ValidationError, kind: Any) -> str:
-    """What is wrong, without a full stop: "`memory_mb` is a text, and must be a whole number". `kind` is the type that msgspec expected."""
+    """What is wrong, in words and without a full stop at the end: "`memory_mb` is a text, and must be a whole number". `kind` is the type
+    of the whole document that msgspec read."""
     found = _FORM.fullmatch(str(error))
     assert found is not None
     path = (found["path"] or "").lstrip(".")

@@ -3,9 +3,9 @@
     id: 12
     data: {"version":"0","id":"…","detail-type":"Durable Execution Status Change",…}
 
-`?pattern=` is an event pattern: only events that match it are sent. The header Last-Event-ID (which a browser sends by itself) or
-`?last_event_id=` asks for the signals after the one with this id. An event with the name `gap` tells the client that it may have missed
-some signals.
+`?pattern=` is an event pattern: only events that match it are sent. The header Last-Event-ID, which a browser sends by itself when it
+connects again, or `?last_event_id=` asks for the signals after the signal with this id. An event with the name `gap` tells the client that
+it may have missed some signals.
 """
 
 from __future__ import annotations

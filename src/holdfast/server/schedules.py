@@ -28,13 +28,14 @@ _MOST_TIMES: Final = 100
 
 
 class ScheduleRoutes:
-    """The handlers of schedules. `look` tells this server's own runner that a schedule changed."""
+    """The handlers of schedules. After each change of a schedule they call `look`, which tells this server's own runner to read the
+    schedules again."""
 
     def __init__(self, store: Store, clock: Clock, look: Callable[[], None]) -> None:
         self._store, self._clock, self._look = store, clock, look
 
     def routes(self) -> list[Route]:
-        """Their routes."""
+        """The routes of these handlers."""
 
         def looks(name: str) -> Policy:
             return Policy(name, Needs.VIEW, Reach.HANDLER)
@@ -95,8 +96,9 @@ class ScheduleRoutes:
         return self._told(await self._changed(lambda: self._verbs(request).pause(request.label)))
 
     async def resume(self, request: Request) -> Reply:
-        """Resume a schedule. With `"catch_up": true`, the schedule's catch-up policy decides which occurrences that were due during the
-        pause are started; else none of them is started."""
+        """Resume a schedule. Without `"catch_up": true`, two kinds of occurrences are dropped: those that were due during the pause, and
+        those that waited for an earlier occurrence to end. With it, the schedule's catch-up policy decides which occurrences of the pause
+        are started, and those that waited still wait."""
         catch_up = _body(request, "catch_up").get("catch_up", False)
         if not isinstance(catch_up, bool):
             raise InvalidRequest("`catch_up` must be true or false.")

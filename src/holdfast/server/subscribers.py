@@ -48,7 +48,7 @@ class ServerSubscribers:
         return {name: sink.dead_letters(most) for name, sink in sinks.items() if isinstance(sink, Sink)}
 
     def end(self) -> None:
-        """End all streams of events. Without this, a server that shuts down would wait for them."""
+        """End all streams of events. Without this call, a server that shuts down would wait for the streams."""
         self._broadcaster.close()
 
     async def __aenter__(self) -> ServerSubscribers:

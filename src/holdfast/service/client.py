@@ -78,7 +78,7 @@ class Client:
         """Open the store at a path, or at the address of a Postgres database. Raises StoreNotFound if there is no file at the path, unless
         `create` is set: so reading does not make a new store.
 
-        The audit log names `actor` for each decision that is made through this client. Without an actor this client writes no notes.
+        The audit log names `actor` for each decision that is made through this client. Without an actor it writes nothing there.
         """
         clock, where = clock or SystemClock(), placed(where)
         if not create and "://" not in where and not Path(where).exists():
@@ -112,8 +112,8 @@ class Client:
     # --- reading
 
     def list(self, wanted: Filter | None = None) -> Iterator[Execution]:
-        """The executions that match a filter, `wanted.limit` at most. None: the newest executions of the store. They are read from the
-        store page by page while the caller goes on, so that a large limit needs little memory."""
+        """The executions that match the filter `wanted`, at most `wanted.limit`; without a filter, the newest ones, up to the default
+        limit. They are read page by page while the caller iterates, so that a large limit needs little memory."""
         wanted = wanted or Filter()
         left, beyond = wanted.limit, wanted.beyond
         while left > 0:
@@ -189,8 +189,8 @@ class Client:
     # --- writing
 
     def import_execution(self, document: Source | Imported) -> tuple[Execution, bool]:
-        """Write a copy of an exported execution, which no runner runs. Returns the copy, and whether it is new in this store. Raises
-        ExportInvalid if the document is not an export."""
+        """Write a copy of an exported execution into the store. No runner runs the copy. Returns the copy, and whether this call wrote it;
+        False if the store had it before. Raises ExportInvalid if the document is not an export."""
         found = document if isinstance(document, Imported) else read(document)
         copy = copied(found.snapshot, self._clock.now())
         new = self._store.adopt(copy)
@@ -221,9 +221,9 @@ class Client:
     def stop(
         self, execution: str, message: str | None = None, error_type: str | None = None, *, cascade: bool = True
     ) -> tuple[Execution, bool]:
-        """Stop an execution, and with `cascade` those that it invoked. If another execution continues it, that one is stopped instead.
-        Returns the execution, and True if this call stopped it, or False if it was closed before. Raises InvalidParameter for an imported
-        copy that was not closed."""
+        """Stop an execution. With `cascade`, all executions below it are stopped too, except those that were invoked with
+        `cascade=False`. If another execution continues this one, the other one is stopped instead. Returns the execution, and whether
+        this call stopped it; False if it was closed before. Raises InvalidParameter for an imported copy that was not closed."""
         error = Failure(message=message, type=error_type)
         while True:
             before = self.find(execution)
@@ -235,8 +235,8 @@ class Client:
         return after, before.status is ExecutionStatus.RUNNING and after.status is ExecutionStatus.STOPPED
 
     def release(self, execution: str) -> Execution:
-        """Let an execution run again that is quarantined, or that waits for another try after its runners died. Raises InvalidParameter if
-        it is neither."""
+        """Let an execution run again. It must be quarantined, or wait for another try after its runners died; else this raises
+        InvalidParameter."""
         found = self.find(execution).id
         header = self._write(Release(found, self._did("release", found, "released")))
         assert isinstance(header, Execution)
@@ -279,8 +279,9 @@ class Client:
     # --- runs of workers
 
     def runs(self, worker: str | None = None, limit: int = 50, parent: str | None = None, queue: str | None = None) -> Iterator[RunView]:
-        """At most `limit` runs, the newest first. With `worker`: only runs of this worker or pipeline. With `parent`: only runs that the
-        nodes of this run of a pipeline asked for. With `queue`: only runs of this queue."""
+        """At most `limit` runs, the newest first. `worker`: only runs of this worker or pipeline. `queue`: only runs of this queue.
+        `parent`, a run of a pipeline: only runs that its own nodes asked for. Without `parent` and `worker`, runs that a pipeline asked
+        for are left out."""
         from holdfast.workers.run_lookup import Asker, run_views
 
         above = None if parent is None else self.find(parent).id
@@ -317,8 +318,8 @@ class Client:
         return finished_in(self._store, self.find(run).id, Asker())
 
     def cancel(self, run: str) -> tuple[RunView, bool]:
-        """Cancel a run. It may end a little later. Returns the run, and True; or False if the run had ended before, so that nothing
-        changed."""
+        """Cancel a run. The run may end a little after this call. Returns the run, and whether it was still open: False means that it had
+        ended before, and nothing changed."""
         from holdfast.workers.decisions import cancel_write
         from holdfast.workers.run_lookup import Asker
 
@@ -329,7 +330,7 @@ class Client:
         return self.run(found), write is not None
 
     def spent_today(self, policy: Policy, tenants: Sequence[str] = ()) -> Sequence[Spent]:
-        """What each of these tenants has used today. Without `tenants`: `default`, and those that the policy and the credentials name."""
+        """What each of these tenants has used today. Without `tenants`: `default`, and those of the policy's caps and the credentials."""
         from holdfast.workers.day_usage import spent_today
 
         named = {credential.tenant for credential in self._store.credentials() if credential.tenant} | set(policy.tenant_caps)
@@ -384,7 +385,7 @@ class Client:
 
     @contextlib.contextmanager
     def _noting_refusals(self, what: str, on: str) -> Iterator[None]:
-        """If the code inside this `with` block raises Rejected, write the refusal into the audit log, and raise it again."""
+        """If the code inside this `with` block raises Rejected, note the refusal in the audit log, and raise the error again."""
         try:
             yield
         except Rejected as refused:

@@ -56,7 +56,7 @@ class CostLine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def calls(self) -> int:
-        """How many calls have ended."""
+        """How many calls have ended: settled, unknown and released ones."""
         return self.settled.calls + self.unknown.calls + self.released
 
     @property
@@ -168,8 +168,8 @@ def _lines(sums: Sequence[CostSum], by: tuple[Dimension, ...]) -> list[CostLine]
 
 
 def _line(one: CostSum) -> CostLine:
-    """The line for a sum of one state. An entry that ends a call subtracts the call's reservation, so it makes the number of open calls
-    smaller by one."""
+    """The line for the sum of the ledger entries of one state. An entry that ends a call also subtracts the call from `open`: one call, and
+    the amount that it had reserved."""
     tokens = one.input_tokens + one.output_tokens
     held = Part(0, one.held_tokens, one.held_nanos)
     amounts: dict[str, Any] = {

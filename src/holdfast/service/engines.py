@@ -157,14 +157,16 @@ class Opening:
         return self._engine
 
     def _warn_of_left_over(self, functions: Sequence[str]) -> None:
-        """Log which schedules of these functions are no longer declared. A program that declares none may leave that to another one."""
+        """Log a warning for each schedule of these functions that was declared earlier and is not declared now. If this program declares no
+        schedules, nothing is logged: another program may declare them."""
         declared = self.schedules
         for warning in left_over(self.engine.store, [one.name for one in declared], functions) if declared else ():
             log.warning("%s", warning)
 
     @property
     def schedules(self) -> list[Schedule]:
-        """The schedules that the engine declares."""
+        """The schedules that the engine writes into the store when it opens: those of the program, of the operator's file and of workers'
+        pages."""
         return [schedule for schedule, _ in self._declared()]
 
     def _declared(self) -> list[tuple[Schedule, Origin]]:
@@ -201,7 +203,7 @@ class Opening:
 
     @property
     def engine(self) -> Engine:
-        """The internal engine behind the public methods, while this is entered; for Holdfast's own commands."""
+        """The internal engine behind the public methods. It exists only inside the `with` block. For Holdfast's own commands."""
         assert self._engine is not None
         return self._engine._engine
 

@@ -152,7 +152,8 @@ class Estimates:
         return rest_of(view.graph, begun, self.known_workers, samples=partial(self._samples, tenant=accepted.tenant))
 
     def with_rest(self, approval: Approval) -> Approval:
-        """The approval with `may_cost`: what the rest of the outermost run above it may cost. Without data for it, `may_cost` is None."""
+        """The approval with `may_cost`: what the rest of the outermost run above the approval may cost. `may_cost` is None if that cannot
+        be estimated."""
         return self.with_rests([approval])[0]
 
     def with_rests(self, approvals: Iterable[Approval]) -> list[Approval]:
@@ -167,7 +168,8 @@ class Estimates:
         return told
 
     def in_response(self, response: Response) -> Response:
-        """The response of a run that waits for persons. Each of its approvals gets `may_cost`, as in `with_rest`."""
+        """The response, in which each approval that the run waits for has got `may_cost`: what the rest of the outermost run may cost; None
+        if that cannot be estimated. A response without approvals is returned unchanged."""
         known: dict[str, dict[str, Any] | None] = {}
         told = []
         for approval in response.approvals:
@@ -239,8 +241,8 @@ class Estimates:
         return f"The run may cost {amount}, and {allows} (policy.estimate = {self._policy.estimate!r})."
 
     def money(self, served: Served, accepted: AcceptedRequest) -> int:
-        """The estimated cost of a run for a queue that limits the cost of its waiting executions, in billionths of a dollar: the `typical`
-        estimate."""
+        """What a run usually costs (the estimate `typical`), in billionths of a dollar; 0 if that is not known. Queues use it that limit
+        the cost of their waiting executions (`most_waiting_usd`)."""
         contract = served.worker.contract
         told = self.of(
             contract.worker_id, accepted.request.inputs, version=contract.version, limits=accepted.limits, tenant=accepted.tenant

@@ -32,11 +32,11 @@ from holdfast.service.queue_places import QueuePlace, queue_place, why_it_waits
 from holdfast.store.seam import ExecutionStore, Filter, Store
 
 _LATEST_EVENTS = 50
-"""How many of the last events are searched for the latest failure. Between two failed invocations there are only few other events (answers,
-timers)."""
+"""The latest failure is searched among this many events at the end of the history. That is enough, because there are only few other events
+(answers, timers) between two failed invocations."""
 
 _MOST_RUNS = 20
-"""An execution may wait for many runs. The approvals of at most this many runs are looked up."""
+"""If an execution waits for many runs, the approvals of at most this many of them are looked up."""
 
 _ENDINGS: dict[ExecutionStatus, type[Unsuccessful]] = {
     ExecutionStatus.FAILED: ExecutionFailed,
@@ -123,7 +123,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     quarantine: str | None = None
     """Why it is quarantined: runner_died, payload_unreadable or replay_mismatch; None if it is not."""
     next_try: int | None = None
-    """When the engine tries it again after its runners died; None if it was not put aside."""
+    """When the engine tries it again, in milliseconds since 1970-01-01 UTC, if it waits because its runners died; else None."""
     place: QueuePlace | None = None
     """Its place in a queue; None if it was not enqueued."""
     occurrence: Occurrence | None = None
@@ -315,7 +315,8 @@ def _why_queued(
     trouble: Trouble | None,
     place: QueuePlace,
 ) -> str:
-    """As `_why`, for an execution that was enqueued."""
+    """Why an enqueued execution is in its present state, as a sentence. While it waits in its queue, the sentence names its place; if it is
+    parked, the sentence says so."""
     if header.state in (State.QUEUED, State.DELAYED):
         return why_it_waits(place, header)
     told = _why(store, header, pending, hosted, trouble)

@@ -33,7 +33,7 @@ class PreparedExecution(msgspec.Struct, frozen=True, kw_only=True):
     header: Execution
     """The header of the old execution."""
     operation: Operation
-    """The operation from which it runs again."""
+    """The operation from which on the new execution runs again: this operation itself is not copied."""
     input: str
     """The input of the new execution."""
     prefix: Prefix

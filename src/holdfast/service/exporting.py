@@ -35,8 +35,8 @@ class Header(Execution, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ExportedOperation(Operation, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An operation in a document. It has no payload, because its event has it; and no callback id, because that is valid only in its
-    store."""
+    """An operation in a document. It has no payload, because the event of the operation has the payload. It has no callback id, because
+    a callback id is valid only in one store."""
 
 
 class ExportedEvent(Event, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -51,7 +51,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     exported_at: int
     """In milliseconds since 1970-01-01 UTC."""
     data: bool
-    """Whether it contains payloads. Without payloads it can be imported, but not replayed."""
+    """Whether it contains payloads. A document without payloads can be imported, but not replayed."""
     arn: str
     execution: Header
     operations: list[ExportedOperation]

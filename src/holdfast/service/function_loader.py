@@ -58,7 +58,7 @@ def load_all(address: str) -> dict[str, DurableFunction]:
 
 
 def load_module(address: str) -> tuple[ModuleType, dict[str, DurableFunction]]:
-    """As `load_all`, with the module."""
+    """Import a file or module. Returns the module, and its durable functions as `load_all` returns them."""
     _, colon, wanted = address.rpartition(":")
     if colon and wanted.isidentifier():
         loaded = load(address)
@@ -180,8 +180,8 @@ def _listed(found: dict[str, DurableFunction]) -> str:
 
 
 def _explained(place: str, error: BaseException) -> str:
-    """The text of an error of an import, with the last lines of the user's code in the traceback, without those of Holdfast's loader and of
-    Python's import system."""
+    """What a user is told if the import of `place` raised `error`: the text of the error, and the last lines of the traceback. Lines of
+    Holdfast's loader and of Python's import system are left out."""
     if isinstance(error, SystemExit):
         what = f"it ended the program (exit code {error.code}); guard its main part with `if __name__ == '__main__':`"
     else:

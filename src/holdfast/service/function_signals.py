@@ -39,7 +39,7 @@ class FunctionSignals:
         return self._metrics.text() + self.queues.text() + self.schedules.text()
 
     def check(self) -> None:
-        """Refuse if metrics cannot be written here."""
+        """Raise ExtraMissing if prometheus-client is not installed, so that there are no metrics."""
         if self._metrics is None:
             raise ExtraMissing("Metrics need the package `prometheus-client`: pip install 'holdfast[metrics]'.")
 

@@ -116,8 +116,8 @@ def read(source: Source) -> Imported:
 
 
 def copied(snapshot: Snapshot, now: int) -> Snapshot:
-    """The copy that a store keeps. A closed execution stays closed; any other gets the state IMPORTED, so that no runner runs it. Retention
-    keeps it for the days of its own terms, from `now` on."""
+    """The copy that a store keeps. A closed execution stays closed; any other gets the state IMPORTED, so that no runner runs it. The copy
+    is kept for the retention days of the execution's terms, counted from `now`."""
     header = snapshot.header
     still: dict[str, Any] = {**OF_ITS_STORE, "invocation": None, "due_at": None}
     if header.state is not State.CLOSED:
@@ -221,7 +221,8 @@ def _check_summary(told: Summary) -> None:
 
 
 def _check_graph(document: Document) -> None:
-    """Check that the text of the graph is that of the graph which the execution names. Exports of earlier releases have no text."""
+    """Check that the text of the graph fits the hash by which the execution names its graph. A document may have no text: exports of
+    earlier releases have none."""
     named, text = document.execution.graph, document.graph
     if text is not None and (named is None or not document.data):
         _wrong("graph", "`data` says that there is none" if named else "the execution names none")
@@ -235,7 +236,8 @@ def _check_graph(document: Document) -> None:
 
 
 def _check_events(header: Header, events: Sequence[ExportedEvent], operations: Mapping[str, Operation]) -> None:
-    """Check that the numbers have no gap, that times never decrease, and that each event names an existing operation."""
+    """Check that the numbers of the events have no gap, that their times never decrease, and that each operation that an event names
+    exists."""
     hidden = header.state is State.CLOSING or (header.state is State.IMPORTED and header.status is not ExecutionStatus.RUNNING)
     count = len(events) - hidden  # the number in the document is not trusted
     numbers = [*range(1, count + 1), *([count + 2] if hidden else [])]

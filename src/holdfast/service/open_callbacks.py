@@ -27,8 +27,9 @@ class OpenCallback(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def open_callbacks(store: Store, executions: Iterable[Execution]) -> Iterator[OpenCallback]:
-    """The open callbacks of these executions, in order. Imported copies are left out, because no runner runs them. Callbacks that cannot be
-    answered by their id (approvals, and the cancel of a run) are left out too."""
+    """The open callbacks of these executions, in the order of `executions`; those of one execution in the order in which they began.
+    Imported copies are left out, because no runner runs them. Callbacks that cannot be answered by their id (approvals, and the cancel of a
+    run) are left out too."""
     for header in executions:
         if header.state is State.IMPORTED:
             continue

@@ -65,7 +65,8 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         runtime: WorkerRuntime | None = None,
         declared: Sequence[tuple[Schedule, Origin]] = (),
     ) -> OpenEngine:
-        """Open the store, and an engine on it. `declared` are schedules to write into the store. If this fails, the store is closed."""
+        """Open the store at `where`, and an engine on it. `declared` are schedules to write into the store. If an error is raised after the
+        store was opened, the store is closed again."""
         if settings.tune:
             tune()
         runner = settings.ids(settings.clock.now())
@@ -244,7 +245,8 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         return count
 
     async def list(self, wanted: Filter | None = None) -> Sequence[Execution]:
-        """The executions that match a filter, one page of them: `wanted.limit` at most. None: the newest executions of the store."""
+        """One page of the executions that match the filter `wanted`, at most `wanted.limit`. Without a filter: the newest executions of
+        the store, up to the default limit of a Filter."""
         return self._store.list(wanted or Filter())
 
     async def succeed_callback(self, callback_id: str, result: str | bytes | None = None) -> None:

@@ -32,10 +32,11 @@ class OpenExecution:
         self._header_then = header
 
     async def result(self) -> Any:
-        """Wait until the execution has ended, and return its result. If it continued as another one, wait for that one. Raises
-        `ExecutionFailed`, `ExecutionTimedOut` or `ExecutionStopped` if it did not succeed. Raises `ExecutionQuarantined` if it is
-        quarantined. Raises `InvalidParameter` for an imported copy that was not closed. Raises `EngineClosed` if the engine closes first.
-        If the return annotation of the handler names a dataclass or a pydantic model, the result is converted to it."""
+        """Wait until the execution has ended, and return its result. If another execution continues it, wait for that one, and return
+        the result of that one. Raises `ExecutionFailed`, `ExecutionTimedOut` or `ExecutionStopped` if it did not succeed. Raises
+        `ExecutionQuarantined` if it is quarantined. Raises `InvalidParameter` for an imported copy that was not closed. Raises
+        `EngineClosed` if the engine closes first. If the return annotation of the handler names a dataclass or a pydantic model, the
+        result is converted to it."""
         check_will_end(self._engine.store, self._header_then)
         header, payload = await self._engine.ending(self.id)
         function, result = self._functions.get((header.function, header.version)), result_of(self._engine.store, header, payload)
@@ -63,13 +64,14 @@ class OpenExecution:
         return exported(found, self._engine.clock.now(), include_data=include_data)
 
     async def stop(self, message: str | None = None, error_type: str | None = None, *, cascade: bool = True) -> None:
-        """Stop the execution and, with `cascade`, the executions that it invoked. A closed execution does not change. If another execution
-        continues it, that one is stopped instead. Raises `InvalidParameter` for an imported copy that was not closed."""
+        """Stop the execution. With `cascade`, all executions below it are stopped too, except those that were invoked with
+        `cascade=False`. A closed execution does not change. If another execution continues this one, the other one is stopped instead.
+        Raises `InvalidParameter` for an imported copy that was not closed."""
         await self._engine.stop(self.id, Failure(message=message, type=error_type), cascade=cascade)
 
     async def release(self) -> None:
-        """Let the execution run again, if it is quarantined, or waits for another try after its runners died. Raises `InvalidParameter` if
-        it is neither."""
+        """Let the execution run again. It must be quarantined, or wait for another try after its runners died; else this raises
+        `InvalidParameter`."""
         await self._engine.release(self.id)
 
     def _header(self) -> Execution:

@@ -28,16 +28,15 @@ class OperatorFiles(msgspec.Struct, frozen=True, kw_only=True):
     """The settings from the files that may contain the operator's settings."""
 
     base: WorkerSettings
-    """The settings of the operator's own file, or the defaults."""
+    """The settings of the operator's file (`file`); the defaults if it does not exist."""
     file: Path
-    """The operator's own file, or the path at which the user would write one."""
+    """The path of the file that was named, or else of the holdfast.toml in the user's configuration, which need not exist."""
     local: Path | None = None
     """./holdfast.toml; None if there is none, or if another file was named."""
     whole: WorkerSettings | None = None
-    """The settings if the current folder is trusted: those of its file. None without such a file."""
+    """The settings that apply if the current folder is trusted: those of ./holdfast.toml. None if `local` is None."""
     tight: WorkerSettings | None = None
-    """The settings if the current folder is not trusted: the operator's settings, made stricter by the folder's file. None without such a
-    file."""
+    """The settings that apply if the current folder is not trusted: `base`, made stricter by ./holdfast.toml. None if `local` is None."""
     ignored: tuple[str, ...] = ()
     """The names of the settings in the folder's file that apply only if the folder is trusted."""
 

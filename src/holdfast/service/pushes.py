@@ -31,7 +31,8 @@ class PushTarget(msgspec.Struct, frozen=True):
 
 
 class PushOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How the executions of a push are enqueued. `delay_ms`, `ttl_ms`, `head_start_ms` and `same` are as in `enqueues.Enqueue`."""
+    """How the executions of a push are enqueued. `delay_ms`, `ttl_ms`, `head_start_ms` and `same` mean the same as the fields of
+    `enqueues.Enqueue` with these names."""
 
     queue: str
     tenant: str | None = None
@@ -39,9 +40,9 @@ class PushOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The member of each input whose value is the idempotency key of its execution; None: no key. With a key, a line that is pushed again
     finds the existing execution (see `same`)."""
     lane_field: str | None = None
-    """The member of each input whose value is the key of its lane; None: the lane has no key."""
+    """The name of the member of each input whose value is the key of the execution's lane; None: the lane has no key."""
     units_field: str | None = None
-    """The member of each input that is how many tokens it is expected to use."""
+    """The member of each input whose value is the number of tokens that its execution is expected to use; None: no number is given."""
     delay_ms: int = 0
     ttl_ms: int | None = None
     head_start_ms: int = 0
@@ -62,8 +63,8 @@ class PushedLine(msgspec.Struct, frozen=True):
 
 
 def published_target(store: Store, name: str) -> PushTarget:
-    """The function with this name, in the newest version that a process of the store has hosted. Raises FunctionNotFound if no process has
-    hosted it, or if the name is that of a worker or a pipeline."""
+    """The function with this name that a process of the store has hosted. If several versions were hosted, the version whose text sorts
+    last. Raises FunctionNotFound if no process has hosted the function, or if the name is that of a worker or a pipeline."""
     found = store.hosted(name)
     if not found:
         raise FunctionNotFound(f"No process of this store has hosted a function {name!r:.100}. Name its file: FILE:{name:.100}.")
@@ -77,8 +78,8 @@ def push(
     store: Store, target: PushTarget, lines: Iterable[tuple[int, bytes]], options: PushOptions, clock: Clock, ids: IdSource
 ) -> Iterator[Sequence[PushedLine]]:
     """Push numbered lines of JSON, and report each batch after it is on disk. A wrong line is refused, and the others are still enqueued.
-    If the queue becomes full, the lines of that batch that were accepted or wrong are reported, and then QueueFull is raised; what is
-    enqueued stays.
+    If the queue becomes full, two kinds of lines of the present batch are still reported: those that were enqueued, and those that were
+    wrong. Then QueueFull is raised. What was enqueued stays enqueued.
     """
     batch: list[tuple[int, Start | HoldfastError]] = []
     for number, text in lines:
@@ -94,8 +95,8 @@ def push(
 
 
 def _told(store: Store, batch: Sequence[tuple[int, Start | HoldfastError]], now: int) -> Iterator[Sequence[PushedLine]]:
-    """Write a batch and report its lines. If the queue becomes full within the batch, the lines that it accepted or that were wrong are
-    reported, and then QueueFull is raised."""
+    """Write a batch and report its lines. If the queue becomes full within the batch, only the lines that were enqueued and those that were
+    wrong are reported, and then QueueFull is raised."""
     answers = iter(store.commit([start for _, start in batch if isinstance(start, Start)], now).answers)
     told: list[PushedLine] = []
     full: QueueFull | None = None
@@ -133,7 +134,8 @@ def _start(target: PushTarget, text: bytes, options: PushOptions, now: int, ids:
 
 
 def units_of(value: Any, field: str | None) -> int | None:
-    """The member of an input that is how many tokens it is expected to use."""
+    """The number of tokens that an execution is expected to use, from the member `field` of its input; None if `field` is None. Raises
+    InvalidParameter if the member is not a whole number from 0 on."""
     if field is None:
         return None
     found = value.get(field) if isinstance(value, dict) else None
@@ -143,7 +145,7 @@ def units_of(value: Any, field: str | None) -> int | None:
 
 
 def read_line(text: bytes) -> Any:
-    """The JSON document of one line."""
+    """The JSON value of one line. Raises an error if the line is not JSON, or is longer than an input may be."""
     if len(text.strip()) > codec.MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge(f"The line is longer than {codec.MAX_PAYLOAD_BYTES:,} bytes, the most that an input may have.")
     return codec.loads(text)

@@ -15,8 +15,8 @@ from holdfast.service.store_queues import ParkedRun, QueueView
 
 
 def queue_document(view: QueueView) -> dict[str, Any]:
-    """A queue as one entry of a list: its numbers, without its settings and lanes. What the store does not know of one tenant is left
-    out."""
+    """A queue as one entry of a list: its numbers, without its settings and lanes. If the view is of one tenant, the numbers that the store
+    has only for all tenants together are left out."""
     state, of_all = view.state, view.tenant is None
     return {
         "queue": view.row.name,
@@ -50,7 +50,7 @@ def settings_document(row: QueueRow) -> dict[str, Any]:
 
 
 def counting(settings: QueueSettings) -> dict[str, Any]:
-    """All settings that are in force, including defaults."""
+    """These settings as a JSON object. Settings with their default value are included."""
     whole = msgspec.to_builtins(settings)
     return {name: setting_at(whole, name) for name in MEMBERS}
 

@@ -27,16 +27,16 @@ class QueuePlace(msgspec.Struct, frozen=True, kw_only=True):
     admitted_at: int | None
     """When it was admitted for the first time, in milliseconds since 1970-01-01 UTC; None if it was never admitted."""
     position: int | None = None
-    """Its position in its lane, from 1; None if it does not wait there."""
+    """Its position among the executions that wait in its lane, from 1; None if it does not wait in the lane."""
     before_is_bounded: bool = False
-    """Whether the executions before it were counted only up to 10,000, so that there may be more."""
+    """True if more executions may be before it than `position` says, because at most 10,000 are counted."""
     limit: str | None = None
     """The limit that it waits for, in words; None if it waits only for its turn or for a runner, or does not wait."""
     parked: bool = False
-    """Whether it is parked, and its name was not started again."""
+    """Whether it is parked. False again after its name was started again."""
 
     def told(self) -> str:
-        """The position in words."""
+        """Where it stands, in words: its position in its lane, `admitted`, or `not in its lane yet`."""
         if self.position is None:
             return "admitted" if self.admitted_at is not None else "not in its lane yet"
         more = "more than " if self.before_is_bounded else ""
@@ -44,7 +44,7 @@ class QueuePlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def place_document(place: QueuePlace) -> dict[str, Any]:
-    """The place of an execution that waits, as JSON."""
+    """The place of an execution as a JSON object: queue, lane, key, position, and the limit that it waits for."""
     return {"queue": place.queue, "lane": place.lane, "key": place.key, "position": place.position, "limit": place.limit}
 
 

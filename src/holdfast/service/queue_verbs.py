@@ -144,7 +144,8 @@ class QueueVerbs:
 
 
 def _each(inputs: Iterable[tuple[object, str | None]], make: Callable[[Any, str | None], _T]) -> list[_T]:
-    """What is made of each input with its key. An error names the index of its input."""
+    """What `make` returns for each input and its idempotency key, in the order of the inputs. If `make` raises an error, the error names
+    the index of the input."""
     made: list[_T] = []
     with indexed(made):
         for one, key in inputs:
@@ -159,8 +160,8 @@ def _asker(tenant: str | None) -> Any:
 
 
 def _function(target: object, version: int | str | None, user: object, constraints: object) -> tuple[str, str | None]:
-    """The name and the version of a function; None: no version was given. Raises InvalidParameter if `user` or `constraints` is given,
-    which only workers and pipelines accept."""
+    """The name and the version of the function `target`. The version is None if none was given. Raises InvalidParameter if `user` or
+    `constraints` is given, which only workers and pipelines accept."""
     if user is not None or constraints is not None:
         raise InvalidParameter("`user` and `constraints` are for workers and pipelines, and this is a function. Leave them out.")
     wanted = None if version is None else checked_version(version)

@@ -64,7 +64,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     goes_on: tuple[str, ...] = ()
     """The new work that the code would do next, in words, with its line in the code."""
     unused: tuple[str, ...] = ()
-    """The recorded operations that the code did not use although it ended, in words."""
+    """In words: the recorded operations that the code had not used when it ended."""
 
 
 def replay(document: Source, function: DurableFunction) -> Replayed:
@@ -83,7 +83,8 @@ def replay(document: Source, function: DurableFunction) -> Replayed:
 
 
 def replay_snapshot(snapshot: Snapshot, function: DurableFunction) -> Replayed:
-    """As `replay`, on an execution, or a part of one, that was read from a store."""
+    """Run a function on the records of an execution, or of a part of one, that was read from a store. The result and the errors are those
+    of `replay`."""
     _check_durable(function)
     run = _Run(snapshot)
     outcome = _awaited(lambda: run.awaiting(function)) if function.is_async else run.blocking(function)
@@ -139,7 +140,7 @@ class _RecordUse(RestingHooks):
         self.looked_at.add(operation.id)
 
     def met_again(self, operation: Operation) -> None:
-        """Note that the code used a record, before the call."""
+        """Note that the code used a record. This hook is called before the recorded call is answered."""
         self.looked_at.add(operation.id)
 
     def met_open(self, operation: Operation) -> None:
@@ -281,8 +282,9 @@ def _told(snapshot: Snapshot, seen: _RecordUse, outcome: Outcome) -> Replayed:
 
 
 def _same_end(snapshot: Snapshot, outcome: Outcome, *, in_body: bool) -> bool:
-    """Whether the code's outcome is the same as the recorded end. True without a comparison if the execution has not ended, was stopped or
-    timed out."""
+    """Whether the code's outcome is the same as the recorded end. Always True if the execution has not ended, was stopped or timed out.
+    With `in_body`, a branch stopped at a step that had begun and not ended: then a recorded error is not compared, because it may come
+    from that step."""
     header, payload = snapshot.header, snapshot.events[-1].payload
     if header.status is ExecutionStatus.RUNNING or header.status in _FROM_OUTSIDE:
         return True

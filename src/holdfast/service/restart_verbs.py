@@ -32,9 +32,9 @@ class RestartVerbs:
     _functions: Mapping[tuple[str, str], DurableFunction]
 
     async def retry(self, run_id: str, *, wait: float | None = None) -> Response:
-        """Start a new run that does the failed part of an earlier run again and reuses its other results. Waits for the response of the new
-        run, as `run` does. Raises `RestartRefused` if the earlier run cannot be retried: for example, it has not ended, or nothing of it
-        failed."""
+        """Start a new run that does the failed part of an earlier run again. The other results of the earlier run are reused. Waits for the
+        response of the new run, as `run` does. Raises `RestartRefused` if the earlier run cannot be retried: for example, it has not ended,
+        or nothing of it failed."""
         from holdfast.service.run_restarts import RETRY
 
         return await self._restarted(run_id, RETRY, wait)

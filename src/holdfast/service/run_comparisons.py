@@ -15,8 +15,8 @@ from holdfast.workers.run_lookup import Asker, RunView, run_view
 
 
 def compare_runs(store: Store, a: str, b: str, asker: Asker) -> Comparison:
-    """Compare two runs of one worker or pipeline: inputs, outputs, status and, for a pipeline, each node. Raises InvalidParameter if they
-    are runs of different workers."""
+    """Compare two runs of the same worker or the same pipeline: inputs, outputs, status and, for a pipeline, each node. Raises
+    InvalidParameter if the two runs are of different workers or pipelines."""
     first, second = run_view(store, a, asker), run_view(store, b, asker)
     if first.header.function != second.header.function:
         told = f"{a} is a run of {first.header.function}, and {b} is one of {second.header.function}"

@@ -14,12 +14,13 @@ from holdfast.workers.followed_runs import FollowedRuns
 
 
 def followed(store: Store, header: Execution, accepted: AcceptedRequest, after: int | str = 0) -> Iterator[RunEvent]:
-    """The recorded events of a run after the event with the id `after`, then new ones, until the run has ended, or is quarantined: then the
-    last event is `quarantined`. Blocks between them. It has no live events."""
+    """The recorded events of a run after the event with the id `after`, and then each new event when it is recorded; between events the
+    iterator blocks. It ends when the run has ended, or when the run is quarantined (the last event is then `quarantined`). Live events,
+    such as progress and log lines, are not among them."""
     events = FollowedRuns().follow(store, header, accepted, Position(position_of(after).recorded))
 
     async def later() -> RunEvent | bool:
-        """The next event; True if none was recorded for a while, False after the last one."""
+        """The next event. True if no event was recorded for a while, but more may come; False if there are no more events."""
         async for event in events:
             return True if event is None else event
         return False

@@ -53,16 +53,16 @@ _MOST_BELOW: Final = 100_000
 
 
 class RestartAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller asks for: a retry; or a restart from certain nodes, or with other inputs, or both."""
+    """What a caller asks for: a retry, or a restart. A restart is from certain nodes, or with other inputs, or both."""
 
     nodes: tuple[str, ...] = ()
     """The nodes that run again, together with all nodes after them."""
     inputs: dict[str, Any] | None = None
     """The inputs of the new run; None: those of the earlier run."""
     resend: tuple[str, ...] = ()
-    """Nodes that make their writes again: receipts of earlier runs are not used for them."""
+    """The nodes that make their writes again. For any other node, a write that an earlier run made is not made again."""
     is_retry: bool = False
-    """Whether it is a retry: what failed runs again."""
+    """Whether it is a retry. In a retry, the parts of the run that failed are run again."""
 
 
 RETRY = RestartAsked(is_retry=True)
@@ -83,7 +83,7 @@ class PreparedRestart(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_edited(self) -> bool:
-        """Whether the caller gave other inputs."""
+        """Whether the caller gave inputs for the new run."""
         return self.asked.inputs is not None
 
     def write(self, identity: str, now: int, asker: Asker, **more: Any) -> Start:
@@ -169,8 +169,8 @@ def prepare(store: Store, run_id: str, asker: Asker, asked: RestartAsked, servic
 
 
 def _most(estimates: object, graph: Graph, nodes: Sequence[NodePlan], accepted: AcceptedRequest) -> Amount:
-    """The most that the new run can cost; nodes that are reused cost nothing. UNKNOWN if there are no estimates. If no worker is served,
-    the amount comes only from the limits of the run and of its nodes."""
+    """The most that the new run can cost. Nodes that are reused cost nothing. The result is UNKNOWN if there are no estimates. In a
+    process that serves no workers, the amount comes only from the limits of the run and of its nodes."""
     if not isinstance(estimates, Estimates):
         return UNKNOWN
     states = {one.node: "ok" for one in nodes if one.what == "reused"}
@@ -237,7 +237,7 @@ def _served(service: WorkerService, accepted: AcceptedRequest) -> _Ground:
 
 def _forced(graph: Graph | None, accepted: AcceptedRequest, asked: RestartAsked) -> tuple[str, ...]:
     """The nodes that must run again, even if they succeeded: those that the caller names, and all nodes after them. Raises NodeNotFound for
-    an unknown node, and RestartRefused if a node of `resend` does not run again."""
+    an unknown node, and RestartRefused if a node of `resend` is not among the nodes that run again."""
     if graph is None:
         return ()
     check_names(graph, "--from", asked.nodes)

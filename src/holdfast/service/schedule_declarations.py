@@ -47,24 +47,26 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     input: Any = {}
     """The input of a function, or the inputs of a worker or a pipeline, as a value that JSON can express."""
     version: int | str | None = None
-    """The version to start. None: that of the function object in `run`; if `run` is a name, the newest that the runner has."""
+    """The version to start. None: that of the function object in `run`. If `run` is a name: the version that the runner uses when none
+    is named, which is `$LATEST` or else the highest number of a function, and the version of a worker or pipeline that was added last."""
     tenant: str | None = None
     """The tenant of the executions; None: no tenant."""
     overlap: str = "skip"
-    """What happens to an occurrence that is due while an earlier one still runs: `skip` does not start it, `queue` lets it wait, `replace`
-    stops the earlier one, and `allow` starts it beside the earlier one."""
+    """What happens to an occurrence that is due while an earlier one still runs. `skip`: it is not started. `queue`: it waits until the
+    earlier one has ended. `replace`: the earlier one is stopped, and then it is started. `allow`: it is started, and both run."""
     catch_up: str = "latest"
-    """What happens to occurrences that no runner could start in time: `latest` starts the last one, `all` the last 10, `all:20` the last
-    20, and `none` starts none of them."""
+    """Which of the occurrences that no runner could start in time are started later. `latest`: the one with the latest time. `all`: the 10
+    with the latest times. `all:20`: the 20 with the latest times. `none`: none of them."""
     clock: str = "once"
     """What happens to times in `cron` that are missing or come twice because the clocks of the zone change. `once` starts one occurrence
     for each of them; `real` starts none for a missing time, and two for a time that comes twice."""
     jitter: str | None = None
-    """Each occurrence begins late by a part of this duration, so that not all schedules begin at once: `5m`. None: no delay."""
+    """Each occurrence begins late, by at most this duration, such as `5m`. The delay differs between schedules and occurrences, so that not
+    all begin at once. None: no delay."""
     start: Any = None
     """No occurrence is before this time: a time with its zone, as a `datetime` or as `2026-03-01T00:00:00Z`. None: no bound."""
     end: Any = None
-    """No occurrence is after this time; in the same form. None: no bound."""
+    """No occurrence is after this time, which is written like `start`. None: no bound."""
 
     def definition(self) -> Definition:
         """The schedule in the form that the store keeps. Raises ScheduleInvalid or InvalidParameter if a value is not allowed."""
@@ -107,7 +109,8 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def sendable(schedule: Schedule) -> Schedule:
-    """The schedule with values of JSON only, for another process: its function by name. Raises an error if a value is not allowed."""
+    """The schedule in a form that can be sent to another process: all its values are JSON values, and its function is named by a text.
+    Raises an error if a value is not allowed."""
     definition, text = schedule.definition(), schedule.input_text()
     version = LATEST if schedule.version is None and definition.version == LATEST else schedule.version
     return msgspec.structs.replace(schedule, run=definition.function, version=version, input=codec.loads(text))
@@ -190,8 +193,9 @@ def _moment(what: str, given: object) -> int | None:
 
 
 def span_of(words: tuple[str, str], begin: str, end: str, timing: Timing) -> tuple[int, int]:
-    """The span of a backfill, in milliseconds, as a person wrote it: two times with their zones, or two dates, each of which means its
-    first moment in the zone of the schedule. `words` are the person's names of the two."""
+    """The beginning and the end of a backfill, in milliseconds since 1970-01-01 UTC. `begin` and `end` are texts that a person wrote: times
+    with their zones, or dates. A date means its first moment in the zone of the schedule. `words` are the names of the two values, for
+    errors."""
     found = [_moment(what, _first_of_day(text, timing)) for what, text in zip(words, (begin, end), strict=True)]
     assert found[0] is not None
     assert found[1] is not None

@@ -95,9 +95,9 @@ class Schedules:
     # --- what operators do
 
     def add(self, schedule: Schedule, origin: Origin, *, replace: bool = False) -> ScheduleState:
-        """Make a schedule, or with `replace` change an existing one. A changed schedule, and a new one that a known actor makes, wins over
-        later declarations. Raises ScheduleInvalid or InvalidParameter if the schedule is not allowed. Raises ScheduleInvalid if a schedule
-        of another tenant has the name, or if the name exists already and `replace` is not set."""
+        """Make a schedule, or with `replace` change an existing one. Later declarations do not change a schedule that was changed with
+        `replace`, nor a new one that a known actor has made. Raises ScheduleInvalid or InvalidParameter if the schedule is not allowed.
+        Raises ScheduleInvalid if a schedule of another tenant has the name, or if the name exists already and `replace` is not set."""
         definition, text = schedule.definition(), schedule.input_text()
         if self._tenant is not None:
             definition = msgspec.structs.replace(definition, tenant=self._tenant)
@@ -126,8 +126,9 @@ class Schedules:
         return self._change(name, "pause schedule", "paused", lambda state, _: changed(state, paused=True, paused_by=self._by))
 
     def resume(self, name: str, *, catch_up: bool = False) -> ScheduleState:
-        """Resume a schedule. Occurrences that were due during the pause, or that waited for an earlier one, are not started, unless
-        `catch_up` is set. Then the schedule's catch-up policy decides about the first kind, and the second kind still waits."""
+        """Resume a schedule. Without `catch_up`, two kinds of occurrences are dropped: those that were due during the pause, and those that
+        waited for an earlier occurrence to end. With `catch_up`, the schedule's catch-up policy decides which occurrences of the pause are
+        started, and those that waited still wait."""
 
         def on(state: ScheduleState, now: int) -> ScheduleState:
             return resumed(msgspec.structs.replace(state, paused_by=None), now, catch_up=catch_up)
@@ -197,8 +198,9 @@ class Schedules:
 
 
 def left_over(store: ScheduleStore, declared: Iterable[str], functions: Collection[str]) -> Iterator[str]:
-    """Warnings of schedules that code, a page or a file has declared, that start one of these functions, and that are not declared now. No
-    process can know whether the declaration was deleted or is in another file, so such a schedule goes on."""
+    """A warning for each schedule that starts one of `functions`, was declared earlier by code, a page or a file, and is not in `declared`
+    now. Schedules that an operator changed, paused or removed are left out. Such a schedule goes on, because no process can know whether
+    its declaration was deleted or is in another file."""
     names, beyond = set(declared), ""
     while page := store.schedules(beyond, _PAGE):
         for state in page:
@@ -244,8 +246,8 @@ def _declared(state: ScheduleState, definition: Definition, text: str, origin: O
 
 
 def _redefined(state: ScheduleState, definition: Definition, text: str, origin: Origin, now: int, *, by: str | None) -> ScheduleState:
-    """The schedule with a new definition from `now` on. If the timing changes, it adds no occurrences of the past. `by` is the operator who
-    changes it; None for a declaration."""
+    """The schedule with a new definition from `now` on. A new timing adds no occurrences before `now`. `by` is the operator who changes the
+    schedule; None if the new definition is a declaration."""
     history = state.history
     if definition.timing != state.definition.timing:
         state = retimed(state, now)

@@ -29,8 +29,8 @@ class StoreApprovals:
         self._asker = asker or Asker(principal=principal(), actor=actor)
 
     def list(self, run: str | None = None) -> Sequence[Approval]:
-        """The approvals that wait for a decision: all, or those of a run and of the runs below it. Each says what the rest of its run may
-        cost, if the store has data for an estimate."""
+        """The approvals that wait for a decision: all, or, if `run` is given, those of this run and of all runs below it. Each says what
+        the rest of its run may cost, if the store has data for an estimate."""
         estimates, spending = without_workers(self._store), Spending(self._store)
         if run is None:
             return estimates.with_rests(undecided(self._store, self._asker))
@@ -50,8 +50,8 @@ class StoreApprovals:
         edited_arguments: dict[str, Any] | None = None,
         in_batch: bool = False,
     ) -> Approval:
-        """Write a decision; if several persons must approve, write a vote. Returns the approval after it. Raises Rejected if the decision
-        is refused. `in_batch` says that it is a part of `decide_many`."""
+        """Write a decision; if several persons must approve, write a vote. Returns the approval as it is after the write. Raises Rejected
+        if the decision is refused. `in_batch` says that it is a part of `decide_many`."""
         decision = Decision(
             verdict=verdict,
             decided_by=self._asker.principal,
@@ -91,13 +91,14 @@ class StoreApprovals:
         return results
 
     def link(self, approval_id: str, person: str, seconds: int = DEFAULT_SECONDS) -> MadeLink:
-        """A link by which this person may decide an approval, once, within so many seconds."""
+        """A link by which this person may decide an approval, once. The link is valid for `seconds`."""
         with self._noting_refusals("link", approval_id):
             return make_link(self._store, approval_id, person, self._asker, self._clock.now(), seconds)
 
     @contextlib.contextmanager
     def _noting_refusals(self, what: str, on: str) -> Iterator[None]:
-        """If the code inside this `with` block raises Rejected, write the refusal into the audit log, and raise it again."""
+        """If the code inside this `with` block raises Rejected, write a note of the refusal into the audit log, and raise the same error
+        again."""
         try:
             yield
         except Rejected as refused:

@@ -54,10 +54,11 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     """The settings in force."""
     state: QueueState
     tenant: str | None = None
-    """The tenant whose counts these are; None: the counts are of all tenants. Those of a tenant lack `oldest_at` and `admitted`."""
+    """The tenant whose executions `state` counts; None: it counts those of all tenants. For one tenant, `oldest_at` and `admitted` of
+    `state` are not known."""
     lanes: tuple[LaneState, ...] = ()
     more_lanes: bool = False
-    """Whether there are more lanes than these."""
+    """Whether the queue has more lanes than `lanes` lists."""
     next_admission: str = ""
     """When the queue admits the next execution, in words."""
 
@@ -85,7 +86,7 @@ class StoreQueues:
     # --- looking
 
     def list(self, tenant: str | None = None, most: int | None = None) -> Sequence[QueueView]:
-        """All queues, sorted by name, without their lanes; with `most`, at most so many."""
+        """The queues, sorted by name, without their lanes: all, or at most `most`."""
         return [self._view(row, tenant, 0) for row in self._store.queues()[:most]]
 
     def show(self, queue: str, *, tenant: str | None = None, lanes: int = 100) -> QueueView:
@@ -95,8 +96,9 @@ class StoreQueues:
     def parked(
         self, queue: str | None, *, tenant: str | None = None, limit: int = 50, error: str | None = None, beyond: str = ""
     ) -> Iterator[ParkedRun]:
-        """At most `limit` parked executions, the oldest first: of one queue or of all, with this error code or with any, after the
-        execution with the id `beyond`. Raises QueueNotFound if there is no such queue."""
+        """At most `limit` parked executions, the oldest first, beginning after the execution with the id `beyond`. `queue`: only those of
+        this queue; None: of all queues. `error`: only those with this error code; None: with any. Raises QueueNotFound if there is no such
+        queue."""
         if queue is not None:
             self._needed(queue)
         left = limit
@@ -217,7 +219,7 @@ class StoreQueues:
         return self._store.queue(checked_queue(queue)) is not None
 
     def meant(self, queue: str) -> str:
-        """As `meant_queue`, for this store."""
+        """A space and a sentence that names the queue of this store which was probably meant; empty if no queue has a similar name."""
         return meant_queue(self._store, queue)
 
     def needed(self, queue: str) -> QueueRow:

@@ -61,7 +61,7 @@ class TrustBook:
         return sorted(map(Path, self._read()))
 
     def trusts(self, folder: Path) -> bool:
-        """Whether this folder is in the record. `check_fit` checks whether another user could change the folder."""
+        """Whether this folder is in the record. This does not check whether another user could change the folder: `check_fit` does."""
         return str(folder.resolve()) in self._read()
 
     def add(self, folder: Path) -> Path:

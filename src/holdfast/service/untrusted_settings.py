@@ -21,24 +21,27 @@ _ESTIMATES: Final = ("worst", "typical", "none")
 
 
 def _stricter(ours: str, theirs: str) -> tuple[str, bool]:
-    """The stronger of two kinds of isolation: `all`, then `process`, then `inline`."""
+    """The stronger of two kinds of isolation, and whether that is the file's. `all` is the strongest, then `process`, then `inline`."""
     tight = min(ours, theirs, key=_LOCKS.index)
     return tight, tight == theirs
 
 
 def _sooner(ours: str, theirs: str) -> tuple[str, bool]:
-    """The estimate that refuses more runs before they begin: `worst`, then `typical`, then `none`."""
+    """The estimate that refuses more runs before they begin, and whether that is the file's. `worst` refuses the most, then `typical`;
+    `none` refuses none."""
     tight = min(ours, theirs, key=_ESTIMATES.index)
     return tight, tight == theirs
 
 
 def _lower(ours: Any, theirs: Any) -> tuple[Any, bool]:
-    """The lower of two limits. If the file's value is zero or negative, the operator's value applies: some systems read 0 as "no limit"."""
+    """The lower of two limits, and whether that is the file's. If the file's value is zero or negative, the operator's value applies: some
+    systems read 0 as "no limit"."""
     return (theirs, True) if 0 < theirs <= ours else (ours, False)
 
 
 def _cap(ours: Any, theirs: Any) -> tuple[Any, bool]:
-    """The lower of two caps. None means no cap; zero is a cap. If the file's value is negative, the operator's value applies."""
+    """The lower of two caps, and whether the file is followed. None means no cap; zero is a cap. If the file's value is negative, the
+    operator's value applies."""
     if theirs is None:
         return ours, True
     return (theirs, True) if theirs >= 0 and (ours is None or theirs <= ours) else (ours, False)
@@ -50,8 +53,8 @@ def _more(ours: frozenset[str], theirs: frozenset[str]) -> tuple[frozenset[str],
 
 
 def _fewer(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> tuple[tuple[Any, ...], bool]:
-    """The members that both lists have. If they have none in common, the operator's list applies: the file's list would replace it, not
-    make it stricter. An empty list of the file applies."""
+    """The members that both lists have, and whether these are all members of the file's list. If the lists have none in common, the
+    operator's list applies: the file's list would replace it, not make it stricter. An empty list of the file applies."""
     return _kept(ours, theirs, [one for one in theirs if one in ours])
 
 
@@ -74,12 +77,13 @@ def _kept(ours: tuple[Any, ...], theirs: tuple[Any, ...], both: list[Any]) -> tu
 
 
 def _obeyed(ours: bool, theirs: bool) -> tuple[bool, bool]:
-    """True if at least one of the two values is True: True is the stricter value."""
+    """True, the stricter value, if at least one of the two values is True; else False. Also returns whether the file's value is the one
+    that applies."""
     return ours or theirs, theirs or not ours
 
 
 def _caps(ours: Caps, theirs: Caps) -> tuple[Caps, bool]:
-    """The lower value of each cap."""
+    """The lower value of each cap, and whether every value of the file is followed."""
     lower = {name: _cap(getattr(ours, name), getattr(theirs, name)) for name in Caps.__struct_fields__}
     return Caps(**{name: value for name, (value, _) in lower.items()}), all(kept for _, kept in lower.values())
 
@@ -87,7 +91,8 @@ def _caps(ours: Caps, theirs: Caps) -> tuple[Caps, bool]:
 def _refused_codes(
     ours: Mapping[str, Mapping[str, bool]], theirs: Mapping[str, Mapping[str, bool]]
 ) -> tuple[Mapping[str, Mapping[str, bool]], bool]:
-    """The error codes that the operator or the file does not retry. Only the operator can allow the retry of a code."""
+    """The operator's rules, and in addition the file's rules that a code is not retried. A rule of the file that a code is retried is
+    ignored, unless the operator has the same rule. Also returns whether no rule of the file was ignored."""
     tight = {worker: dict(codes) for worker, codes in ours.items()}
     whole = True
     for worker, codes in theirs.items():

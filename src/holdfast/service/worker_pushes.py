@@ -33,7 +33,8 @@ _BATCH: Final = 200
 
 
 class _Known:
-    """Finds out whether this push made a run. If not, the run existed before the push, or an earlier line had the same key."""
+    """Finds out whether a line of this push made its run. If not, the run existed before the push, or an earlier line with the same key
+    made it."""
 
     def __init__(self, began: int) -> None:
         self._began = began
@@ -59,8 +60,8 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
 
     def push(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[Sequence[PushedLine]]:
         """Push numbered lines of JSON, and report each batch after it is on disk. A wrong line is refused, and the others are still
-        enqueued. If the queue becomes full, the lines of that batch that were accepted or wrong are reported, and then QueueFull is raised;
-        what is enqueued stays."""
+        enqueued. If the queue becomes full, two kinds of lines of the present batch are still reported: those that were enqueued, and those
+        that were wrong. Then QueueFull is raised. What was enqueued stays enqueued."""
         opening = open_engine(
             self.store, workers=[self.file], worker_settings=self.settings, settings=Settings(at_once=0), codec=self.codec
         )

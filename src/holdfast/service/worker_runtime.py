@@ -53,7 +53,8 @@ from holdfast.workers.tools.secrets import EnvironmentSecrets, Redactor, Secrets
 
 _log = logging.getLogger("holdfast.service")
 _OLD_WORKERS = 4
-"""How many workers of older versions keep a process ready for their next attempt. The others start one again when an older run needs it."""
+"""At most this many workers with older code keep a process ready for their next attempt. Any other worker with older code starts a process
+when a run needs it."""
 
 
 class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,8 +176,8 @@ class WorkerRuntime:
         return [function for function in self.worker_service.functions() if wanted is None or function.name in wanted]
 
     def schedules(self) -> list[tuple[Schedule, Origin]]:
-        """The schedules of the operator's file, and those on the pages of the workers and pipelines that are served; each with its
-        origin."""
+        """The schedules of the operator's file, and those on the pages of the workers and pipelines that are served, each with its origin.
+        If several versions are served, only the version that was added last counts."""
         found = [(schedule, Origin.TOML) for schedule in self._settings.schedules]
         for versions in self.worker_service.served.values():
             contract = list(versions.values())[-1].worker.contract
@@ -200,8 +201,9 @@ class WorkerRuntime:
         return found
 
     async def renew(self) -> Sequence[Package]:
-        """Read the files again. New runs get the changed code; runs that have begun keep their code. Returns the packages that are new.
-        Raises InvalidParameter if a file declares a worker that was not served before, and PipelineInvalid if a pipeline has errors."""
+        """Read the files again. New runs get the changed code; runs that have begun keep their code. Returns the packages with new
+        content. Raises InvalidParameter if a file declares a worker that was not served before, and PipelineInvalid if a pipeline has
+        errors."""
         known, found = {package.name for package in self._found}, await in_thread(Purpose.HOUSE, self._read)
         changed = [package for package in found if package.name not in known]
         for package in changed:
@@ -220,7 +222,7 @@ class WorkerRuntime:
         return changed
 
     async def warm(self) -> None:
-        """Start a process for the next attempt of each worker, in its present version, before the first request."""
+        """Start a process for each worker, with the code that its files have now, so that its next attempt need not wait for a process."""
         await asyncio.gather(*(self._worker(package).warm() for package in self._found))
 
     async def close(self) -> None:

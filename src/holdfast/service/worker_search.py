@@ -38,7 +38,8 @@ class _Found(NamedTuple):
     worker_id: str | None
     """The worker's id; None if its page cannot be read."""
     known: Known | None
-    """What a check of pipelines needs to know of the worker; None if its page or its file has errors, or if only its file is looked for."""
+    """What a check of pipelines needs to know of the worker. None if its page or its file has errors, and also in a search that needs only
+    the files of workers."""
 
 
 def workers_for(file: Path, more: Sequence[Path] = ()) -> Workers:
@@ -53,8 +54,9 @@ def workers_for(file: Path, more: Sequence[Path] = ()) -> Workers:
 
 
 def worker_files(function_file: Path) -> list[Path]:
-    """The files of the workers and pipelines that the durable functions of a file run with calls such as
-    `context.run("web-scrape-worker", …)`. If one of them is not found, also the files with pages that cannot be read."""
+    """The files of the workers and pipelines that the durable functions of a file run with calls such as `context.run("web-scrape-worker",
+    …)`. If one of these workers is not found, the result also has the files with pages that cannot be read: one of these pages may be the
+    page of that worker."""
     wanted = set(_run_by(function_file))
     if not wanted:
         return []

@@ -1,8 +1,8 @@
 """The broadcaster: one subscriber that passes signals to many listeners. Each listener has a bounded queue, so that a slow listener does
 not delay the others.
 
-A listener whose queue is full is ended. Its client can connect again with the number of the last signal that it had. The new listener gets
-the signals after that one, from memory or from the store; if some are not kept any more, it gets `GAP`.
+A listener whose queue is full is ended. Its client can connect again, and give the number of the last signal that it had. The new listener
+gets the signals after that number, from memory or from the store. If some of them are not kept any more, it gets `GAP` first.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ _LISTENERS: Final = 1000
 _PAGE: Final = 1000
 
 Kept = Callable[[int, int], Sequence[StatusSignal]]
-"""Reads the signals that the store still keeps: those after a number, at most a given count. `OutboxStore.kept_signals` is one."""
+"""Reads signals from the store. `kept(number, most)` returns the signals after `number` that the store still has, at most `most` of them.
+`OutboxStore.kept_signals` is such a function."""
 
 
 class Gap:
-    """The type of GAP, which says that the listener may have missed signals that are not kept any more."""
+    """The class of GAP. GAP tells a listener that it may have missed signals, because they are not kept any more."""
 
 
 GAP: Final = Gap()
@@ -45,7 +46,7 @@ class Broadcaster:
         self._closed = False
 
     async def __call__(self, signal: StatusSignal) -> None:
-        """Pass a signal to all listeners, without waiting for any of them. A signal that was passed before is ignored."""
+        """Pass a signal to all listeners, without waiting for any of them. A signal is ignored if it, or a later one, was passed before."""
         with self._lock:
             if self._recent and signal.number <= self._recent[-1].number:
                 return  # the runner that delivers has crashed, and repeats signals
@@ -55,10 +56,9 @@ class Broadcaster:
             listener.offer(signal)
 
     def listen(self, after: int | None = None, kept: Kept | None = None) -> Listener:
-        """A new listener for this event loop. Use it with `async with`. If `after` is None, it gets the signals from now on; else the
-        signals after the one with this number. `kept` reads signals that are not in memory any more; without it these are missing. Raises
-        StoreBusy if there are too many listeners, or after `close`.
-        """
+        """A new listener for the running event loop. Use it with `async with`. If `after` is None, it gets only the signals that come from
+        now on; else all signals with a number above `after`. `kept` reads from the store the older ones, which are not in memory any more;
+        if it is None, the listener does not get those. Raises StoreBusy if there are too many listeners, or after `close`."""
         listener = Listener(self, after, self._queue, kept)
         with self._lock:
             if self._closed or len(self._listeners) >= self._most:
@@ -68,7 +68,7 @@ class Broadcaster:
         return listener
 
     def leave(self, listener: Listener) -> None:
-        """Remove a listener: it gets no more signals."""
+        """Remove a listener: it gets no new signals."""
         with self._lock:
             self._listeners.discard(listener)
 
@@ -82,8 +82,7 @@ class Broadcaster:
 
 
 class Listener:
-    """Receives signals. It gets the signals in order, and none of them twice. It gets `GAP` before a signal if signals before that one may
-    be missing."""
+    """Receives signals, in order and none of them twice. It gives `GAP` before a signal if signals before that one may be missing."""
 
     def __init__(self, broadcaster: Broadcaster, after: int | None, limit: int, kept: Kept | None) -> None:
         self._broadcaster = broadcaster
@@ -97,12 +96,12 @@ class Listener:
         self._ended = False
 
     def begin(self, backlog: list[StatusSignal]) -> None:
-        """Give the listener the signals in memory that came after the last one that its client had."""
+        """Set the signals that the listener gives first: those in memory that are newer than the last signal that its client had."""
         self._backlog = backlog
 
     def offer(self, signal: StatusSignal) -> None:
-        """Put a signal into the queue of this listener. If the queue is full, the listener is ended: it still gives the signals in the
-        queue, and then its client must connect again. Any thread may call this."""
+        """Put a signal into the queue of this listener. If the queue is full, the signal is not put there, and the listener is ended: it
+        still gives the signals in its queue, and then its client must connect again. Any thread may call this."""
         if len(self._waiting) >= self._limit:
             self.end()
             return
@@ -111,7 +110,7 @@ class Listener:
             self._wake()
 
     def end(self) -> None:
-        """End this listener: after the signals in its queue it gets no more. Any thread may call this."""
+        """End this listener: it still gives the signals in its queue, and after them no more. Any thread may call this."""
         self._ended = True
         self._wake()
 
@@ -128,8 +127,8 @@ class Listener:
         self._broadcaster.leave(self)
 
     async def signals(self, pause_seconds: float) -> AsyncIterator[StatusSignal | Gap | None]:
-        """The signals, until the listener is ended. Yields GAP before a signal if signals before it may be missing, and None each time no
-        signal came for `pause_seconds`."""
+        """The signals, until the listener is ended and its queue is empty. Yields GAP before a signal if signals before that one may be
+        missing. Yields None each time no signal came for `pause_seconds`."""
         async for signal in self._missed():
             for told in self._told(signal):
                 yield told
@@ -149,8 +148,8 @@ class Listener:
                 yield None
 
     async def _missed(self) -> AsyncIterator[StatusSignal]:
-        """The signals after the last one that the listener had: first those that only the store has, page by page (if the listener has
-        `kept`), then those in memory."""
+        """The signals after the last one that the listener had: first those that are only in the store (if the listener has `kept`), then
+        those in memory. The store is read page by page."""
         after, first = self._last, self._backlog[0].number if self._backlog else None
         is_whole = after is None or first == after + 1
         while not is_whole and after is not None and self._kept is not None:

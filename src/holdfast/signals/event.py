@@ -19,8 +19,8 @@ _IDS: Final = uuid.UUID("6f1d3f7e-52d3-5a37-9b57-0e0f6c1d9a10")
 def event_of(signal: StatusSignal) -> Event:
     """The event of a signal.
 
-    If an event is delivered again, it is exactly the same, with the same id. So a receiver that remembers ids can ignore an event that it
-    already has.
+    The same signal always gives exactly the same event, with the same id. So a receiver that remembers ids can ignore an event that is
+    delivered a second time.
     """
     function_arn = signal.arn.partition("/durable-execution/")[0]
     _, _, _, region, account, *_ = signal.arn.split(":")

@@ -14,8 +14,8 @@ from holdfast.signals.sinks import Sink, Wanted
 
 
 class EventBridge(Sink):
-    """Puts events on an event bus. Sources that begin with `aws.` are reserved for AWS, so the events have the source `holdfast` unless
-    another is given. Detail type and detail are as in AWS's own events."""
+    """Puts events on an event bus. The source of the events is `holdfast`, unless another one is given; AWS reserves the sources that begin
+    with `aws.`. The detail type and the detail are the same as in AWS's own events."""
 
     def __init__(
         self,
@@ -29,7 +29,9 @@ class EventBridge(Sink):
         tries: int = 10,
         clock: Clock | None = None,
     ) -> None:
-        """`client` is a boto3 client for the service `events`; None means a new client with AWS's usual settings."""
+        """`bus` is the name of the event bus, `source` the source that the events name, `region` the AWS region of a new client (None: the
+        region in AWS's settings). `client` is a boto3 client for the service `events`; None: this sink makes one. `pattern`,
+        `dead_letters`, `tries` and `clock` mean what they mean in `Sink`."""
         if source.startswith("aws."):
             raise InvalidParameter(f"The source {source!r} begins with 'aws.', which is reserved for AWS. Choose another source.")
         super().__init__(f"EventBridge {bus}", pattern=pattern, dead_letters=dead_letters, tries=tries, clock=clock)
@@ -38,8 +40,8 @@ class EventBridge(Sink):
         self._client = client if client is not None else _new_client(region)
 
     def __call__(self, signal: StatusSignal) -> None:
-        """Put the event of a signal on the bus, if the pattern wants it. Blocks. Raises DeliveryFailed if it cannot be delivered, unless it
-        becomes a dead letter."""
+        """Put the event of a signal on the bus, if the pattern wants it. Blocks. If the event cannot be delivered, raises DeliveryFailed;
+        after `tries` tries it writes a dead letter instead, if `dead_letters` was given."""
         event = self.wanted(signal)
         if event is None:
             return

@@ -1,7 +1,7 @@
 """Metrics of durable functions for Prometheus, all under names that begin with `holdfast_`.
 
-A process counts what it has written about an execution, when that is on disk. The only labels are names of functions and fixed words. If
-there are too many functions, further ones are counted as `other`, so that no caller can create many series.
+Each process counts only what it wrote itself, after the write is on disk. Labels have only names of functions and fixed words. If there are
+too many functions, the further ones are counted together as `other`, so that no caller can create many series.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class FunctionMetrics:
     # --- the reports of the engine
 
     def attach(self, sight: Sight) -> None:
-        """Remember the engine that opens: `sight` tells what runs and waits in it."""
+        """Remember `sight`, which tells how many invocations run, and how many executions wait, in the engine that opens."""
         self._sight = sight
 
     def started(self, header: Execution) -> None:
@@ -120,14 +120,14 @@ class FunctionMetrics:
             self._started.add(self._name(header))
 
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
-        """Count an invocation that ended, and its duration. If it ended because its execution waits, it is counted as ok."""
+        """Count an invocation that ended, and its duration. An invocation that ended because its execution must wait is counted as ok."""
         with self._lock:
             name = self._name(header)
             self._invocations.add(name, _RESULTS[outcome.status])
             self._took.observe(max(0, ended_at - (header.invoked_at or ended_at)) / 1000, name)
 
     def operated(self, header: Execution, operation: Operation) -> None:
-        """Count a step that ended, or an attempt of a step after which another attempt follows."""
+        """Count a step that ended. Also count an attempt of a step that failed, if another attempt follows."""
         if operation.type is not Type.STEP:
             return
         with self._lock:
@@ -144,7 +144,7 @@ class FunctionMetrics:
             self._durations.observe(max(0, (header.ended_at or header.started_at) - header.started_at) / 1000, name)
 
     def committed(self, writes: int) -> None:
-        """Count a commit by its number of writes."""
+        """Count a commit in the histogram of writes per commit. `writes` is how many writes it contained."""
         with self._lock:
             self._writes.observe(writes)
 
@@ -158,8 +158,8 @@ class FunctionMetrics:
     # --- showing
 
     def collect(self) -> Iterable[Metric]:
-        """All metrics, in the form that prometheus-client expects. If the store cannot be read, those of waiting executions are left
-        out."""
+        """All metrics, in the form that prometheus-client expects. If the store cannot be read, the metrics that count waiting executions
+        are left out."""
         shown = (self._started, self._closed, self._durations, self._invocations, self._took, self._steps, self._retries, self._writes)
         with self._lock:
             families = [each.family() for each in shown]

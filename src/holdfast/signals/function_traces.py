@@ -35,7 +35,7 @@ _MOST_KEPT: Final = 10_000
 
 
 class TraceParent(NamedTuple):
-    """The trace of an execution, the span above the execution's span, and whether the trace is recorded."""
+    """The trace of an execution, the span above the span of the execution, and whether the trace is recorded."""
 
     trace_id: str
     parent: str | None
@@ -52,11 +52,12 @@ class FunctionTraces:
         self._traces: OrderedDict[str, TraceParent] = OrderedDict()
 
     def close(self) -> None:
-        """Send the remaining spans. Blocks for at most 3 seconds."""
+        """Send the spans that are not sent yet. Returns after at most 3 seconds, also if some spans are not sent."""
         self._spans.close()
 
     def attach(self, sight: Sight) -> None:
-        """Remember the engine that opens: `sight` finds the executions that invoked others."""
+        """Remember `sight`, which finds executions of the engine that opens: an execution that was invoked gets the trace of the one that
+        invoked it."""
         self._sight = sight
 
     def started(self, header: Execution) -> None:
@@ -66,7 +67,7 @@ class FunctionTraces:
         """Do nothing: a commit has no span."""
 
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
-        """Report the span of an invocation, below that of its execution."""
+        """Report the span of an invocation. It is below the span of its execution."""
         bad = outcome.status in (OutcomeStatus.FAILED, OutcomeStatus.CRASHED, OutcomeStatus.MISMATCHED)
         error = ((outcome.error.type if outcome.error else None) or outcome.status.value, "") if bad else None
         span_id = below(span_of(header.id), "invocation", header.invocation)
@@ -75,7 +76,7 @@ class FunctionTraces:
         self._say(header, "invocation", span_id, span_of(header.id), times, about, error)
 
     def operated(self, header: Execution, operation: Operation) -> None:
-        """Report the span of a step or a child context that has ended. The span of a step includes all its attempts."""
+        """Report the span of a step or a child context that has ended. A step has one span for all its attempts together."""
         if operation.status not in (Status.SUCCEEDED, Status.FAILED):
             return
         kind = "step" if operation.type is Type.STEP else "context"
@@ -129,8 +130,9 @@ class FunctionTraces:
 
 
 def execution_trace(header: Execution, find: Callable[[str], Execution | None]) -> TraceParent:
-    """The trace of an execution: the trace of its caller, or a new one. An invoked execution belongs to the trace of the first execution in
-    its chain of invokes, and its span is below the span of the execution that invoked it. `find` returns an execution by its id."""
+    """The trace of an execution, and the span above it. An execution that another one invoked has the same trace as the first execution in
+    its chain of invokes, and the span above it is the span of the execution that invoked it. For any other execution both come from the
+    caller's trace header; without a header the trace is new, and no span is above it. `find` returns an execution by its id."""
     root = header
     for _ in range(_DEEPEST):
         above = _above(root, find)
@@ -155,8 +157,8 @@ def _above(header: Execution, find: Callable[[str], Execution | None]) -> Execut
 
 
 def trace_of(header: str | None) -> TraceParent | None:
-    """The trace in a trace header of AWS (X-Amzn-Trace-Id) or W3C (traceparent); None without a header, and for a header that is not
-    valid."""
+    """The trace that a trace header names. `header` is a header of AWS (X-Amzn-Trace-Id) or of W3C (traceparent). None if `header` is None
+    or not valid."""
     if header is None:
         return None
     w3c = parent_of(header)
@@ -169,7 +171,7 @@ def trace_of(header: str | None) -> TraceParent | None:
 
 
 def span_of(execution: str, operation: str | None = None) -> str:
-    """The id of an execution's span, or of the span of one of its operations."""
+    """The id of the span of an execution, if `operation` is None; else the id of the span of that operation of the execution."""
     return below(execution, "execution") if operation is None else below(execution, "operation", operation)
 
 

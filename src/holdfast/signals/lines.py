@@ -1,5 +1,5 @@
-"""JSON lines in a file: one document in each line. `append` returns when the line is on disk. If a size limit is set, a full file is
-renamed, and a new file is begun."""
+"""JSON lines in a file: one document in each line. `append` returns when the line is on disk. A file can have a size limit: a full file is
+renamed or removed, and a new one begins."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ _NEWLINE: Final = b"\n"
 
 
 class LineFile:
-    """Appends documents to a file. If a crash left an incomplete line, it stays, and the next document begins on a new line."""
+    """Appends documents to a file, each as one line. If a crash left an incomplete last line, that line stays as it is, and the next
+    document begins on a new line."""
 
     def __init__(self, path: str | os.PathLike[str], *, max_bytes: int | None = None, keep: int = 5) -> None:
-        """If the file would become larger than `max_bytes`, it is renamed to `path.1`, the old `path.1` to `path.2`, and so on. At most
-        `keep` renamed files exist; the oldest is overwritten. If `keep` is 0, the full file is removed. `max_bytes` None means no limit."""
+        """`max_bytes`: if a line would make the file larger than this, the file is first renamed to `path.1` (the old `path.1` to `path.2`,
+        and so on), and a new file begins; None means no limit. `keep`: at most this many renamed files exist, and the oldest is
+        overwritten; with 0 the full file is removed."""
         if max_bytes is not None and max_bytes < 1:
             raise InvalidParameter(f"max_bytes is {max_bytes!r}; use a number that is at least 1, or None for no limit.")
         if keep < 0:
@@ -33,7 +35,7 @@ class LineFile:
         self._lock = threading.Lock()
 
     def append(self, document: Mapping[str, Any]) -> None:
-        """Write a line; it is on disk when this returns. Raises DeliveryFailed if it cannot be written."""
+        """Append a document as one line; the line is on disk when this returns. Raises DeliveryFailed if it cannot be written."""
         line = codec.dumps(document).encode() + _NEWLINE
         with self._lock:
             try:
@@ -45,8 +47,8 @@ class LineFile:
                 raise DeliveryFailed(str(refused)) from None
 
     def newest(self, most: int, most_bytes: int = 256 * 1024) -> list[dict[str, Any]]:
-        """The last documents of the file, newest first: those in its last `most_bytes`, and at most `most`. A line that is not a JSON
-        object is left out. Empty if the file cannot be opened."""
+        """The documents at the end of the file, the newest first: only those in its last `most_bytes` bytes, and at most `most` of them. A
+        line that is not a JSON object is left out. The list is empty if the file cannot be opened."""
         try:
             file = private.open_file(self.path, os.O_RDONLY)
         except (OSError, NotPrivate):
@@ -102,7 +104,7 @@ class LineFile:
         return self.path if number == 0 else self.path.with_name(f"{self.path.name}.{number}")
 
     def _sync_folder(self) -> None:
-        """Sync the folder, because a new file name is on disk only after that."""
+        """Sync the folder to disk. A new file can get lost in a crash until its folder is synced."""
         folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(folder)

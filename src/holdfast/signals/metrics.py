@@ -1,7 +1,8 @@
-"""Metrics of workers for Prometheus, under the names of the protocol: success_count, failure_count, retry_count, p95_duration_ms.
+"""Metrics of workers for Prometheus, under the names that the protocol defines, such as success_count, failure_count, retry_count and
+p95_duration_ms.
 
-A run is counted when its end is on disk, by the process that wrote it. The counts are kept in dictionaries of this module and not in the
-counters of `prometheus-client`, which would add a suffix to every name. The package only makes the text from them.
+The process that wrote the end of a run counts the run, when that end is on disk. The counts are kept in dictionaries of this module,
+because the counters of `prometheus-client` would add a suffix to every name. `prometheus-client` only makes the text from the counts.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ class _Durations:
 
 
 def quantile(counts: Iterable[int], share: float) -> float:
-    """An estimate of the duration in milliseconds that this share (0 to 1) of all durations does not exceed; 0 without durations. As in
-    Prometheus, the durations in a bucket are treated as evenly spread, and the result is at most the bound of the last bucket."""
+    """An estimate of a duration in milliseconds: the part `share` (0 to 1) of all durations is not longer than it. `counts` has the number
+    of durations in each bucket. 0 if there are no durations. As in Prometheus, the durations in a bucket are treated as evenly spread, and
+    the result is never above the highest bound."""
     counted = list(counts)
     rank, before, lower = share * sum(counted), 0, 0.0
     if not rank:
@@ -57,8 +59,8 @@ class Metrics(RunObserver):
     """Counts runs, as an observer of runs. It is also a collector of prometheus-client: `REGISTRY.register(metrics)`."""
 
     def __init__(self, *, tenants: bool = False, most_series: int = _MOST_SERIES) -> None:
-        """`tenants` adds the label `tenant`, which makes many series. If a metric has `most_series` series, further ones are counted
-        together as `other`."""
+        """`tenants`: whether the metrics have the label `tenant`; this makes many series. `most_series`: if a metric has this many series,
+        everything that would need a further series is counted in one series, whose labels are all `other`."""
         _client()
         self._names: Labels = ("worker_id", "version", *(("tenant",) if tenants else ()))
         self._node_names: Labels = ("pipeline", "node", "state", *(("tenant",) if tenants else ()))
@@ -85,13 +87,14 @@ class Metrics(RunObserver):
                 self._add(self._failures, (*labels, end.status, end.code_label or ""), 1)
 
     def node_ended(self, run: RunSeen, node: NodeSeen) -> None:
-        """Count the end of a pipeline's node, once for each round."""
+        """Count a node of a pipeline that ended. A node that runs in several rounds is counted in each of them."""
         labels = (run.worker_id, node.node, node.state, *((run.tenant,) if self._tenants else ()))
         with self._lock:
             self._add(self._nodes, labels, 1)
 
     def refused(self, refusal: RefusalSeen) -> None:
-        """Count a request that started no run as a failure, without a duration. The id of an unknown worker is not used as a label."""
+        """Count a request that started no run as a failure; it has no duration. If no worker with the requested id is known, the label for
+        the worker is empty, so that callers cannot create series."""
         version = "" if refusal.error_code == "version_not_found" else refusal.version  # else a client could create many series
         worker = (refusal.worker_id, version) if refusal.known else ("", "")
         labels = (*worker, *((refusal.tenant,) if self._tenants else ()))
@@ -128,7 +131,7 @@ class Metrics(RunObserver):
         ]
 
     def text(self) -> str:
-        """All metrics in Prometheus's text format. Its media type is `CONTENT_TYPE`."""
+        """All metrics in Prometheus's text format. The media type of this text is `CONTENT_TYPE`."""
         client = _client()
         if self._registry is None:
             self._registry = client.CollectorRegistry()

@@ -1,8 +1,7 @@
 """Observers of a worker's run: the values that are reported, and the base class of the observers for logs, metrics and traces.
 
-Only what is already on disk is reported, unless the docstring of a method says otherwise; so after a crash or in a replay nothing is
-reported twice. An observer cannot change a run. It is called on the engine's event loop and must not block. Its errors do not reach the
-run.
+What is reported is already on disk, so a crash or a replay does not report it again. The docstring of a method says if this is not so. An
+observer cannot change a run. It is called on the engine's event loop and must not block. If it raises an error, the run does not notice it.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ class RunSeen(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the caller wants this trace to be recorded; None if the caller did not say."""
     started_at: int = 0
     pipeline: str | None = None
-    """The pipeline that asked for the run, with its node in `node`; both are None if no pipeline did."""
+    """The id of the pipeline that asked for the run; `node` is the node of that pipeline. Both are None if no pipeline asked for it."""
     node: str | None = None
 
     @property
     def trace(self) -> dict[str, Any]:
-        """The fields `trace_id`, `span_id`, `parent_span_id` and `upstream_request_id`, by their names."""
+        """The fields `trace_id`, `span_id`, `parent_span_id` and `upstream_request_id` as a dictionary."""
         return {
             "trace_id": self.trace_id,
             "span_id": self.span_id,
@@ -54,7 +53,7 @@ class RefusalSeen(msgspec.Struct, frozen=True, kw_only=True):
 
     worker_id: str
     known: bool
-    """Whether a worker of that id is served here. If not, the id is any text that a caller sent."""
+    """Whether this process serves a worker with the id `worker_id`. If not, `worker_id` can be any text that a caller sent."""
     version: str
     tenant: str
     status: str
@@ -74,13 +73,14 @@ class AttemptSeen(msgspec.Struct, frozen=True, kw_only=True):
     began_at: int
     ended_at: int
     duration_ms: int
-    """How long the attempt ran, without the time in which it waited for a person."""
+    """How many milliseconds the attempt ran. The time in which it waited for a person is not included."""
     status: str
     error_code: str | None = None
     message: str | None = None
     isolation: str | None = None
     refusals: tuple[Mapping[str, Any], ...] = ()
-    """The calls of tools that the gateway refused: `tool`, `error_code`, and `at` in milliseconds since the epoch."""
+    """The calls of tools that the gateway refused in this attempt. Each has `tool`, `error_code`, and `at`, its time in milliseconds since
+    the epoch."""
 
 
 class ToolSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,17 +93,17 @@ class ToolSeen(msgspec.Struct, frozen=True, kw_only=True):
     """The number of this try of the call."""
     span_id: str
     parent_span_id: str
-    """The id of the attempt's span."""
+    """The id of the span of the attempt in which the tool was called."""
     began_at: float
-    """Milliseconds since the epoch."""
+    """When the call began, in milliseconds since the epoch."""
     duration_ms: float = 0.0
     error_code: str | None = None
     message: str | None = None
     reused: bool = False
-    """Whether the tool was not called, because the receipt of an earlier call had the answer."""
+    """Whether the tool was not called this time, because the receipt of an earlier call had the answer."""
     lost: bool = False
-    """Whether the answer was lost, for example in a crash. Then a person, or the tool's own check, decided how the call ended, or the call
-    was made again."""
+    """Whether the answer of the tool was lost, for example in a crash. In that case one of three things happened: a person decided how the
+    call ended, the tool's own check found it out, or the call was made again."""
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: Decimal = Decimal(0)
@@ -112,7 +112,7 @@ class ToolSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """A node of a pipeline that ended, in one round."""
+    """A node of a pipeline that ended, in one of its rounds."""
 
     node: str
     round: int
@@ -140,8 +140,8 @@ class EndSeen(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     error_code: str | None
     code_label: str | None
-    """The error code for labels of metrics: the code, if the table of codes or the contract has it, else `other`, because a body may make
-    up any number of codes. None if there is no error."""
+    """The error code for labels of metrics; None if there is no error. A code that is neither in the table of codes nor in the worker's
+    contract becomes `other`: a body may invent any number of codes, and each would make a series."""
     message: str | None
     attempt: int
     duration_ms: int
@@ -153,7 +153,7 @@ class EndSeen(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: Decimal = Decimal(0)
     tool_calls: int = 0
     log_fields: Mapping[str, Any] = {}
-    """The log fields that the contract names, each with its value."""
+    """The log fields that the worker's contract names, each with its value in this run."""
 
 
 class RunObserver:
@@ -163,19 +163,21 @@ class RunObserver:
         """A request started no run."""
 
     def accepted(self, run: RunSeen, at: int) -> None:
-        """A run was accepted and begins now."""
+        """A run was accepted at the time `at`, and begins now."""
 
     def attempt_began(self, run: RunSeen, number: int, at: int) -> None:
-        """An attempt begins. Called before it is on disk: after a crash it may be called again."""
+        """Attempt `number` begins, at the time `at`. This is called before the start is on disk, so after a crash it may be called again
+        for the same attempt."""
 
     def attempt_ended(self, run: RunSeen, attempt: AttemptSeen) -> None:
         """An attempt has ended."""
 
     def tool_began(self, run: RunSeen, tool: ToolSeen) -> None:
-        """A tool is about to be called. The intent to call it is on disk."""
+        """A tool is about to be called. That it will be called is already on disk."""
 
     def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
-        """A call of a tool has ended, and its receipt is on disk; or the receipt of an earlier call has answered it."""
+        """A call of a tool has ended, and its receipt is on disk. Also called if the tool was not called, because the receipt of an earlier
+        call had the answer (`tool.reused`)."""
 
     def waits_for_person(self, run: RunSeen, wait: PersonWaitSeen) -> None:
         """A run begins to wait for a person."""
@@ -184,8 +186,8 @@ class RunObserver:
         """A body reports its progress. The progress is not stored."""
 
     def logged(self, run: RunSeen, record: Mapping[str, Any]) -> None:
-        """A body logs a line, or the runner adds one, for example about a refused call. The line is on disk only when the attempt ends:
-        after a crash this may be called again for the same line."""
+        """A body logs a line, or the runner adds a line, for example about a refused call of a tool. The line is stored only when the
+        attempt ends, so after a crash this may be called again for the same line."""
 
     def node_ended(self, run: RunSeen, node: NodeSeen) -> None:
         """A node of a pipeline's run ended."""
@@ -198,7 +200,8 @@ NO_OBSERVER: Final = RunObserver()
 
 
 class RunObservers(RunObserver):
-    """Calls several observers. An error of one of them is logged and reaches neither the others nor the run."""
+    """Calls several observers. If one of them raises an error, the error is logged; the other observers are still called, and the run does
+    not notice it."""
 
     def __init__(self, observers: Iterable[RunObserver]) -> None:
         self._observers = tuple(observers)

@@ -1,9 +1,10 @@
-"""Event patterns, as in EventBridge: JSON with the same structure as the event, in which each leaf is a list of the wanted values.
+"""Event patterns, as in EventBridge. A pattern is JSON with the same structure as the event, in which each leaf is a list of the wanted
+values.
 
     {"detail": {"status": ["FAILED", "TIMED_OUT"], "durableExecutionName": [{"prefix": "order-"}]}}
 
-All members must match. A list matches if one of its values matches. `"$or"` has a list of patterns, of which one must match. Members that
-the pattern does not name may have any value.
+An event matches if every member of the pattern matches. A leaf matches if one value in its list matches. `"$or"` has a list of patterns, of
+which at least one must match. Members of the event that the pattern does not name may have any value.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 _ABSENT: Final = object()
 
 Test = Callable[[Any], bool]
-"""A function that says whether a value matches. It gets `_ABSENT` for a value that is missing."""
+"""A function that says whether a value of an event matches. It gets `_ABSENT` if the event does not have the value."""
 
 
 class Pattern:
@@ -105,7 +106,8 @@ def _leaf(wanted: list[Any], path: str) -> Test:
 
 
 def _flat(value: Any) -> list[Any]:
-    """The elements of a list and of the lists inside it, as one list; a list with the value itself if it is no list."""
+    """For a list: its elements, and in place of each list inside it the elements of that list, as one list. For any other value: a list
+    with only this value."""
     return [inner for element in value for inner in _flat(element)] if isinstance(value, list) else [value]
 
 
@@ -134,7 +136,8 @@ def _text(given: Any, path: str) -> str:
 
 
 def _folding(given: Any, path: str, compare: Callable[[str, str], bool]) -> Test:
-    """A test that compares texts. If the text is given as `{"equals-ignore-case": text}`, upper and lower case are equal."""
+    """A test that calls `compare(value, text)`, where `given` is the text. If `given` is `{"equals-ignore-case": text}`, the test treats
+    upper and lower case as equal. `path` is the place in the pattern, for the error message."""
     if isinstance(given, Mapping):
         if given.keys() != {"equals-ignore-case"}:
             raise _wrong(path, "must be a text or {'equals-ignore-case': text}.")
@@ -164,8 +167,8 @@ def _wildcard(given: Any, path: str) -> Test:
     *middle, last = others
 
     def matches(value: Any) -> bool:
-        """Whether a text matches. Each part is searched at its first possible place, which leaves most room for the next part. So no other
-        place has to be tried."""
+        """Whether a text matches the wildcard. Each part between two stars is searched from the left, and its first place is taken. That
+        leaves the most room for the parts after it, so no other place has to be tried."""
         if not isinstance(value, str) or len(value) < len(first) + len(last) or not (value.startswith(first) and value.endswith(last)):
             return False
         at, end = len(first), len(value) - len(last)
@@ -180,7 +183,8 @@ def _wildcard(given: Any, path: str) -> Test:
 
 
 def _parts(text: str, path: str) -> list[str]:
-    """The texts before, between and after the stars. A star or a backslash after a backslash is an ordinary character."""
+    """The texts before, between and after the stars of a wildcard. A star or a backslash that follows a backslash stands for itself. `path`
+    is the place in the pattern, for the error message."""
     parts, at = [""], 0
     while at < len(text):
         letter = text[at]

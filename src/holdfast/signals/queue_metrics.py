@@ -1,7 +1,7 @@
-"""Metrics of queues for Prometheus: depth, oldest, drain rate, admitted, refused, parked and retry_count, by queue.
+"""Metrics of queues for Prometheus, by queue: depth, age of the oldest run, drain rate, held slots, parked, admitted, refused, retries.
 
-The counts of a queue are read from the store when the metrics are read, so all processes of a store show the same. Each process counts the
-refusals and the retries that it made itself.
+The refusals and the retries are counted by each process, only for what it did itself. The other numbers are read from the store each time
+the metrics are asked for, so all processes of a store show the same values.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class QueueMetrics(Onlooker):
             self._retries.add(header.place.queue)
 
     def tried_again(self, header: Execution) -> None:
-        """Count an attempt of a worker's run that failed, and is tried again."""
+        """Count an attempt of a worker's run that failed and is tried again, if the execution of the run is in a queue."""
         if header.place is not None:
             self._retries.add(header.place.queue)
 
@@ -60,8 +60,8 @@ class QueueMetrics(Onlooker):
     # --- showing
 
     def text(self) -> str:
-        """All these metrics in Prometheus's text format. Blocks, because it reads the store. If the store cannot be read, the metrics that
-        are read from it have no values."""
+        """All metrics of this class in Prometheus's text format. Blocks, because it reads the store. If the store cannot be read, only the
+        refusals and the retries have values."""
         try:
             found = dict(list(self.states().items())[:MOST_SERIES])
         except HoldfastError:  # if the store cannot be read now, the series read from it are left out

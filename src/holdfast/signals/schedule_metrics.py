@@ -1,7 +1,8 @@
-"""Metrics of schedules for Prometheus: started, late, skipped, missed and refused occurrences, lag, and how long a schedule is overdue.
+"""Metrics of schedules for Prometheus: how many occurrences were started, late, skipped, missed and refused; how late the latest start was;
+for how long a schedule is overdue.
 
-The process that decided about an occurrence counts it, after the decision is on disk. How long a schedule is overdue is read from the store
-when the metrics are read, so all processes of a store show the same.
+The process that decided about an occurrence counts it, after the decision is on disk. For how long a schedule is overdue is read from the
+store each time the metrics are asked for, so all processes of a store show the same value.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class ScheduleMetrics(Onlooker):
         self.now: Callable[[], int] = lambda: 0
 
     def occurred(self, schedule: str, outcome: str, count: int, late_ms: int | None) -> None:
-        """Count occurrences about which this process decided. `late_ms` is how late they began; None if they did not begin."""
+        """Count `count` occurrences of a schedule about which this process decided. `outcome` is the decision. `late_ms`: how many
+        milliseconds late a started occurrence began; None for any other outcome."""
         kind = _KINDS.get(outcome)
         if kind is not None:
             self._counts[kind].add(schedule, count)
@@ -49,8 +51,8 @@ class ScheduleMetrics(Onlooker):
                 self._counts["late"].add(schedule, count)
 
     def text(self) -> str:
-        """All these metrics in Prometheus's text format. Blocks, because it reads the store. If the store cannot be read, the metric that
-        is read from it has no values."""
+        """All metrics of this class in Prometheus's text format. Blocks, because it reads the store. If the store cannot be read,
+        `schedule_overdue_seconds` has no values; the others are complete."""
         return "".join(line + "\n" for line in self._lines())
 
     def _lines(self) -> Iterator[str]:

@@ -1,5 +1,5 @@
-"""Series for Prometheus's text format: numbers by one label. Also an observer of an engine whose methods do nothing until a subclass
-overrides them."""
+"""Numbers for Prometheus's text format, each with one label (Series, family). Also the base class Onlooker: an observer of an engine whose
+methods do nothing."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from holdfast.model.operations import Operation
 from holdfast.model.ports import Sight
 
 MOST_SERIES: Final = 1000
-"""A metric has at most this many series; further ones are neither counted nor shown."""
+"""A metric has at most this many series. A number that would need a further series is not kept."""
 
 
 class Onlooker:
     """An observer of an engine whose methods do nothing. A subclass overrides the methods that it needs."""
 
     def attach(self, sight: Sight) -> None:
-        """An engine opens; `sight` answers questions about it."""
+        """An engine opens. `sight` answers questions about that engine."""
 
     def started(self, header: Execution) -> None:
         """An execution began."""
 
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
-        """An invocation has ended. `header` is the header with which it began."""
+        """An invocation has ended, at the time `ended_at`. `header` is the header of its execution when the invocation began."""
 
     def operated(self, header: Execution, operation: Operation) -> None:
         """A step or a child context has ended, or a step will be tried again."""
@@ -45,11 +45,11 @@ class Series:
         self._values: dict[str, float] = {}
 
     def add(self, name: str, count: int = 1) -> None:
-        """Add to the number of this name."""
+        """Add `count` to the number with this name. Does nothing if the name is new and there are MOST_SERIES names already."""
         self._put(name, self._values.get(name, 0) + count)
 
     def set(self, name: str, value: float) -> None:
-        """Set the number of this name."""
+        """Set the number with this name. Does nothing if the name is new and there are MOST_SERIES names already."""
         self._put(name, value)
 
     def _put(self, name: str, value: float) -> None:
@@ -64,7 +64,9 @@ class Series:
 
 
 def family(name: str, what: str, kind: str, label: str, values: Mapping[str, float]) -> Iterator[str]:
-    """The lines of one metric. Queues and schedules have names of letters, digits, `_`, `.` and `-`, so labels need no escapes."""
+    """The lines of one metric. `what` is its help text, `kind` its type for Prometheus, `label` the name of its only label; `values` has
+    its numbers by the value of the label. That value is the name of a queue or a schedule, which has only letters, digits, `_`, `.` and
+    `-`, so it needs no escapes."""
     yield f"# HELP {name} {what}"
     yield f"# TYPE {name} {kind}"
     for series, value in sorted(values.items()):

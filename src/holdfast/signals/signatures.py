@@ -31,7 +31,8 @@ def new_secret(chance: Callable[[int], bytes]) -> str:
 
 
 def key_of(secret: str) -> bytes:
-    """The key in a secret. Raises InvalidParameter if the secret is not valid or too short; the message does not show the secret."""
+    """The key that a secret contains. Raises InvalidParameter if the secret does not have the right form, or its key is too short; the
+    message does not show the secret."""
     try:
         key = base64.b64decode(secret.removeprefix(PREFIX), validate=True) if secret.startswith(PREFIX) else secret.encode()
     except binascii.Error:
@@ -51,12 +52,10 @@ def signature(keys: Sequence[bytes], id: str, timestamp: int, body: bytes) -> st
 
 
 def verify(headers: Mapping[str, str], body: bytes, secret: str, now_seconds: int) -> str:
-    """For receivers of webhooks: check the signature and the age of a request, and return its id. Raises AccessRefused if a header is
-    missing, the request was sent too long ago, or the signature is wrong. Raises InvalidParameter if `secret` is not valid. The names in
-    `headers` are in lower case.
-
-    Remember the id for at least five minutes, and refuse a second request with the same id.
-    """
+    """For receivers of webhooks: check the signature and the age of a request, and return the request's id. Raises AccessRefused if a
+    header is missing, the time in the request differs from `now_seconds` by more than five minutes, or the signature is wrong. Raises
+    InvalidParameter if `secret` is not valid. The names in `headers` must be in lower case. Keep the returned id for at least five minutes,
+    and refuse another request with this id."""
     try:
         id, sent, given = (headers[name] for name in ("webhook-id", "webhook-timestamp", "webhook-signature"))
     except KeyError as missing:

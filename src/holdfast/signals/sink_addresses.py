@@ -37,8 +37,8 @@ _KINDS: Final[Mapping[type, str]] = {str: "a text", int: "a whole number", list:
 def read_sinks(
     path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ, clock: Clock | None = None
 ) -> dict[str, Subscriber]:
-    """The sinks that a TOML file describes, by the names of their subscribers. A relative path in the file starts at the file's folder.
-    Raises InvalidParameter or PatternInvalid if the file is not right."""
+    """The sinks that a TOML file describes, by the names of their subscribers. A relative path in the file is a path from the folder of
+    that file. `environment` has the secrets. Raises InvalidParameter or PatternInvalid if the file cannot be read or has a mistake."""
     where = Path(path)
     try:
         found = tomllib.loads(where.read_text(encoding="utf-8"))
@@ -59,8 +59,8 @@ def read_sinks(
 
 
 class _Table:
-    """The description of one sink. Each option is checked when it is read. `end` raises InvalidParameter if options are left that no code
-    has read."""
+    """The description of one sink in the file. An option is checked and taken out when it is read. `end` raises InvalidParameter if an
+    option is left, because this kind of sink does not have it."""
 
     def __init__(self, table: dict[str, Any], folder: Path, environment: Mapping[str, str]) -> None:
         self._left = dict(table)
@@ -76,7 +76,8 @@ class _Table:
         return value
 
     def given(self, *names: tuple[str, type]) -> dict[str, Any]:
-        """The options among these that the table has."""
+        """Take these options out of the table, each checked for its type, and return those that the table has. `names` are pairs of name
+        and type."""
         found = {name: self.take(name, kind) for name, kind in names}
         return {name: value for name, value in found.items() if value is not None}
 

@@ -1,7 +1,6 @@
 """Sinks: subscribers that send events to another system. A sink sends the events that its pattern wants. If it cannot deliver an event, it
-raises DeliveryFailed, and the engine's outbox delivers the signal again later; later signals wait for it. If the sink has a file for dead
-letters, it writes the event there after some tries, so that one event cannot delay all others.
-"""
+raises DeliveryFailed. The engine's outbox then delivers the same signal again later, and the signals after it wait until then. If the sink
+has a file for dead letters, it writes the event there after some failed tries, so that one event cannot delay all later ones for ever."""
 
 from __future__ import annotations
 
@@ -23,17 +22,18 @@ Wanted = Pattern | Mapping[str, Any] | str | None
 """An event pattern, as a Pattern, as JSON text or as the value of that text; None means all events."""
 
 _TRIES: Final = 10
-"""After this many tries a signal becomes a dead letter, if its sink has a file for dead letters. With the delays of the outbox this takes
-about six minutes."""
+"""The default of `tries`: after this many failed tries the event of a signal is written to the file for dead letters, if its sink has one.
+With the delays of the outbox these tries take about six minutes."""
 
 
 def pattern_of(wanted: Wanted) -> Pattern | None:
-    """The Pattern of a `Wanted`; None if it wants all events. Raises PatternInvalid if the pattern is not valid."""
+    """`wanted` as a Pattern; None if all events are wanted. Raises PatternInvalid if the pattern is not valid."""
     return wanted if wanted is None or isinstance(wanted, Pattern) else Pattern(wanted)
 
 
 class Sink:
-    """The base of sinks: the event pattern, and the number of tries of the signal that cannot be delivered."""
+    """The base of sinks that send events over a network. It has the event pattern, and counts the failed tries of the signal that cannot be
+    delivered now."""
 
     def __init__(
         self,
@@ -44,7 +44,9 @@ class Sink:
         tries: int = _TRIES,
         clock: Clock | None = None,
     ) -> None:
-        """`name` is for messages. Without `dead_letters` a signal is tried again until it is delivered, without a limit."""
+        """`name` is shown in messages. `pattern`: which events are sent; None means all. `dead_letters`: the path of the file for dead
+        letters; None: there is none, and a signal is tried again without a limit until it is delivered. `tries`: after this many failed
+        tries the event is written to that file. `clock` None means the clock of this machine."""
         if tries < 1:
             raise InvalidParameter(f"tries is {tries!r}; use a number that is at least 1.")
         self._name = name
@@ -58,7 +60,8 @@ class Sink:
         return f"{type(self).__name__}({self._name})"
 
     def dead_letters(self, most: int) -> list[dict[str, Any]]:
-        """The dead letters of this sink, newest first, at most `most`. Blocks, because it reads a file."""
+        """The newest dead letters of this sink, the newest first, at most `most`. Empty if the sink has no file for dead letters. Blocks,
+        because it reads the file."""
         return [] if self._letters is None else self._letters.newest(most)
 
     def wanted(self, signal: StatusSignal) -> Event | None:
@@ -67,8 +70,9 @@ class Sink:
         return event if self._pattern is None or self._pattern.matches(event) else None
 
     def failed(self, signal: StatusSignal, event: Event, error: DeliveryFailed) -> None:
-        """Raise the error, so that the engine delivers the signal again. After the last try, if there is a file for dead letters, write a
-        dead letter instead. Blocks."""
+        """Called after each failed try to deliver a signal. Raises `error`, so that the engine delivers the signal again later. After the
+        failed try number `tries` of the same signal it does not raise, but writes a dead letter, if the sink has a file for dead letters.
+        Without such a file it always raises. Blocks."""
         self._failures = self._failures + 1 if signal.number == self._failing else 1
         self._failing = signal.number
         if self._letters is None or self._failures < self._tries:
@@ -84,7 +88,9 @@ class JsonLines:
     def __init__(
         self, path: str | os.PathLike[str], *, pattern: Wanted = None, max_bytes: int | None = 64 * 1024 * 1024, keep: int = 5
     ) -> None:
-        """`max_bytes` and `keep`: a file that would become larger than `max_bytes` is renamed, as `LineFile` describes."""
+        """`pattern`: which events are written; None means all. `max_bytes`: if a line would make the file larger than this, the file is
+        first renamed to `path.1` (the old `path.1` to `path.2`, and so on), and a new file begins; None means no limit. `keep`: at most
+        this many renamed files exist, and the oldest is overwritten; with 0 the full file is removed."""
         self._file = LineFile(path, max_bytes=max_bytes, keep=keep)
         self._pattern = pattern_of(pattern)
 
@@ -92,8 +98,8 @@ class JsonLines:
         return f"JsonLines({self._file.path})"
 
     def __call__(self, signal: StatusSignal) -> None:
-        """Write the event of a signal, if the pattern wants it; the line is on disk when this returns. Blocks. Raises DeliveryFailed if it
-        cannot be written."""
+        """Write the event of a signal, if the pattern wants it; its line is on disk when this returns. Blocks. Raises DeliveryFailed if the
+        line cannot be written."""
         event = event_of(signal)
         if self._pattern is None or self._pattern.matches(event):
             self._file.append(event)

@@ -6,19 +6,19 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 
 
 class GivenIds(IdGenerator):
-    """An id generator for OpenTelemetry. It returns the ids that the last call of `next` has set. Use it on one thread only."""
+    """An id generator for OpenTelemetry. It returns the ids that the latest call of `next` has set. Use it on one thread only."""
 
     def __init__(self) -> None:
         self._trace = self._span = 0
 
     def next(self, trace_id: int, span_id: int) -> None:
-        """Set the ids of the span that is made next."""
+        """Set the ids for the span that is made after this call."""
         self._trace, self._span = trace_id, span_id
 
     def generate_trace_id(self) -> int:
-        """The trace id of a span without a parent."""
+        """The trace id that the latest call of `next` has set. OpenTelemetry asks for it only if the span has no parent."""
         return self._trace
 
     def generate_span_id(self) -> int:
-        """The id of the span that is made next."""
+        """The span id that the latest call of `next` has set."""
         return self._span

@@ -1,8 +1,8 @@
 """Spans: how the traces of workers and functions use OpenTelemetry. A span is reported after it has ended, with ids that the caller
 computed.
 
-Environment variables (OTEL_*) say where spans are sent and how many are recorded. A thread sends them. If too many spans wait, further ones
-are dropped, so no caller waits.
+Environment variables (OTEL_*) say where spans are sent and which part of the traces is recorded. A thread sends the spans. If too many
+spans wait to be sent, further spans are dropped, so that the code that reports a span never waits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Spans:
     """Reports spans that have ended. Only one thread may use it."""
 
     def __init__(self, processor: SpanProcessor | None = None, environment: Mapping[str, str] = os.environ) -> None:
-        """`processor` gets the spans; None means an exporter that sends them to OTEL_EXPORTER_OTLP_ENDPOINT."""
+        """`processor` gets the spans. None: they are sent to the address that OpenTelemetry's variables name (OTEL_EXPORTER_OTLP_ENDPOINT
+        or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT). `environment` has these variables."""
         try:
             from opentelemetry.sdk.resources import Resource
             from opentelemetry.sdk.trace import TracerProvider
@@ -49,7 +50,7 @@ class Spans:
         self._tracer = self._provider.get_tracer("holdfast")
 
     def close(self, seconds: float = 3.0) -> None:
-        """Send the remaining spans. Returns after at most this many seconds, also if spans remain."""
+        """Send the spans that are not sent yet. Returns after at most `seconds`, also if some spans are not sent."""
         ending = threading.Thread(target=self._provider.shutdown, name="holdfast-traces", daemon=True)
         ending.start()
         ending.join(seconds)
@@ -66,8 +67,10 @@ class Spans:
         events: tuple[Attributes, ...] = (),
         kind: SpanKind | None = None,
     ) -> None:
-        """Report a span that has ended. `ids` are the ids of trace and span, `parent` is the context of the span above (None: it has none),
-        `times` are its start and end in milliseconds since the epoch, `error` is a code and a message."""
+        """Report a span that has ended. `ids`: the id of the trace, then the id of the span. `parent`: the context of the span above it;
+        None if no span is above it. `times`: its start and its end, in milliseconds since the epoch. `about`: its attributes; those that
+        are None are left out. `error`: a code and a message; None if there was no error. `events`: the refused calls of tools, each with
+        its time in `at`. `kind` None means INTERNAL."""
         from opentelemetry.context import Context
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
@@ -87,15 +90,16 @@ class Spans:
         span.end(end_time=max(began, ended))
 
     def sampled(self, caller: Context | None, trace_id: str, name: str) -> bool:
-        """Whether the sampler records the span with this name. `caller` is the context of the span above; None if there is none. Processes
-        with the same settings give the same answer."""
+        """Whether the sampler records a span of this trace with this name. `caller` is the context of the span above it; None if no span is
+        above it. Processes with the same settings give the same answer."""
         from opentelemetry.sdk.trace.sampling import Decision
 
         answer = self._provider.sampler.should_sample(caller, int(trace_hex(trace_id), 16), name)
         return answer.decision is Decision.RECORD_AND_SAMPLE
 
     def below(self, trace_id: str, span_id: str, *, sampled: bool) -> Context:
-        """The context for a span below the span with these ids, which may belong to another process."""
+        """The context to give to a span whose parent is the span with these ids. The parent may belong to another process. `sampled`:
+        whether the parent is recorded."""
         from opentelemetry.context import Context
         from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
@@ -122,7 +126,8 @@ def _exporting(environment: Mapping[str, str]) -> SpanProcessor:
 
 
 def wanted(environment: Mapping[str, str]) -> bool:
-    """Whether the environment asks for traces: OpenTelemetry's variables name an endpoint, and do not switch traces off."""
+    """Whether the environment asks for traces: an OTEL variable names the endpoint, and no OTEL variable switches the SDK or the traces
+    off."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get("OTEL_TRACES_EXPORTER") == "none":
         return False
     return any(environment.get(name) for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))

@@ -36,20 +36,20 @@ def header_of(trace_id: str, span_id: str, *, sampled: bool | None = None) -> st
 
 
 def trace_hex(trace_id: str) -> str:
-    """A trace id of 32 hexadecimal digits, as the header and OpenTelemetry need it. Any other text is hashed: the same text always gives
-    the same id."""
+    """`trace_id` itself, if it has the form that the header and OpenTelemetry need: 32 hexadecimal digits. Any other text is hashed to such
+    an id; the same text always gives the same id."""
     return trace_id if _TRACE.fullmatch(trace_id) and int(trace_id, 16) else _named(trace_id, 16)
 
 
 def span_hex(span_id: str) -> str:
-    """A span id of 16 hexadecimal digits, as the header and OpenTelemetry need it. Any other text is hashed: the same text always gives the
-    same id."""
+    """`span_id` itself, if it has the form that the header and OpenTelemetry need: 16 hexadecimal digits. Any other text is hashed to such
+    an id; the same text always gives the same id."""
     return span_id if _SPAN.fullmatch(span_id) and int(span_id, 16) else _named(span_id, 8)
 
 
 def below(span_id: str, *parts: object) -> str:
-    """The id of a span below another span, computed from the id of that span and these parts. So a process that continues after a crash
-    gives it the same id."""
+    """The id of a span below the span `span_id`. It is computed from that id and these parts, so a process that continues after a crash
+    computes the same id."""
     return _named("\0".join((span_id, *map(str, parts))), 8)
 
 

@@ -30,17 +30,18 @@ class Tracing(RunObserver):
     """An observer of runs that reports spans."""
 
     def __init__(self, processor: SpanProcessor | None = None, environment: Mapping[str, str] = os.environ) -> None:
-        """`processor` gets the spans; None means an exporter that sends them to OTEL_EXPORTER_OTLP_ENDPOINT."""
+        """`processor` gets the spans. None: they are sent to the address that OpenTelemetry's variables name (OTEL_EXPORTER_OTLP_ENDPOINT
+        or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT)."""
         self._spans = Spans(processor, environment)
 
     def close(self, seconds: float = 3.0) -> None:
-        """Send the remaining spans. Returns after at most this many seconds, also if spans remain."""
+        """Send the spans that are not sent yet. Returns after at most `seconds`, also if some spans are not sent."""
         self._spans.close(seconds)
 
     # --- the reports about runs
 
     def refused(self, refusal: RefusalSeen) -> None:
-        """Report the only span of a request that started no run."""
+        """Report a span for a request that started no run. Such a request has no other span."""
         from opentelemetry.trace import SpanKind
 
         trace_id, span_id = str(refusal.trace["trace_id"]), str(refusal.trace["span_id"])
@@ -52,12 +53,12 @@ class Tracing(RunObserver):
         self._spans.say("accept", (trace_id, span_id), context, times, about, error, kind=SpanKind.SERVER)
 
     def accepted(self, run: RunSeen, at: int) -> None:
-        """Report the span of the acceptance, from the request to the time at which the run is accepted."""
+        """Report the span of the acceptance: it begins with the request, and ends when the run is accepted, at the time `at`."""
         span_id = below(run.span_id, "accept")
         self._spans.say("accept", (run.trace_id, span_id), self._in(run), (run.started_at, at), _about(run))
 
     def attempt_ended(self, run: RunSeen, attempt: AttemptSeen) -> None:
-        """Report the span of an attempt, with its refused calls."""
+        """Report the span of an attempt. Each call of a tool that the gateway refused is an event in this span."""
         about = {**_about(run), "attempt": attempt.number, "duration_ms": attempt.duration_ms, "status": attempt.status}
         if attempt.isolation is not None:
             about["isolation"] = attempt.isolation
@@ -66,7 +67,8 @@ class Tracing(RunObserver):
         self._spans.say("attempt", ids, self._in(run), times, about, error, events=attempt.refusals)
 
     def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
-        """Report the span of a call. An answer that was taken from the receipt of an earlier call has no span, because no call was made."""
+        """Report the span of a call of a tool. If the receipt of an earlier call had the answer, there is no span, because the tool was not
+        called."""
         if tool.reused:
             return
         from opentelemetry.trace import SpanKind
@@ -85,14 +87,15 @@ class Tracing(RunObserver):
         self._spans.say(name, (run.trace_id, tool.span_id), parent, times, about, error, kind=kind)
 
     def node_ended(self, run: RunSeen, node: NodeSeen) -> None:
-        """Report the span of a pipeline's node, below that of the run. The spans of the node's child runs are below it."""
+        """Report the span of a node of a pipeline. It is below the span of the pipeline's run; the spans of the runs that the node started
+        are below the span of the node."""
         about = {**_about(run), "pipeline": run.worker_id, "node": node.node, "round": node.round, "state": node.state}
         error = None if node.error_code is None else (node.error_code, node.message or "")
         times = (node.began_at, max(node.began_at, node.ended_at))
         self._spans.say(f"node {node.node}", (run.trace_id, node.span_id), self._in(run), times, about, error)
 
     def ended(self, run: RunSeen, end: EndSeen) -> None:
-        """Report the span of the whole run."""
+        """Report the span of the whole run, from its start to its end."""
         from opentelemetry.trace import SpanKind
 
         about = {**_about(run), "attempt": end.attempt, "duration_ms": end.duration_ms, "status": end.status, "tool_calls": end.tool_calls}
@@ -113,7 +116,7 @@ class Tracing(RunObserver):
         return self._spans.below(run.trace_id, run.parent_span_id, sampled=run.sampled is not False)
 
     def _sampled(self, run: RunSeen) -> bool:
-        """Whether the run's own span is recorded."""
+        """Whether the sampler records the span of the run itself. The spans below it follow this decision."""
         return self._spans.sampled(self._caller(run), run.trace_id, f"run {run.worker_id}")
 
 

@@ -1,4 +1,4 @@
-"""Webhooks: sends events by POST, with a signature."""
+"""Webhooks: a sink that sends each event by POST, with a signature."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     import httpx
 
 _ANSWER_BYTES: Final = 64 * 1024
-"""At most this many bytes of an answer are read and thrown away, so that the connection can be used again."""
+"""At most about this many bytes of an answer are read. They are not used; reading them lets the connection be used again."""
 
 
 class Webhook(Sink):
-    """Sends events to an address. An HTTP status from 200 to 299 means that the receiver accepted the event. Redirects are not followed:
-    give the final address. An address may contain secrets, so messages show only its host.
-    """
+    """Sends each event to an address, in a request of its own. A status from 200 to 299 means that the receiver accepted the event; any
+    other status is a failed delivery. A redirect is not followed: give the final address. An address may contain secrets, so messages show
+    only its scheme, host and port."""
 
     def __init__(
         self,
@@ -41,9 +41,10 @@ class Webhook(Sink):
         clock: Clock | None = None,
         client: httpx.AsyncClient | None = None,
     ) -> None:
-        """With several secrets, each event has a signature for each of them, so that receivers can change from one secret to the next. With
-        `client` you can set proxies or certificates; you must close it yourself.
-        """
+        """`secret`: one secret or several. With several, each request has one signature for each secret, so that receivers can change from
+        the old secret to the new one. `pattern`, `dead_letters`, `tries` and `clock` mean what they mean in `Sink`. `timeout_seconds`: how
+        long to wait for the answer of the receiver. `client`: your own client, for example with proxies or certificates; you must close it
+        yourself. None: this sink makes a client."""
         self._host = _host_of(url)
         super().__init__(self._host, pattern=pattern, dead_letters=dead_letters, tries=tries, clock=clock)
         self._url = url
@@ -55,8 +56,8 @@ class Webhook(Sink):
         self._client = client or _new_client()
 
     async def __call__(self, signal: StatusSignal) -> None:
-        """Send the event of a signal, if the pattern wants it. Raises DeliveryFailed if it cannot be delivered, unless it becomes a dead
-        letter."""
+        """Send the event of a signal, if the pattern wants it. If the event cannot be delivered, raises DeliveryFailed; after `tries` tries
+        it writes a dead letter instead, if `dead_letters` was given."""
         event = self.wanted(signal)
         if event is None:
             return
@@ -66,7 +67,7 @@ class Webhook(Sink):
             await in_thread(Purpose.STORE, self.failed, signal, event, error)
 
     async def aclose(self) -> None:
-        """Close the connections. A client that was given is not closed."""
+        """Close the connections of the client that this sink made. A client that was passed to `__init__` is not closed."""
         if self._own:
             await self._client.aclose()
 
@@ -110,7 +111,8 @@ async def _skim(answer: httpx.Response) -> None:
 
 
 def _host_of(url: str) -> str:
-    """The scheme, host and port of an address, which messages may show. Raises InvalidParameter if it is not an address of HTTP."""
+    """The scheme, the host and the port of an address, as `https://host:port`; messages may show these. Raises InvalidParameter if the
+    address does not begin with http:// or https://, or has no host."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -122,7 +124,8 @@ def _host_of(url: str) -> str:
 
 
 def _new_client() -> httpx.AsyncClient:
-    """A client that reads nothing from the environment: no proxies, and no passwords from a .netrc file."""
+    """A client that does not use settings of the environment: no proxies from environment variables, and no passwords from a .netrc
+    file."""
     try:
         import httpx
     except ImportError:

@@ -1,9 +1,9 @@
-"""The log of workers: one JSON object in each line, on stderr or in a file. The names of its fields do not change.
+"""The log of workers: one JSON object in each line, on stderr or in a file.
 
-Every line of a run has `worker_id, attempt, duration_ms, status, error_code` and `trace_id, span_id, parent_span_id, upstream_request_id`,
-null if there is no value. The fields that a body logs are in the object `fields`, so that they cannot be mistaken for values of the
-runtime. A thread writes the lines, and the caller does not wait for it. If too many lines wait to be written, further lines are dropped and
-counted.
+Programs may rely on the names of the fields: they do not change. Every line of a run has `worker_id, attempt, duration_ms, status,
+error_code` and `trace_id, span_id, parent_span_id, upstream_request_id`; a field without a value is null. The fields that a body logs are
+in the object `fields`, so that a reader does not take them for values of the runtime. A thread writes the lines, and the caller does not
+wait for it. If too many lines wait to be written, further lines are dropped, and a later line says how many.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical"})
 
 
 class LineWriter:
-    """Appends lines to a file, or to stderr, from a thread of its own. If the file was moved or removed, a new one is made."""
+    """Appends lines to a file, or to stderr, from a thread of its own. If the file is moved or removed while the process runs, the next
+    line goes into a new file with the old name."""
 
     def __init__(self, where: str, *, most_lines: int = _MOST_LINES, most_bytes: int = _MOST_BYTES) -> None:
         self._where = where
@@ -48,15 +49,15 @@ class LineWriter:
             self._check()
 
     def _check(self) -> None:
-        """Raise InvalidParameter if the file cannot be written."""
+        """Raise InvalidParameter if the file cannot be opened for writing."""
         try:
             os.close(self._opened())
         except OSError as error:
             raise InvalidParameter(f"[signals] log: {self._where} cannot be written: {error.strerror}.") from None
 
     def write(self, line: bytes) -> None:
-        """Give a line to the writing thread, and return at once. Any thread may call this. The line is dropped if too many lines wait, or
-        after `close`."""
+        """Give a line to the writing thread, and return at once. Any thread may call this. The line is dropped if too many lines or too
+        many bytes wait, or if `close` was called."""
         with self._news:
             if self._closed or len(self._lines) >= self._most_lines or self._bytes + len(line) > self._most_bytes:
                 self._dropped += 1
@@ -69,7 +70,7 @@ class LineWriter:
             self._news.notify()
 
     def close(self, seconds: float = 2.0) -> None:
-        """Write the remaining lines. Returns after at most this many seconds, also if lines remain."""
+        """Accept no more lines, and write those that still wait. Returns after at most `seconds`, also if some lines are not written."""
         with self._news:
             self._closed = True
             self._news.notify()
@@ -120,7 +121,8 @@ class WorkerLog(RunObserver):
         self._clock = clock
 
     def close(self) -> None:
-        """Write the remaining lines. Waits for at most 2 seconds."""
+        """Write the lines that still wait, and accept no more lines. Returns after at most 2 seconds, also if some lines are not
+        written."""
         self._writer.close()
 
     def refused(self, refusal: RefusalSeen) -> None:
@@ -151,8 +153,8 @@ class WorkerLog(RunObserver):
         self._line(_level(attempt.error_code), "attempt_ended", attempt.message or attempt.status, attempt.ended_at, told)
 
     def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
-        """Write a line about a call of a tool. The event is `tool_reused` if the answer was taken from the receipt of an earlier call, else
-        `tool_ended`."""
+        """Write a line about a call of a tool that has ended. Its event is `tool_reused` if the tool was not called, because the receipt of
+        an earlier call had the answer; else it is `tool_ended`."""
         told = _of(
             run,
             attempt=tool.attempt,
@@ -173,8 +175,8 @@ class WorkerLog(RunObserver):
         self._line("info", "waits_for_person", f"a person must decide: {wait.tool}", self._clock.now(), told)
 
     def logged(self, run: RunSeen, record: Mapping[str, Any]) -> None:
-        """Write a line that the body logged or the runner added. A line about a call that the gateway refused has the event
-        `tool_refused`."""
+        """Write a line that the body logged, or that the runner added. Its event is `tool_refused` if it is about a call that the gateway
+        refused; else it is `log`."""
         own = {name: value for name, value in record.items() if name not in ("level", "message", "attempt", "event")}
         level = str(record.get("level", "info")).lower()
         told = _of(run, attempt=record.get("attempt")) | {"fields": own}
@@ -184,13 +186,14 @@ class WorkerLog(RunObserver):
         self._line(level if level in _LEVELS else "info", event, str(record.get("message", "")), self._clock.now(), told)
 
     def node_ended(self, run: RunSeen, node: NodeSeen) -> None:
-        """Write a line about a node of a pipeline that ended. The lines of its child runs have `pipeline` and `node`, too."""
+        """Write a line about a node of a pipeline that ended. This line, and every line of a child run that the node started, has the
+        fields `pipeline` and `node`."""
         told = _of(run, duration_ms=node.ended_at - node.began_at, error_code=node.error_code, span_id=node.span_id)
         told |= {"parent_span_id": run.span_id, "pipeline": run.worker_id, "node": node.node, "round": node.round, "state": node.state}
         self._line(_level(node.error_code), "node_ended", node.message or f"{node.node} is {node.state}", node.ended_at, told)
 
     def ended(self, run: RunSeen, end: EndSeen) -> None:
-        """Write the last line of a run, with the log fields that the contract names."""
+        """Write the last line of a run: how it ended, what it used, and the log fields that its contract names."""
         told = _of(run, attempt=end.attempt, duration_ms=end.duration_ms, status=end.status, error_code=end.error_code)
         told |= {"partial": end.partial, "isolation": end.isolation, "tool_calls": end.tool_calls}
         told |= {"tokens": {"input": end.input_tokens, "output": end.output_tokens}, "cost_usd": float(end.cost_usd)}

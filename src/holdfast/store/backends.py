@@ -22,7 +22,8 @@ def placed(where: str) -> str:
     """The path or address that a user means: `sqlite:///file.db` is the file `file.db`, `sqlite:////folder/file.db` is `/folder/file.db`,
     `sqlite://` is `:memory:`. Any other text is returned as it is.
 
-    Every caller that gets a store's address from a user must use this function, because the files beside a store are named after its path.
+    Code that gets the address of a store from a user must pass it through this function, because the files beside a store are named after
+    its path.
     """
     scheme, mark, rest = where.partition("://")
     if not mark or scheme.lower() != "sqlite":

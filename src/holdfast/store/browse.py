@@ -37,7 +37,7 @@ class Facet(Word):
 
 
 class Completed(Word):
-    """A field for whose values a person may type the first letters; the store returns the values that begin with them."""
+    """A field for which a person types the first letters of a value, and the store returns the values that begin with these letters."""
 
     FUNCTION = "function"
     QUEUE = "queue"
@@ -65,7 +65,7 @@ class Browse(msgspec.Struct, frozen=True, kw_only=True):
     all tenants."""
     kinds: tuple[Kind, ...] = ()
     text: str | None = None
-    """The beginning of an execution's id, or of a name that it has, or had before it was superseded."""
+    """Only executions whose id, name, or former name (before they were superseded) begins with this text."""
     since: int | None = None
     """Only executions that were started at this time or later, in milliseconds since the epoch. The time is taken from the id."""
     until: int | None = None
@@ -94,10 +94,11 @@ class Browsed(msgspec.Struct, frozen=True):
 
     rows: tuple[BrowsedRow, ...]
     more: bool
-    """Whether the page is full, and there is at least one match after it."""
+    """Whether there is at least one more match after this page, which is full."""
     searched_to: str | None
-    """If the search stopped because it had considered `Browse.scan` executions: it has found every match with this id or a larger one. To
-    continue, search again with this id as `beyond`. None if the search reached the end, or if the page is full."""
+    """Given if the search stopped because it had considered `Browse.scan` executions. All matches with this id or a larger id have been
+    found. To continue, search again with this id as `beyond`. None if the search has considered all executions, or if it stopped because
+    the page is full."""
 
 
 class Facets(msgspec.Struct, frozen=True):

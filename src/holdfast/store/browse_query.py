@@ -21,10 +21,10 @@ from holdfast.store.list_query import Dialect
 
 FIRST: Final = "0"
 LAST: Final = "~"
-"""The id of an execution has letters, digits, `-` and `_`. So each id lies between FIRST and LAST."""
+"""The id of an execution has only letters, digits, `-` and `_`. So each id lies between FIRST and LAST."""
 DEFAULT_TENANT: Final = "default"
 _MOST_PARTS: Final = 50
-"""If a filter has more values than this, the search does not read one index range for each value."""
+"""If a filter has more values than this, the search uses another index: it does not read one range of the index for each value."""
 _OPEN: Final = frozenset({ShownStatus.RUNNING, ShownStatus.WAITING, ShownStatus.PERSON, ShownStatus.RETRYING, ShownStatus.QUARANTINED})
 
 
@@ -47,8 +47,8 @@ superseded."""
 
 
 def id_at(ms: int) -> str:
-    """The smallest beginning of an id that is made at this time or later, in milliseconds since the epoch. Ids are UUIDs of version 7,
-    which begin with their time."""
+    """The smallest text with which the id of an execution can begin that was made at this time or later. The time is in milliseconds since
+    the epoch. Ids are UUIDs of version 7, which begin with their time."""
     text = f"{min(max(ms, 0), 2**48 - 1):012x}"
     return f"{text[:8]}-{text[8:]}"
 
@@ -64,7 +64,7 @@ def end_of(prefix: str) -> str:
 
 
 class Bounds(NamedTuple):
-    """The ids that a look considers: from `lower` up to, and without, `upper`."""
+    """The range of ids that a look considers: `lower` and larger ids, but only those smaller than `upper`."""
 
     lower: str
     upper: str
@@ -81,8 +81,8 @@ def bounds_of(wanted: Browse) -> Bounds:
 def plans(wanted: Browse, functions_of_kinds: Sequence[str] | None, bad_outcomes: Sequence[str]) -> Iterator[Plan]:
     """The plans that can answer a look. The plan that probably reads the fewest rows comes first; the last plan reads all executions.
 
-    `functions_of_kinds` are the published functions of the wanted kinds; None if no kind is wanted, or if other functions may be of such a
-    kind. `bad_outcomes` are the outcomes other than `ok`.
+    `functions_of_kinds` are the published functions of the wanted kinds; None if no kind is wanted, or if functions that are not published
+    may also be of a wanted kind. `bad_outcomes` are the outcomes other than `ok`.
     """
     for name, values in (
         ("error_code", wanted.error_codes),
@@ -139,12 +139,13 @@ class BrowseQuery:
         self.bad_outcomes = sql["bad_outcomes"]
 
     def last_of(self, part: Part) -> str:
-        """The statement that counts the next candidates of a part. It returns the count and the smallest id among them."""
+        """The statement that counts the next candidates of a part, below the id that the search has reached. It returns their count and the
+        smallest id among them."""
         return self._sql["browse_last"].replace("{part}", self._sql[f"part_{part.name}"])
 
     def matches(self, name: str, part: Part, asked: Mapping[str, object]) -> str:
-        """The statement that finds the matches among the next candidates of a part. `name` is the name of a statement in browse.sql, which
-        has the columns to read."""
+        """The statement that finds the matches among the next candidates of a part, below the id that the search has reached. `name` is the
+        name of a statement in browse.sql that says which columns are read."""
         lines = [line for line in self._sql["browse_filter"].splitlines() if asked.keys() >= set(self._parameter.findall(line))]
         text = self._sql[name].replace("{filter}", "\n".join(lines)).replace("{status}", self._sql["browse_status"])
         return text.replace("{part}", self._sql[f"part_{part.name}"])
@@ -175,6 +176,6 @@ class BrowseQuery:
 
 
 def only_published(kinds: Sequence[Kind]) -> bool:
-    """Whether only published functions can be of these kinds: a function that no runner has published is of the kind FUNCTION here. False
-    if no kind is given."""
+    """Whether every function of these kinds must be a published one. False if no kind is given. False if FUNCTION is among them, because a
+    function that no runner has published counts as one."""
     return bool(kinds) and Kind.FUNCTION not in kinds

@@ -69,7 +69,8 @@ class BrowseReads(Reads):
         return self._operations(self._read("outline", (self._text(execution), newer_than)), execution)
 
     def attempts(self, execution: str, place: int) -> Sequence[HistoryEntry]:
-        """The first events of one operation, in order, with their payloads. `place` is the number of the operation's first event."""
+        """At most 200 events of one operation, from its first event on, in order, with their payloads. `place` is the number of its first
+        event."""
         asked = {"id": self._text(execution), "place": place, "limit": MAX_ATTEMPT_EVENTS}
         found = self._read("attempts", asked)
         operations = self._operations(self._read("operations_at", (self._text(execution), self._array([place]))), execution)
@@ -89,8 +90,8 @@ class BrowseReads(Reads):
         return [SubscriberPosition(*row) for row in self._read("subscriber_positions")]
 
     def values(self, field: Completed, prefix: str, limit: int, tenant: str | None = None) -> Sequence[str]:
-        """At most `limit` values of a field that begin with a prefix, in order. If `tenant` is given, only values of this tenant's newest
-        executions."""
+        """At most `limit` values of a field that begin with a prefix, in order. If `tenant` is given, only values that this tenant's newest
+        executions have."""
         prefix = asked_text(prefix)
         asked: dict[str, Any] = {"prefix": prefix, "end": end_of(prefix), "limit": max(limit, 0)}
         if tenant is None:

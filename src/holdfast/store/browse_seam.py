@@ -30,7 +30,7 @@ class BrowseStore(Protocol):
         ...
 
     def attempts(self, execution: str, place: int) -> Sequence[HistoryEntry]:
-        """The first events of one operation, in order, with their payloads: at most 200. `place` is the number of the operation's first
+        """At most 200 events of one operation, from its first event on, in order, with their payloads. `place` is the number of its first
         event."""
         ...
 

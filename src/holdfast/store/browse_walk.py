@@ -15,10 +15,10 @@ T = TypeVar("T")
 Ask = Callable[[str, Mapping[str, object]], list[rows.Row]]
 """Runs a statement with its parameters."""
 _PROBED: Final = 50
-"""To compare plans, the search counts the candidates of each plan, up to `Browse.scan` divided by this number."""
+"""To compare plans, the search counts the candidates of each plan, but stops at `Browse.scan` divided by this number."""
 _NAMED: Final = 10
-"""The search counts the executions by name up to `Browse.scan` divided by this number. The index of names is used only if there are fewer:
-it is not in the order of ids, so its candidates must be sorted."""
+"""If the look has a text, the search counts the executions with such a name, but stops at `Browse.scan` divided by this number. The index
+of names is used only if there are fewer: it is not in the order of ids, so its candidates must be sorted."""
 _GROWTH: Final = 8
 """Each step reads at most this many times as many candidates as the step before."""
 _FEWEST: Final = 200
@@ -33,9 +33,9 @@ class Walk:
         self._left = max(wanted.scan, 0)
 
     def matches(self, name: str, made: Callable[[rows.Row], T | None], need: int, *, first: int) -> tuple[list[T], str | None]:
-        """At most `need` matches, newest first; and the id down to which the walk has searched if it stopped at its bound, else None.
-        `name` is the statement to use. `made` makes a value from a row, or returns None for a damaged row. The first step reads about
-        `first` candidates."""
+        """At most `need` matches, newest first. The second value: if the walk stopped at its bound, the id down to which it has searched,
+        else None. `name` is the statement to use. `made` makes a value from a row, or returns None for a damaged row. The first step reads
+        about `first` candidates."""
         bounds = bounds_of(self._wanted)
         plan = self._plan(bounds)
         found: list[T] = []
@@ -58,7 +58,8 @@ class Walk:
     # --- the plan
 
     def _plan(self, bounds: Bounds) -> Plan:
-        """The plan with the fewest candidates, found by short counts in the indexes. If every plan has many candidates, the first plan."""
+        """The plan with the fewest candidates. Each plan is counted in its index, up to a small bound. If all plans reach the bound, the
+        plan that comes first is taken."""
         known = list(plans(self._wanted, self._functions(), self._bad_outcomes()))
         if len(known) == 1 and "text" not in self._asked:
             return known[0]
@@ -74,7 +75,8 @@ class Walk:
         return sum(self._count(part, bounds, -(-most // len(plan)))[0] for part in plan)
 
     def _named(self) -> int | None:
-        """How many executions have, or had, a name that begins with the text. None if there are too many, or if the look has no text."""
+        """How many executions have, or had, a name that begins with the look's text. None if there are too many to use the index of names,
+        or if the look has no text."""
         if "text" not in self._asked:
             return None
         most = max(self._wanted.scan // _NAMED, 1)
@@ -91,7 +93,7 @@ class Walk:
         return [row[0] for row in self._ask(self._looks.functions_of_kinds, {"kinds": self._asked["kinds"]})]
 
     def _bad_outcomes(self) -> Sequence[str]:
-        """The outcomes other than `ok` that executions have, if the look asks for failed executions; else nothing."""
+        """If the look asks for failed executions: all outcomes other than `ok` that executions have. Else empty."""
         return [row[0] for row in self._ask(self._looks.bad_outcomes, {})] if ShownStatus.FAILED in self._wanted.statuses else ()
 
     # --- one step
@@ -132,6 +134,7 @@ class Walk:
 
 
 def _next_step(step: int, hits: int, need: int) -> int:
-    """How many candidates the next step reads: about twice as many as it needs if they match as often as in this step, but at most 8 times
-    as many as this step. `hits` is the number of matches in this step, `need` the number that is still needed."""
+    """How many candidates the next step reads. `hits` is the number of matches in this step, `need` is how many are still needed. If the
+    next candidates match as often as those of this step, the next step finds about twice as many as needed; but it reads at most 8 times as
+    many candidates as this step."""
     return step * _GROWTH if not hits else min(step * _GROWTH, max(_FEWEST, 2 * step * need // hits))

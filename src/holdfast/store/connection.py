@@ -1,4 +1,5 @@
-"""What both backends do when they open a store: read their SQL by name, and refuse a payload codec with which the store was not made."""
+"""What both backends do when they open a store: they read their SQL statements by name, and refuse a payload codec other than the one with
+which the store was made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How a batch is decided: each entry on the rows as they are inside the batch, with the follow-up writes that it causes.
+"""How a batch is decided. Each entry sees the rows as the earlier entries of the batch leave them. The follow-up writes that an entry
+causes are decided with it.
 
 A follow-up (model.follow_ups) is a write to another execution: a parent that gets its child's result, a child that is started or stopped.
 It is committed with its entry or not at all. If an entry fails, only that entry is undone, and the other entries of the batch are still
@@ -81,7 +82,7 @@ class Batch:
 
     def undo(self, mark: Mark) -> set[str]:
         """Take back everything that was decided since a mark. Returns the ids of executions whose view in memory must be compared with the
-        row again: none here, but a backend may return some."""
+        row again. Here the result is empty; a backend may return some."""
         changes, events, followed, self.counters, self.graphs, lanes, self.moved = mark
         self.lanes.undo(lanes)
         for change in reversed(self.changes[changes:]):
@@ -108,10 +109,10 @@ class Decisions(ABC, Generic[B]):
     seal: Seal
     _codec: PayloadCodec | None
     _views: dict[str, RowView]
-    """By id: the executions that this process runs, as its last commit left them."""
+    """By id: the executions that a runner of this process has claimed, as the last commit of this process left them."""
     _runner: str | None
     _written_graphs: set[str]
-    """The ids of graphs that this process has written, so that they are encoded with the current key of its codec."""
+    """The ids of graphs that this process has written itself. These are encoded with the current key of its codec."""
 
     @abstractmethod
     def _named(self, start: Start, done: B) -> View | None:
@@ -119,12 +120,12 @@ class Decisions(ABC, Generic[B]):
 
     @abstractmethod
     def _view(self, execution: str, done: B) -> RowView:
-        """The committed view of an execution, which is also put into `done.bases`. Raises ExecutionNotFound if there is no such
-        execution."""
+        """The view of an execution as it was before the batch. It is also put into `done.bases`. Raises ExecutionNotFound if there is no
+        such execution."""
 
     @abstractmethod
     def _new_base(self, header: Execution, done: B) -> RowView:
-        """The view of an execution that has no row yet. It gets a new key."""
+        """The view of a new execution, which has no row yet. The execution gets a key of the table."""
 
     @abstractmethod
     def _children(self, parent: str, done: B) -> list[str]:
@@ -145,11 +146,11 @@ class Decisions(ABC, Generic[B]):
 
     @abstractmethod
     def _rates_under(self, shared: str | None) -> Sequence[RateState]:
-        """The rates that other lanes share under this key. The lane that asks is not in the database yet."""
+        """The rates that other lanes already share under the key `shared`, for a new lane that is not in the database yet."""
 
     @abstractmethod
     def _oldest(self, queue: str) -> int | None:
-        """Since when the execution that has waited longest in a queue waits, in milliseconds since the epoch; None if none waits."""
+        """When the execution that has waited longest in a queue began to wait, in milliseconds since the epoch; None if none waits."""
 
     @abstractmethod
     def _queued_money(self, queue: str) -> int:
@@ -166,7 +167,7 @@ class Decisions(ABC, Generic[B]):
 
     @abstractmethod
     def _refused(self, write: Write, error: Exception) -> HoldfastError:
-        """The error that is the answer of an entry which failed by itself."""
+        """The error that an entry gets as its answer, if the entry alone failed with this error."""
 
     def _has_moved(self, execution: str, done: B) -> bool:
         """Whether the row of an execution is newer than the view in memory. The default is False, for a backend whose views are always
@@ -194,15 +195,15 @@ class Decisions(ABC, Generic[B]):
         return self._entry(write, now, done) if moved else failed
 
     def _as_made(self, write: Write, answer: Answer | HoldfastError, done: B) -> Answer | HoldfastError:
-        """The final answer to an entry. Whether a start that enqueues was admitted at once is known only after its follow-ups are
-        decided."""
+        """The final answer to an entry, after its follow-ups are decided. For a start that enqueues, only now it is known whether the
+        execution was admitted at once."""
         if isinstance(write, Start) and write.enqueue is not None and isinstance(answer, Started) and answer.created:
             return Started(done.views[write.execution].header, True)
         return answer
 
     def _afforded(self, write: Checkpoint, now: int, done: B) -> Checkpoint:
-        """The checkpoint, in which each start of a child whose charge would go beyond a limit is replaced by a failure. Charges of the
-        children before it are counted."""
+        """The same checkpoint, in which the start of a child is replaced by a failure if its charge would go beyond a limit. The charges of
+        the checkpoint's earlier children count, too."""
         charging = {at: child for at, child in write.children.items() if isinstance(child, Birth) and child.charges}
         if not charging:
             return write
@@ -223,8 +224,8 @@ class Decisions(ABC, Generic[B]):
         return msgspec.structs.replace(write, children=children)
 
     def _admissible(self, write: Checkpoint, now: int, done: B) -> Checkpoint:
-        """The checkpoint, in which each enqueue of a child that the queue refuses is replaced by a failure. Children before it are
-        counted."""
+        """The same checkpoint, in which the enqueue of a child is replaced by a failure if the queue refuses it. The checkpoint's earlier
+        children count, too."""
         enqueued = [(at, child, child.enqueue) for at, child in write.children.items() if isinstance(child, Birth) and child.enqueue]
         if not enqueued:
             return write
@@ -240,8 +241,8 @@ class Decisions(ABC, Generic[B]):
         return msgspec.structs.replace(write, children=children)
 
     def _follow(self, now: int, done: B) -> HoldfastError | None:
-        """Decide the follow-ups of an entry. Returns the error of a follow-up that cannot be written: then the entry must not be written
-        either. Returns None if all follow-ups are decided."""
+        """Decide the follow-ups of an entry. Returns None if all of them are decided. Returns an error if one of them cannot be written;
+        the entry itself must not be written then."""
         while done.following:
             before = len(done.changes)
             answer = self._decided(done.following.popleft(), now, done)
@@ -366,8 +367,8 @@ class Decisions(ABC, Generic[B]):
             raise ScheduleChanged
 
     def _stored_graph(self, start: Start, done: B) -> str | None:
-        """The text to store, encoded, of the graph that a start names. None if neither this start nor an earlier one of the batch brings
-        the text."""
+        """The encoded text of the graph that a start names, for the store. None if neither this start nor an earlier start of the batch
+        brings the text of that graph."""
         if start.graph is None:
             return None if start.header.graph is None else done.graphs.get(start.header.graph)
         graph = start.graph
@@ -384,7 +385,7 @@ class Decisions(ABC, Generic[B]):
         return {graph: text for graph, text in done.graphs.items() if text is not None and graph not in self._written_graphs}
 
     def _keep(self, done: B) -> None:
-        """After COMMIT: keep the views of changed executions that this process runs, and drop those of the others."""
+        """After COMMIT: of the changed executions, keep the views of those that this process runs, and drop the views of the others."""
         for change in done.changes:
             header = change.header
             base = done.bases[header.id]

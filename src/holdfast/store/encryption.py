@@ -56,8 +56,8 @@ class AesGcm:
         return f"{self._current}:{base64.b64encode(nonce + sealed).decode()}"
 
     def decode(self, text: str, about: str) -> str:
-        """The plain text. Raises CodecFailed if the codec does not have the key, if the text is damaged, or if `about` is not that of the
-        encryption."""
+        """The plain text. Raises CodecFailed if the codec does not have the key, if the text is damaged, or if `about` is not the one with
+        which the text was encrypted."""
         key_id, _, sealed = text.partition(":")
         cipher = self._ciphers.get(key_id)
         if cipher is None:
@@ -70,8 +70,8 @@ class AesGcm:
         raise CodecFailed(f"the text of key {key_id!r} is damaged, belongs to another place, or was made with another key of that id")
 
     def fingerprint(self, text: str, like: str | None = None) -> str:
-        """A keyed hash of the text: `KEY_ID:HMAC-SHA256`. It uses the key of the earlier fingerprint `like`, or the current key if there is
-        none. Raises CodecFailed if the codec does not have that key."""
+        """A keyed hash of the text: `KEY_ID:HMAC-SHA256`. `like` is an earlier fingerprint, whose key is used again; None: the current key
+        is used. Raises CodecFailed if the codec does not have that key."""
         key_id = self._current if like is None else like.partition(":")[0]
         mark = self._marks.get(key_id)
         if mark is None:

@@ -30,10 +30,10 @@ log = logging.getLogger("holdfast.store")
 
 Commit = Callable[[Sequence[Write]], Committed]
 Judge = Callable[[Exception], HoldfastError | None]
-"""Returns the error for the callers if it concerns all entries (the disk fails, the store is closed); None if one entry may have caused
-it."""
+"""Called with the error of a batch. If the error concerns all entries (the disk fails, the store is closed), returns the error that their
+callers get. Returns None if one entry may have caused it."""
 Refuse = Callable[[Write, Exception], HoldfastError]
-"""Makes the error that is the answer of an entry which failed by itself."""
+"""Called with an entry that alone failed, and with its error. Returns the error that the entry gets as its answer."""
 
 _OWN: Final = (Rejected, RowDamaged, CodecFailed, WriteFailed)
 """Holdfast's errors that tell the caller of one entry what is wrong with that entry."""
@@ -49,7 +49,8 @@ class Spoilt(Exception):
 
 
 def concerns_all(error: HoldfastError) -> bool:
-    """Whether one of Holdfast's errors is about the store itself. Any other error may be the fault of one entry."""
+    """Whether an error of Holdfast is about the store itself, so that it concerns all entries. One entry may have caused any other
+    error."""
     return isinstance(error, StoreBusy | DiskFailed | StoreUnsuitable) or type(error) is StoreBroken
 
 
@@ -79,9 +80,9 @@ def refused(write: Write, error: Exception) -> HoldfastError:
 
 
 def committed_apart(batch: Sequence[Write], commit: Commit, judge: Judge, refuse: Refuse = refused) -> Committed:
-    """Commit a batch. An entry that makes the batch fail gets an error as its answer, and the other entries are written. If an error
-    concerns all entries, it is raised if no entry has an answer yet; otherwise it becomes the answer of the entries that have none, which
-    are the end of the batch and not on disk."""
+    """Commit a batch. An entry that makes the batch fail gets an error as its answer, and the other entries are written. An error that
+    concerns all entries is raised if no entry has an answer yet. If the first entries have their answers already, that error becomes the
+    answer of all entries after them, and these are not on disk."""
     answers: list[Answer | HoldfastError] = []
     try:
         return commit(batch)

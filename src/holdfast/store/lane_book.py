@@ -78,7 +78,8 @@ class LaneBook:
                 step()
 
     def queue(self, name: str, read: Callable[[str], QueueRow]) -> tuple[QueueRow, QueueSettings]:
-        """A queue and its settings in force. `read` is called if the batch has not read the queue yet."""
+        """A queue, and the settings that it uses now. `read` reads the queue from the store; it is called only if the batch has not read
+        this queue yet."""
         found = self._queues.get(name)
         if found is None:
             row = read(name)
@@ -86,7 +87,8 @@ class LaneBook:
         return found
 
     def lane(self, key: str, read: Callable[[str], LaneRow | None]) -> LaneRow | None:
-        """A lane as the batch leaves it; None if there is none. `read` is called if the batch does not know the lane yet."""
+        """A lane as the batch leaves it; None if there is no such lane. `read` reads the lane from the store; it is called only if the
+        batch does not know the lane yet."""
         found = self.rows.get(key)
         if found is None:
             found = read(key)
@@ -105,8 +107,8 @@ class LaneBook:
         return lane.held + held, lane.waiting + waiting
 
     def money(self, lane: LaneRow, before: int) -> int:
-        """The estimated cost of all executions that wait in a lane, as the batch leaves it, in billionths of a dollar. `before` is the cost
-        before the batch."""
+        """The estimated cost of all executions that wait in a lane, as the batch leaves it, in billionths of a dollar. `before` is this
+        cost before the batch."""
         return before + self.moves.get(lane.key, _NOTHING)[2]
 
     def move(self, before: Execution | None, change: Change) -> None:
@@ -126,9 +128,9 @@ class LaneBook:
             self._undo.append(self.cooled.pop)
 
     def admitted(self, lanes: Sequence[LaneRow], units: int, now: int) -> bool:
-        """Admit one execution now, if each lane of its path has a free slot, is neither paused nor closed, nothing waits there, and its
-        rates allow it. If so, the execution is counted against these rates. Returns False, and changes nothing, if not. `units` are the
-        execution's estimated tokens."""
+        """Admit one execution now, if each lane of its path has a free slot, is neither paused nor closed, has no execution that waits, and
+        has rates that allow it. Returns True, and counts the execution against these rates, if it was admitted. Otherwise returns False and
+        changes nothing. `units` are the execution's estimated tokens."""
         charged = []
         for lane in lanes:
             held, waiting = self.counts(lane)
@@ -201,7 +203,8 @@ def check_depth(row: QueueRow, settings: QueueSettings, book: LaneBook, reads: D
 
 
 def _again(row: QueueRow, lane: LaneRow, places: int, now: int) -> int:
-    """After how many seconds a caller should try again: an estimate. For a paused queue, nothing is known, and it is 60 seconds."""
+    """After how many seconds a caller should try again, as an estimate. 60 seconds for a paused queue, because it is not known when it
+    continues."""
     return _UNKNOWN_SECONDS if row.mode is Mode.PAUSED else retry_after(lane, places, now)
 
 
@@ -221,8 +224,8 @@ def _check_money(row: QueueRow, most_usd: float, money: int, waiting: int, lane:
 
 
 def retry_after(lane: LaneRow, places: int, now: int) -> int:
-    """An estimate of the seconds until the lane has admitted this many executions, from 1 to 3,600. It follows from how many the lane
-    admitted in the last minute; 60 if it admitted none."""
+    """About how many seconds it takes until the lane has admitted `places` more executions, from 1 to 3,600. The estimate uses the number
+    of executions that the lane admitted in the last minute. If it admitted none, the result is 60."""
     fresh = max(0.0, 1 - max(now - lane.drained_at, 0) / 60_000)
     per_second = lane.drain * fresh / 60
     return _UNKNOWN_SECONDS if per_second <= 0 else min(max(math.ceil(places / per_second), 1), _LONGEST_SECONDS)

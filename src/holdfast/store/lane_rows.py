@@ -1,4 +1,4 @@
-"""The rows of lanes: their slots and rates, a lane that is new, and what an admission uses of the rates."""
+"""The rows of lanes, with their slots and rates; how a new lane is made; and how an admission uses up the rates of a lane."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.model.rates import TOKENS, RateState
 
 _MINUTE_MS: Final = 60_000
 SharedRates = dict[tuple[str, str], RateState]
-"""The rates that several lanes share, as a batch or a walk leaves them. By their key and kind."""
+"""The rates that several lanes share, as a batch or a walk leaves them. The key of the mapping is the key and the kind of the rate."""
 
 
 class LaneRow(msgspec.Struct, gc=False, kw_only=True):
@@ -50,7 +50,7 @@ class LaneRow(msgspec.Struct, gc=False, kw_only=True):
 
     @property
     def shared_rate(self) -> str | None:
-        """The key of the rates that the lane shares with others."""
+        """The key of the rates that the lane shares with other lanes; None if it shares none."""
         return next((rate.shared for rate in self.rates if rate.shared), None)
 
     @property
@@ -86,7 +86,8 @@ def new_lane(key: str, settings: QueueSettings, header: Execution, asked: Enqueu
 
 
 def rates_charged(lane: LaneRow, units: int, now: int, shared: SharedRates) -> tuple[RateState, ...] | int:
-    """The rates of a lane after an admission. If they do not allow it now: the time, in milliseconds, at which they would."""
+    """The rates of a lane after an admission of `units` tokens. If the rates do not allow the admission now: instead, the time in
+    milliseconds at which they will."""
     after: list[RateState] = []
     refused = 0
     for known in lane.rates:
@@ -100,8 +101,8 @@ def rates_charged(lane: LaneRow, units: int, now: int, shared: SharedRates) -> t
 
 
 def charged_rates(lanes: Iterable[LaneRow]) -> dict[tuple[str, str], int]:
-    """The `tat_ns` of each rate of these lanes, by the rate's key and kind. If several of the lanes share a rate, the latest value is used,
-    because each charge moves it to a later time."""
+    """By the key and the kind of a rate: its `tat_ns`, the time up to which the rate is used up. If several of the lanes share a rate, the
+    latest of their values is taken, because each charge moves the value to a later time."""
     found: dict[tuple[str, str], int] = {}
     for lane in lanes:
         for rate in lane.rates:

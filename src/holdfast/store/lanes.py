@@ -40,7 +40,7 @@ _LOOKS_OF_HEAD: Final = 8
 
 
 class Head(NamedTuple):
-    """An execution that its lane may admit next, and its estimated number of tokens."""
+    """An execution that may be the next one which its lane admits, and its estimated number of tokens."""
 
     execution: str
     units: int
@@ -58,7 +58,8 @@ class LaneReads(NamedTuple):
     is_ordered: Callable[[str], bool]
     """Whether a queue is ordered by key."""
     next_of_key: Callable[[str], str | None]
-    """Takes an ordered key. Gives the leaf below it whose first execution was enqueued first, whether that leaf is open or not."""
+    """Called with an ordered key. Returns that leaf below the key whose first execution was enqueued before those of the other leaves. The
+    leaf may be closed."""
     root: LaneRow
 
 
@@ -87,7 +88,7 @@ class _Siblings:
         return self._is_read and len(self._heap) == 1
 
     def count(self, most: int) -> int:
-        """How many of these lanes are left, at least 1; `most` if not all of them were read."""
+        """How many of these lanes are left, but at least 1. If not all of these lanes have been read, `most`."""
         return max(len(self._heap), 1) if self._is_read else most
 
     def drop(self) -> None:
@@ -110,8 +111,8 @@ class _Heads:
         self._is_read = False
 
     def first(self, wanted: Callable[[], int]) -> Head | None:
-        """The execution whose turn it is. Before the first read, `wanted` says how many executions of the leaf will probably be
-        admitted."""
+        """The execution of this leaf whose turn it is. `wanted` is called before the first read; it returns how many executions of the leaf
+        will probably be admitted."""
         while not self._page and not self._is_read:
             limit = wanted() if not self._read else max(_FEW_HEADS, min(2 * self._read, _MOST_HEADS))
             page = self._reads.heads(self._leaf, limit, self._read)
@@ -121,7 +122,7 @@ class _Heads:
         return self._page[-1] if self._page else None
 
     def drop(self) -> None:
-        """Drop the first execution, because it is decided."""
+        """Drop the first execution of this leaf: the walk has decided what happens with it."""
         self._page.pop()
 
 
@@ -149,8 +150,8 @@ class Walk:
         """The lanes that the walk has changed or admitted from."""
 
     def take(self, by: Sequence[Claimant]) -> list[Execution]:
-        """Admit at most one execution for each claimant. Returns the headers of the admitted executions. Ends early if the walk finds no
-        further execution, or has looked at too many lanes in vain."""
+        """Admit at most one execution for each claimant. Returns the headers of the admitted executions. There may be fewer than claimants:
+        the walk ends when it finds no further execution, or has looked at too many lanes in vain."""
         taken: list[Execution] = []
         for claimant in by:
             self._wanted = len(by) - len(taken)
@@ -169,9 +170,8 @@ class Walk:
         return Committed(taken, [change.header for change in told.values()], signalled, list(told.values()), min(closed, default=None))
 
     def changed(self) -> list[LaneRow]:
-        """The lanes that must be written. If the walk met too many lanes of functions that its runner does not host, those lanes give
-        their turn to their siblings, which the next walk then meets.
-        """
+        """The lanes that must be written. If the walk ended because it met too many lanes of functions that its runner does not host, those
+        lanes are moved behind their siblings, so that the next walk meets the siblings first."""
         if self._looks <= 0:
             for above, siblings in self._in_vain.values():
                 last = max(lane.turn for lane in siblings)
@@ -214,7 +214,7 @@ class Walk:
         return None
 
     def _found(self) -> list[LaneRow] | None:
-        """The path to the leaf whose turn it is."""
+        """The lanes from a queue down to the leaf whose turn it is; None if the walk finds no further leaf that may admit."""
         if self._lone is not None and all(lane.waiting > 0 and lane.has_room for lane in self._lone):
             return self._lone
         found, self._lone = self._descended(self._root), None
@@ -224,15 +224,15 @@ class Walk:
         return found
 
     def _share(self, path: Sequence[LaneRow]) -> int:
-        """How many executions of a leaf will probably be admitted if all lanes get equal shares: at most as many as have a free slot, and
-        at most as many as wait."""
+        """How many executions of a leaf this walk will probably admit: an equal share for all lanes, but not more than there are free slots
+        in every lane of the path, and not more than wait in the leaf."""
         share = self._wanted
         for lane in path:
             share = min(-(-share // self._siblings[parent_of(lane.key)].count(share)), lane.at_once - lane.held)
         return min(share, path[-1].waiting)
 
     def _descended(self, above: LaneRow) -> list[LaneRow] | None:
-        """The path to the leaf whose turn it is, below a lane."""
+        """The lanes below `above`, down to the leaf whose turn it is; None if the walk finds no further leaf there that may admit."""
         below = self._siblings.get(above.key)
         if below is None:
             below = self._siblings[above.key] = _Siblings(self._reads, above.key)
@@ -251,8 +251,8 @@ class Walk:
         return None
 
     def _is_next(self, parent: str, leaf: str) -> bool:
-        """Whether a leaf may admit its next execution. In an ordered queue, of the leaves of one key only the leaf whose first execution
-        was enqueued first may."""
+        """Whether a leaf may admit its next execution. In an ordered queue, only one of the leaves of a key may: the leaf whose first
+        execution was enqueued before those of the others."""
         if parent in self._unordered:
             return True
         if parent not in self._next_leaf:

@@ -13,12 +13,11 @@ from holdfast.store.rows import Row
 
 _DIMENSIONS: Final = tuple(Dimension)
 _MOST_SAMPLES: Final = 10_000
-"""`cost_samples` reads at most this many of the newest calls of models and other paid tools for a pipeline, and `cost_samples_of_worker`
-for a worker."""
+"""`cost_samples` and `cost_samples_of_worker` read at most this many calls of models and other paid tools, the newest ones."""
 _NEVER: Final = 2**40
 _CUT_OFF: Final = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT, ExecutionStatus.FAILED})
-"""After these statuses the execution cannot write how its open calls ended. SUCCEEDED is not among them, because a run that succeeds has
-ended its calls itself."""
+"""If an execution ends with one of these statuses, it cannot write how its open calls ended. SUCCEEDED is not here, because a run that
+succeeds has ended its calls itself."""
 
 
 class LedgerReads(Reads):
@@ -45,14 +44,14 @@ class LedgerReads(Reads):
         return [_entry_from(row) for row in self._read("ledger", {"run": self._text(run), "limit": limit})]
 
     def cost_samples(self, pipeline: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What each run cost that a node of this pipeline asked for: one sample for each such run, with the node's name. Only the newest
-        calls of models and other paid tools are counted."""
+        """What runs cost that a node of this pipeline asked for: one sample for each run, with the node's name. Only the 10,000 newest
+        calls of models and other paid tools are added up. If `tenant` is given, only those of this tenant."""
         asked = {"pipeline": self._text(pipeline), "tenant": self._asked(tenant), "limit": _MOST_SAMPLES}
         return [CostSample(*row) for row in self._read("cost_samples", asked)]
 
     def cost_samples_of_worker(self, worker: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What each run of a worker cost that no pipeline asked for: one sample for each such run. Only the newest calls of models and
-        other paid tools are counted."""
+        """What the runs of this worker cost that were not asked for by a pipeline: one sample for each run. Only the 10,000 newest calls of
+        models and other paid tools are added up. If `tenant` is given, only those of this tenant."""
         asked = {"worker": self._text(worker), "tenant": self._asked(tenant), "limit": _MOST_SAMPLES}
         return [CostSample(*row) for row in self._read("cost_samples_of_worker", asked)]
 
@@ -89,8 +88,8 @@ def entry_row(entry: LedgerEntry) -> Row:
 
 
 def day_rows(entries: Iterable[LedgerEntry]) -> list[Row]:
-    """The rows that entries add to the daily sums: one row for each sum, in the order of their keys, so that all processes lock the sums in
-    the same order."""
+    """The rows that these entries add to the daily sums. There is one row for each sum. The rows are in the order of their keys, so that
+    all processes lock the sums in the same order."""
     sums: dict[Row, Row] = {}
     for entry in entries:
         who = (entry.day, entry.tenant, entry.pipeline, entry.node, entry.worker, entry.model, entry.state.value, entry.expires_at)

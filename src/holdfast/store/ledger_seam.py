@@ -22,11 +22,11 @@ class LedgerStore(Protocol):
         ...
 
     def cost_samples(self, pipeline: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What each run cost that a node of this pipeline asked for: one sample for each such run, with the node's name. Only the newest
-        calls of models and other paid tools are counted."""
+        """What runs cost that a node of this pipeline asked for: one sample for each run, with the node's name. Only the 10,000 newest
+        calls of models and other paid tools are added up. If `tenant` is given, only those of this tenant."""
         ...
 
     def cost_samples_of_worker(self, worker: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What each run of a worker cost that no pipeline asked for: one sample for each such run. Only the newest calls of models and
-        other paid tools are counted."""
+        """What the runs of this worker cost that were not asked for by a pipeline: one sample for each run. Only the 10,000 newest calls of
+        models and other paid tools are added up. If `tenant` is given, only those of this tenant."""
         ...

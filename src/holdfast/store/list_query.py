@@ -1,8 +1,5 @@
-"""The SQL of a list: the statement that finds the executions of a filter by an index. It is put together from the lines of `list` in
-queries.sql.
-
-A line of `list` is kept if the filter gives a value for each parameter of that line.
-"""
+"""The SQL of a list: the statement that finds the executions which match a filter, by an index. It is put together from the lines of the
+query `list` in queries.sql. A line is kept if the filter gives a value for each parameter in that line."""
 
 from __future__ import annotations
 
@@ -24,8 +21,8 @@ class Dialect(NamedTuple):
     array: Callable[[list[str]], object]
     """Makes one parameter from a list of texts."""
     ordered_parts: bool
-    """Whether each part of a UNION is written in parentheses with its own ORDER BY and LIMIT, so that the database reads one page of each
-    part."""
+    """Whether each part of a UNION is in parentheses and has its own ORDER BY and LIMIT, so that the database reads at most one page of
+    each part."""
 
 
 class ListQuery:
@@ -38,9 +35,9 @@ class ListQuery:
     def of(self, wanted: Filter) -> tuple[str, dict[str, object]]:
         """The statement and its parameters.
 
-        If the filter has a name or a parent, few rows are left, and the status is compared in each of them; executions that had the name
-        before are found by another index. Without a name and a parent, statuses other than SUCCEEDED are looked up one by one: each is an
-        ordered range of its index, and the database merges the ranges without reading more than the page.
+        If the filter has a name or a parent, few rows are left, and the status is compared in each of them. Executions that had the name
+        before they were superseded are found by another index. Without a name and a parent, statuses other than SUCCEEDED are looked up one
+        by one: each is an ordered range of its index, and the database merges the ranges without reading more than the page.
         """
         asked: dict[str, object] = {
             "function": wanted.function,

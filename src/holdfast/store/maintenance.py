@@ -18,7 +18,8 @@ class Migrated(NamedTuple):
     now: Numbers
     steps: Sequence[MigrationStep]
     waiting: Sequence[MigrationStep]
-    """After-halves that are not applied yet. An operator applies them when no process of older code runs any more."""
+    """The after-halves of steps that this migration has not applied. An operator applies them when no process of older code runs any
+    more."""
 
 
 class Finding(NamedTuple):
@@ -27,7 +28,8 @@ class Finding(NamedTuple):
     name: str
     """The name of the check that found it; names are stable."""
     where: str
-    """An execution's id, or what else the finding is about, such as `lane emails`, `day 20410`, the name of a table, or `pages`."""
+    """What the finding is about: the id of an execution, or something else, such as `lane emails`, `day 20410`, the name of a table, or
+    `pages`."""
     wrong: str
 
 
@@ -66,7 +68,7 @@ class Sizes(NamedTuple):
     free: int | None
     """Free bytes inside the SQLite file, which the next writes use; None for Postgres."""
     over: Removable
-    """Closed executions whose retention time is over. Runners remove them, a few at a time."""
+    """Closed executions whose retention time is over. The upkeep of runners removes them, a few at a time."""
     kept: Removable
     """Closed executions whose retention time is not over yet."""
 
@@ -94,13 +96,13 @@ class Maintenance(Protocol):
         ...
 
     def migrate(self, *, after: bool) -> Migrated:
-        """Apply the before-halves of steps that are not applied yet; if `after` is True, the after-halves instead. SQLite always applies
-        both."""
+        """Apply the before-halves of all steps that are not applied yet. If `after` is True, apply the after-halves instead. SQLite always
+        applies both halves, whatever `after` is."""
         ...
 
     def check(self, *, quick: bool) -> CheckReport:
-        """Look for damage, in the state of one moment, while other processes may write. Nothing is changed. A quick check of SQLite leaves
-        out the slowest test of its pages; for Postgres, `quick` makes no difference."""
+        """Look for damage while other processes may write. The check sees the store as it is at one moment, and changes nothing. `quick`:
+        for SQLite, leave out the slowest test of the pages; for Postgres, it makes no difference."""
         ...
 
     def size(self, now: int) -> Sizes:
@@ -109,8 +111,8 @@ class Maintenance(Protocol):
 
     def backup(self, target: Path, *, replace: bool) -> None:
         """Copy the store, in the state of one moment, into a file that only its owner can read, while other processes may write. Raises
-        InvalidParameter if the file exists and `replace` is False, if it is the store itself, or if it cannot be written. For Postgres it
-        always raises InvalidParameter, with the command of Postgres's own tool."""
+        InvalidParameter if `target` exists and `replace` is False, if `target` is the store itself, or if it cannot be written. For
+        Postgres it always raises InvalidParameter, with the command of Postgres's own tool."""
         ...
 
     def restore(self, source: Path) -> Path | None:

@@ -55,8 +55,8 @@ class OutboxReads(Reads):
         return readable
 
     def _may_deliver(self, subscriber: str, runner: str) -> bool:
-        """Whether the subscriber exists and no other runner delivers to it. A runner that waits for its turn to deliver asks this, so that
-        it writes nothing in vain."""
+        """Whether the subscriber exists and no other runner delivers to it. A runner that would like to deliver asks this first, so that it
+        does not write for nothing."""
         holder = self._read("delivery", (subscriber,))
         return bool(holder) and holder[0][0] in (None, runner)
 

@@ -21,13 +21,13 @@ log = logging.getLogger("holdfast.store")
 _ID: Final = 1
 _MOST_TOLD: Final = 1_000
 _told: set[object] = set()
-"""The ids and names of damaged rows that this process has logged. A list is read many times, and each damaged row is logged only once;
-after 1,000 rows no further ones are logged."""
+"""The ids and names of damaged rows that this process has logged. A list is read many times, but each damaged row is logged only once.
+After 1,000 rows, no further damaged row is logged."""
 
 
 def readable_page(wanted: Filter, ask: Callable[[Filter], Sequence[rows.Row]]) -> list[Execution]:
-    """The executions of a page, without damaged rows. In place of a damaged row the next execution is read, so a page with fewer executions
-    than `wanted.limit` is the last one (except if the id of its last row is damaged)."""
+    """The executions of a page, without damaged rows. For each damaged row, one more execution is read. So a page with fewer executions
+    than `wanted.limit` is the last page, unless the id of the last row is damaged."""
     found: list[Execution] = []
     while len(found) < wanted.limit:
         room = wanted.limit - len(found)

@@ -47,7 +47,8 @@ def lane_from(row: rows.Row, rates: Sequence[rows.Row] = ()) -> LaneRow:
 
 
 def rate_from(row: rows.Row, lane: str = "") -> RateState:
-    """A rate from its row. It is shared if it is kept under another key than that of the lane."""
+    """A rate from its row. `lane` is the key of the lane for which it was read. The rate is a shared one if it is stored under another
+    key."""
     kept_under, kind, step_ns, burst, tat_ns = row
     return RateState(kind, step_ns, burst, tat_ns, "" if kept_under == lane else kept_under)
 
@@ -66,7 +67,8 @@ class QueueReads(Reads):
 
     def queue_state(self, queue: str, now: int, tenant: str | None = None) -> QueueState:
         """The counts of a queue, or of a tenant in it. Delayed and parked executions, and the time of the longest wait, are read from
-        executions; the other numbers are those of the lane of the queue, or of the tenant."""
+        executions. The other numbers come from the lane of the queue, or of the tenant. For a tenant, `oldest_at` is None, `admitted` and
+        `money` are 0."""
         name, asked = "queue_state", {"queue": self._text(queue)}
         if tenant is not None:
             name, asked = "queue_state_of", {**asked, "tenant": self._text(tenant), "lane": tenant_lane(queue, tenant)}
@@ -111,8 +113,8 @@ class QueueReads(Reads):
         """Whether `admit` may find an execution of these functions. If this returns False, `admit` would find none."""
 
     def parked(self, queue: str | None, beyond: str = "", limit: int = 100, tenant: str | None = None) -> Sequence[Execution]:
-        """At most `limit` parked executions, oldest first: those whose id is larger than `beyond`. If `queue` or `tenant` is None, those of
-        all queues or tenants."""
+        """At most `limit` parked executions, oldest first: those whose id is larger than `beyond`. `queue`: only those of this queue; None:
+        of all queues. `tenant`: only those of this tenant; None: of all tenants."""
         name = "parked" if queue is None else "parked_in"
         asked = {"queue": queue, "beyond": self._text(beyond), "limit": limit, "tenant": None if tenant is None else self._text(tenant)}
         if queue is None:

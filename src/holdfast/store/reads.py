@@ -36,7 +36,7 @@ class Reads(ABC):
 
     @abstractmethod
     def _text(self, asked: str) -> str:
-        """A text to search for, without characters that the database refuses."""
+        """A text to search for, in which characters that the database refuses are replaced."""
 
     @abstractmethod
     def _array(self, values: Sequence[object]) -> object:
@@ -51,7 +51,7 @@ class Reads(ABC):
         """The rows of an execution's events whose number is larger than `after`, in order; at most `limit`."""
 
     def _stored(self, payload: str | None) -> str | None:
-        """A payload as the store gave it to the database, made from what the database returns."""
+        """Made from a payload as the database returns it: the payload as the store gave it to the database."""
         return payload
 
     def _operations(self, found: Sequence[rows.Row], execution: str) -> list[Operation]:
@@ -123,7 +123,8 @@ class Reads(ABC):
         return self._operations(self._read("contexts", (self._text(execution),)), execution)
 
     def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[HistoryEntry]:
-        """The execution's events whose number is larger than `after`, in order, each with the operation that it is about."""
+        """At most `limit` of the execution's events whose number is larger than `after`, in order, each with the operation that it is
+        about."""
         found = self._event_rows(execution, after, limit)
         places = self._array(sorted({row[3] for row in found if row[3] is not None}))
         asked = self._read("operations_at", (self._text(execution), places))
@@ -141,8 +142,8 @@ class Reads(ABC):
 
     @cached_property
     def unmarked(self) -> str:
-        """The id of the last execution that was written before the store began to mark runs of workers; empty if there is none. It never
-        changes."""
+        """The id of the newest execution that was written before the store began to mark runs of workers. Empty if there is none. The value
+        never changes."""
         ((found,),) = self._read("unmarked")
         return str(found)
 
@@ -151,7 +152,8 @@ class Reads(ABC):
         return [Hosted(function, row[0], Terms(*row[1:5]), Kind(row[5])) for row in self._read("hosted", (self._text(function),))]
 
     def _taken(self, only: Only | None) -> dict[str, object]:
-        """The parameters of a query for the queues and the tenants from which a runner takes executions; None stands for all."""
+        """The parameters of a query: the queues and the tenants from which a runner takes executions. A parameter is None if the runner
+        takes from all."""
         queues, tenants = (only.queues, only.tenants) if only is not None else ((), ())
         return {"queues": self._array(sorted(queues)) if queues else None, "tenants": self._array(sorted(tenants)) if tenants else None}
 
@@ -167,21 +169,24 @@ class Reads(ABC):
         return readable_schedules(self._read("schedules", asked), self._codec)
 
     def due_schedules(self, functions: Sequence[str], now: int, limit: int, only: Only | None = None) -> Sequence[str]:
-        """The names of schedules of these functions that a runner must look at now, the longest due first."""
+        """The names of at most `limit` schedules of these functions that a runner must look at now, the longest due first. `only`: which
+        executions the runner takes; schedules of other executions are left out. None: it takes all."""
         return [row[0] for row in self._read("due_schedules", {**self._scheduled(functions, only), "now": now, "limit": limit})]
 
     def waiting_schedules(self, functions: Sequence[str], limit: int, only: Only | None = None) -> Sequence[str]:
-        """The names of schedules of these functions with an occurrence that waits for the end of an execution."""
+        """The names of at most `limit` schedules of these functions with an occurrence that waits for the end of an execution. `only` is as
+        in `due_schedules`: schedules whose executions the runner does not take are left out."""
         return [row[0] for row in self._read("waiting_schedules", {**self._scheduled(functions, only), "limit": limit})]
 
     def next_schedule(self, functions: Sequence[str], only: Only | None = None) -> int | None:
-        """When the next schedule of these functions is due; None if none will be."""
+        """The earliest time at which a schedule of these functions is due; None if none will be due. `only` is as in `due_schedules`:
+        schedules whose executions the runner does not take are left out."""
         ((at,),) = self._read("next_schedule", self._scheduled(functions, only))
         return None if at is None else int(at)
 
     def _scheduled(self, functions: Sequence[str], only: Only | None) -> dict[str, object]:
-        """The functions and the tenants whose schedules a runner looks after, as parameters. A schedule starts its executions without a
-        queue, so a runner of some queues has none."""
+        """The parameters of a query: the functions and the tenants whose schedules a runner looks after. A schedule starts its executions
+        without a queue. So a runner that takes executions only from some queues looks after no schedule."""
         taken = self._taken(only)
         return {"functions": self._array(functions if taken["queues"] is None else []), "tenants": taken["tenants"]}
 
@@ -190,5 +195,5 @@ class Reads(ABC):
 
 
 def only_of(targets: Sequence[Target]) -> Only | None:
-    """Which executions of these functions the runner takes; None if it takes all. All targets of a runner have the same value."""
+    """Which executions of these functions the runner takes; None if it takes all. All targets of one runner have the same `only`."""
     return targets[0].only if targets else None

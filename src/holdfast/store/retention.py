@@ -15,14 +15,15 @@ from holdfast.store.reads import Parameters
 from holdfast.store.rows import Row
 
 MAX_BYTES: Final = 4 * 1024 * 1024
-"""One transaction removes about this many bytes of payload. A database reads what it removes, so a few large rows take as long as many
-small ones."""
+"""One transaction removes about this many bytes of payload at most. A database reads what it removes, so removing a few large rows takes as
+long as removing many small ones."""
 IDLE_MS: Final = 3_600_000
-"""In milliseconds: a lane that is empty, and has admitted nothing for this long, is removed, or checked again after the same time."""
+"""In milliseconds. A lane that is empty and has admitted nothing for this long is removed. If it is still needed, it is checked again after
+the same time."""
 
 
 def shared_rates(lanes: Iterable[str]) -> list[str]:
-    """The keys of the rates that leaf lanes among these may share with others."""
+    """The keys of the rates that those of these lanes which are leaves may share with other lanes."""
     return sorted({shared_rate_of(lane) for lane in lanes if level_of(lane) == Level.LEAF})
 
 
@@ -43,7 +44,8 @@ class Leftovers(ABC):
         again."""
 
     def _remove_leftovers(self, room: int) -> int:
-        """Remove at most `room` rows. Returns how many more rows this transaction may remove; 0 also if it has removed enough bytes."""
+        """Remove at most `room` rows. Returns how many more rows the same transaction may remove; 0 if none, also because enough bytes were
+        removed."""
         space = MAX_BYTES
         while room > 0 and space > 0:
             found = next(iter(self._rows_inside("expired")), None)
@@ -61,8 +63,8 @@ class Leftovers(ABC):
         return room if space > 0 else 0
 
     def _remove_events(self, key: int, room: int, space: int) -> tuple[int, int]:
-        """Remove the first events of an execution, as far as rows and bytes allow, but at least one if there is one. Returns how many were
-        removed, and how many bytes may still be removed."""
+        """Remove events of an execution, the first ones first: at most `room` rows and about `space` bytes, but at least one event if there
+        is one. Returns how many were removed, and how many bytes may still be removed."""
         count = last = 0
         for number, size in self._rows_inside("expired_events", (key, room)):
             count, last, space = count + 1, number, space - size

@@ -314,7 +314,8 @@ def payload_from(payload: str | None, execution: str, number: int, codec: Payloa
 
 @_undamaged
 def graph_from(stored: str, graph: str, codec: PayloadCodec | None) -> str:
-    """The text of a graph. Raises RowDamaged if the text is not the one that has this id: executions would run a wrong graph."""
+    """The text of the graph with the id `graph`. Raises RowDamaged if the stored text does not belong to this id: executions would run a
+    wrong graph."""
     text = stored if codec is None else decoded_graph(codec, stored, graph)
     if payload_hash(text) != graph:
         raise RowDamaged(f"The text of graph {graph} is damaged. Put a good copy of the store in its place.")
@@ -351,7 +352,7 @@ def schedule_row(state: ScheduleState, codec: PayloadCodec | None) -> Row:
 
 
 def moved_row(state: ScheduleState, codec: PayloadCodec | None) -> Row:
-    """The row of a schedule without its input, which only a person or a declaration changes."""
+    """The row of a schedule without its input, which no runner changes: only a person or a declaration does."""
     body = msgspec.json.encode(msgspec.structs.replace(state, input="")).decode()
     who = (state.name, state.definition.tenant, state.definition.function)
     when = (state.next_at, 1 if state.waits else 0, state.cursor, state.revision)
@@ -359,8 +360,8 @@ def moved_row(state: ScheduleState, codec: PayloadCodec | None) -> Row:
 
 
 def guard(state: ScheduleState) -> Row:
-    """The values with which a write compares the stored row of a schedule. The row must have the revision before this state's revision, and
-    a cursor that is not later; otherwise the statement changes no row."""
+    """The values that a write of a schedule compares with the stored row. The stored row must have the revision before this state's
+    revision, and a cursor that is not later than this state's cursor. Otherwise the statement changes no row."""
     return state.name, state.revision - 1, state.cursor
 
 
@@ -370,7 +371,7 @@ def _schedule_text(text: str, about: str, codec: PayloadCodec | None) -> str:
 
 @_undamaged
 def schedule_from(row: Row, codec: PayloadCodec | None) -> ScheduleState:
-    """A schedule from its row. If the columns and the body differ, the columns are right."""
+    """A schedule from its row. If a column and the body have different values, that of the column is used."""
     name, _, _, next_at, _, cursor, revision, body, text = row
     if codec is not None:
         body, text = decoded_schedule(codec, body, name), decoded_schedule(codec, text, f"{name}/input")

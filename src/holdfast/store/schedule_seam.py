@@ -19,13 +19,13 @@ class ScheduleStore(Protocol):
 
     def put_schedule(self, schedule: ScheduleState, notes: Sequence[Note] = ()) -> bool:
         """Write a new schedule (revision 1) or the next revision of one, together with these notes. Returns False, and writes nothing, if a
-        new schedule has the name of an existing one. Returns False as well if the stored revision of an existing schedule is not the one
-        before, or its stored cursor is later."""
+        new schedule has the name of an existing one. For an existing schedule, returns False, and writes nothing, if the stored revision is
+        not the one before this revision, or if the stored cursor is later than this cursor."""
         ...
 
     def move_schedule(self, schedule: ScheduleState) -> bool:
         """Write the next revision of a schedule, for a runner: target, tenant and input stay as they are. Returns False, and writes
-        nothing, if the stored revision is not the one before, or the stored cursor is later."""
+        nothing, if the stored revision is not the one before this revision, or if the stored cursor is later than this cursor."""
         ...
 
     def remove_schedule(self, name: str, revision: int, notes: Sequence[Note] = ()) -> bool:
@@ -43,14 +43,17 @@ class ScheduleStore(Protocol):
         ...
 
     def due_schedules(self, functions: Sequence[str], now: int, limit: int, only: Only | None = None) -> Sequence[str]:
-        """The names of schedules of these functions that a runner must look at now, the longest due first. With `only`, those whose
-        executions the runner takes: of its tenants; none if it takes only from some queues."""
+        """The names of at most `limit` schedules of these functions that a runner must look at now, the longest due first. `only`: which
+        executions the runner takes; None: all. If it takes only some tenants, only schedules of these tenants are returned. If it takes
+        only from some queues, none is returned."""
         ...
 
     def waiting_schedules(self, functions: Sequence[str], limit: int, only: Only | None = None) -> Sequence[str]:
-        """The names of schedules of these functions with an occurrence that waits for the end of an execution."""
+        """The names of at most `limit` schedules of these functions with an occurrence that waits for the end of an execution. `only` is as
+        in `due_schedules`: schedules whose executions the runner does not take are left out."""
         ...
 
     def next_schedule(self, functions: Sequence[str], only: Only | None = None) -> int | None:
-        """When the next schedule of these functions is due; None if none will be."""
+        """The earliest time at which a schedule of these functions is due; None if none will be due. `only` is as in `due_schedules`:
+        schedules whose executions the runner does not take are left out."""
         ...

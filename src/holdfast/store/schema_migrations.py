@@ -42,7 +42,8 @@ def number(told: object) -> int:
 
 
 class MigrationStep(NamedTuple):
-    """One half of a numbered step: `after` says which half, `words` is its name, `text` its SQL."""
+    """One half of a numbered step. `after` is True for an after-half and False for a before-half. `words` is the name of the step, `text`
+    is the SQL of this half."""
 
     number: int
     after: bool
@@ -70,7 +71,8 @@ class SchemaStatus(Enum):
 
 
 class Lineage:
-    """The schemas of one backend: the oldest that can be migrated, the newest that this code knows, and the steps between."""
+    """The schemas of one backend: the oldest schema that can be migrated, the newest schema that this code knows, and all steps from the
+    one to the other."""
 
     def __init__(self, package: str, *, oldest: int, newest: int) -> None:
         self.oldest = oldest
@@ -111,8 +113,8 @@ class Lineage:
         return SchemaStatus.BEHIND if numbers.version < self.newest else SchemaStatus.USABLE
 
     def needs_all_stopped(self, numbers: Numbers) -> bool:
-        """Whether processes of release 0.1.0 may still use the store. They must all be stopped before the migration: their code does not
-        work with the changed schema, not even with what the first step only adds."""
+        """Whether processes of release 0.1.0 may still use the store. All of them must be stopped before the migration: their code does not
+        even work with a schema to which the first step has only added something."""
         return numbers.version <= self.oldest
 
 

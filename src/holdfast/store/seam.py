@@ -69,8 +69,8 @@ class ExecutionStore(SealedStore, Protocol):
 
     @property
     def unmarked(self) -> str:
-        """The id of the last execution that was written before the store began to mark runs of workers in their first event (history.KIND).
-        Empty in a store that has marked runs from its beginning."""
+        """The id of the newest execution that was written before the store began to mark runs of workers in their first event
+        (history.KIND). Empty in a store that has marked runs from its beginning."""
         ...
 
     def find(self, execution: str) -> Execution | None: ...
@@ -90,7 +90,7 @@ class ExecutionStore(SealedStore, Protocol):
 
     def operations(self, execution: str, newer_than: int = 0, *, after: int = 0, limit: int | None = None) -> Sequence[Operation]:
         """The execution's operations in the order they began. Only those that changed after the revision `newer_than` and whose `place`
-        (the number of their first event) is larger than `after`; at most `limit`, None for all."""
+        (the number of their first event) is larger than `after`; at most `limit` of them, or all if `limit` is None."""
         ...
 
     def contexts(self, execution: str) -> Sequence[Operation]:
@@ -98,7 +98,7 @@ class ExecutionStore(SealedStore, Protocol):
         ...
 
     def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[HistoryEntry]:
-        """The execution's events whose number is larger than `after`, in order."""
+        """At most `limit` of the execution's events whose number is larger than `after`, in order."""
         ...
 
     def undecided(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[str]:
@@ -119,8 +119,8 @@ class CopyStore(Protocol):
     def adopt(self, copy: Snapshot) -> bool:
         """Write the copy of an execution of another store. Returns False, and writes nothing, if this store has the same execution already.
 
-        Raises ExecutionAlreadyStarted, and writes nothing, if another execution has its id or its name. A superseded copy needs no name.
-        The copy does not keep its place in a queue. It makes no signal.
+        Raises ExecutionAlreadyStarted, and writes nothing, if another execution has the copy's id or name; for a superseded copy only the
+        id counts. The copy does not keep its place in a queue. Writing it makes no signal.
         """
         ...
 
@@ -138,8 +138,8 @@ class DueStore(Protocol):
     """Executions that a runner has something to do for."""
 
     def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
-        """The ids of at most `limit` executions that a runner may claim: ready executions of these functions, and executions that the
-        runners in `dead` held."""
+        """The ids of at most `limit` executions that a runner may claim at the time `now`: ready executions of these functions, and
+        executions that a runner in `dead` holds."""
         ...
 
     def suspect(self, targets: Sequence[Target], now: int) -> str | None:
@@ -155,8 +155,8 @@ class DueStore(Protocol):
         ...
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
-        """The earliest of these times: a timer of any execution is due, an execution of these functions becomes ready, a lane in which
-        executions wait opens. None if there is no such time."""
+        """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions becomes ready,
+        a lane in which executions wait opens. None if none of them will happen."""
         ...
 
 
@@ -185,8 +185,8 @@ class QueueStore(Protocol):
         ...
 
     def queue_state(self, queue: str, now: int, tenant: str | None = None) -> QueueState:
-        """The counts of a queue; all are 0 if nothing was ever enqueued. With `tenant`, the counts of this tenant, without `oldest_at`,
-        `admitted` and `money`, which the store does not know of one tenant."""
+        """The counts of a queue; all are 0 if nothing was ever enqueued. If `tenant` is given, the counts of this tenant in the queue. The
+        store does not know three of them for one tenant: `oldest_at` is None, `admitted` and `money` are 0."""
         ...
 
     def lanes(self, queue: str, beyond: str = "", limit: int = 100) -> Sequence[LaneState]:
@@ -203,8 +203,8 @@ class QueueStore(Protocol):
         ...
 
     def parked(self, queue: str | None, beyond: str = "", limit: int = 100, tenant: str | None = None) -> Sequence[Execution]:
-        """At most `limit` parked executions, oldest first: those whose id is larger than `beyond`. If `queue` or `tenant` is None, those of
-        all queues or tenants."""
+        """At most `limit` parked executions, oldest first: those whose id is larger than `beyond`. `queue`: only those of this queue; None:
+        of all queues. `tenant`: only those of this tenant; None: of all tenants."""
         ...
 
     def admit(self, targets: Sequence[Target], by: Sequence[Claimant], now: int) -> Committed:
@@ -217,7 +217,7 @@ class QueueStore(Protocol):
 
 
 class FunctionStore(Protocol):
-    """The functions that processes host. A function stays here after its process has ended."""
+    """The functions that processes host. A function stays published after its process has ended."""
 
     def publish(self, functions: Sequence[Hosted]) -> None:
         """Write which functions this process hosts, and on which terms, so that all other processes can read it."""
@@ -373,8 +373,9 @@ class Store(
     """Everything that a backend must offer."""
 
     def clock(self, machine: Clock) -> Clock:
-        """The clock that every process of this store must use, because all processes must agree on the time. It is made from the machine's
-        own clock. Every `now` and every lease comes from it. A virtual clock is returned as it is."""
+        """The clock that every process of this store must use, because all processes must agree on the time. It is made from `machine`, the
+        clock of this machine. Every `now` and every end of a lease must be a time of the returned clock. A virtual clock is returned
+        unchanged."""
         ...
 
     def close(self) -> None: ...

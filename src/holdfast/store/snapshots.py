@@ -34,7 +34,7 @@ class CopyRows:
 
 def is_known(there: Snapshot | None, copy: Snapshot, where: str) -> bool:
     """Whether the store has this execution already. `there` is the execution that the store has under this id; None if it has none. Raises
-    ExecutionAlreadyStarted if `there` differs from the copy."""
+    ExecutionAlreadyStarted if `there` is another execution than the copy."""
     if there is None:
         return False
     if _essence(there) == _essence(copy):
@@ -61,7 +61,7 @@ def _identity(copy: Snapshot, codec: PayloadCodec | None) -> str:
 
 
 def _essence(snapshot: Snapshot) -> tuple[Execution, list[Operation], tuple[Event, ...]]:
-    """The parts in which two copies of one execution must be equal: everything except what each store computes by itself."""
+    """The parts in which two copies of one execution must be equal: everything except the values that each store computes for itself."""
     header = msgspec.structs.replace(snapshot.header, input_hash="", expires_at=None, graph=None, place=None, parked=False)
     plain = [msgspec.structs.replace(op, callback_id=None, result=None, error=None) for op in snapshot.operations]
     return header, plain, snapshot.events

@@ -21,7 +21,7 @@ class Target(msgspec.Struct, frozen=True):
     function: str
     version: str
     only: Only | None = None
-    """Which executions of the function the runner takes; None for all. All targets of a runner have the same value."""
+    """Which executions of the function the runner takes; None for all. All targets of one runner have the same `only`."""
 
 
 class Hosted(msgspec.Struct, frozen=True):
@@ -35,17 +35,18 @@ class Hosted(msgspec.Struct, frozen=True):
 
 
 class Committed(NamedTuple):
-    """The result of a batch: an answer or an error for each entry, in the order of the entries, and the other executions that the batch
-    changed."""
+    """The result of a batch: an answer or an error for each entry, in the order of the entries; and the other executions that the batch
+    changed (`followed`)."""
 
     answers: Sequence[Answer | HoldfastError]
     followed: Sequence[Execution] = ()
     signalled: bool = False
     """Whether the batch added signals for subscribers."""
     changes: Sequence[Change] = ()
-    """The changes of the executions in `followed`, in the same order. From them a live parent learns how its operation ended."""
+    """The changes of the executions in `followed`, in the same order. They tell a live parent how its operation ended."""
     opens_at: int | None = None
-    """After an admission: the time at which the first of the lanes opens that the admission has closed. None if it has closed no lane."""
+    """After an admission: the admission has closed lanes for a time; this is the earliest time at which one of them opens again. None if it
+    has closed no lane."""
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):
@@ -64,7 +65,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     events: tuple[Event, ...]
     """In the order of their numbers. They include the terminal event of a closing execution, which `history` does not show yet."""
     graph: str | None = None
-    """The text of the graph that the header names. If it is None, the store that adopts the copy keeps no graph for it."""
+    """The text of the graph that the header names. None if the copy brings no text: the store that adopts the copy then writes no graph."""
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +84,6 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     started_before: int | None = None
     oldest_first: bool = False
     beyond: str | None = None
-    """The id of the last execution of the page before; None for the first page. Pages neither repeat nor skip an execution that existed
-    when the first page was read."""
+    """The id of the last execution of the page before; None for the first page. No execution that existed when the first page was read is
+    on two pages or on none."""
     limit: int = 100

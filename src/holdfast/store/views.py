@@ -1,4 +1,4 @@
-"""Views: one execution as a decision sees it, from memory if the memory is known to be current, else from rows.
+"""Views: a view shows one execution to a decision. It comes from memory if the memory is known to be current, else from rows.
 
 A `RowView` is a cache of committed rows. An `Overlay` shows an execution as earlier writes of the same batch leave it. A `RowView` learns
 of a change only after the COMMIT.
@@ -16,7 +16,8 @@ from holdfast.model.operations import Operation, Status
 
 _FEW_MISSES: Final = 2
 _FEW_OPERATIONS: Final = 16
-"""If the overlay below knows fewer operations than this, a new overlay takes them over, so that a lookup passes fewer overlays."""
+"""A new overlay copies the changed operations of the overlay below it if these are fewer than this, so that a lookup passes fewer
+overlays."""
 
 
 class Rows(Protocol):
@@ -46,8 +47,8 @@ class RowView:
         """Whether all operations are in memory, so that there is no operation with an unknown id."""
 
     def get(self, operation_id: str) -> Operation | None:
-        """The operation with this id; None if there is none. Rows have no index by id, so after two reads of single rows the view reads all
-        operations once."""
+        """The operation with this id; None if there is none. Rows have no index by operation id. So operations that are not in memory are
+        read one by one twice; the third time, all operations of the execution are read at once."""
         found = self.operations.get(operation_id)
         if found is not None or self.complete:
             return found
@@ -75,17 +76,17 @@ class RowView:
         return self._rows.read_next_due(self, after)
 
     def has_ready(self, since: int) -> bool:
-        """Whether a step became ready after a revision and was not started since."""
+        """Whether a step became ready after the revision `since` and was not started since then."""
         return self._rows.read_has_ready(self, since)
 
     def keep(self, change: Change) -> None:
-        """Note a committed change in memory."""
+        """Take a change that was committed into this view, which is kept in memory."""
         self.header = change.header
         self.operations.update(change.operations)
 
 
 class Overlay:
-    """A view as an uncommitted change of the same batch leaves it."""
+    """A view of an execution as one uncommitted change leaves it. It lies over the view as it was before that change."""
 
     __slots__ = ("_change", "_known", "_under", "below")
 
@@ -98,12 +99,12 @@ class Overlay:
 
     @property
     def header(self) -> Execution:
-        """The header as the uncommitted change leaves it."""
+        """The header as the change of this overlay leaves it."""
         return self._change.header
 
     def get(self, operation_id: str) -> Operation | None:
-        """The operation with this id, as the earlier writes leave it; None if there is none. Hundreds of overlays may lie over each other,
-        for example if many children of one parent end together."""
+        """The operation with this id, as the earlier writes leave it; None if there is none. An overlay may lie over hundreds of others,
+        for example if many children of one parent end in one batch."""
         view: View = self
         while isinstance(view, Overlay):
             found = view._known.get(operation_id)
@@ -113,24 +114,24 @@ class Overlay:
         return view.get(operation_id)
 
     def newer(self, revision: int) -> Iterable[Operation]:
-        """The operations that changed after a revision; those that the earlier write changed come last."""
+        """The operations that changed after a revision. The operations that the change of this overlay has changed come last."""
         mine = self._change.operations
         return [*(op for op in self.below.newer(revision) if op.id not in mine), *(op for op in mine.values() if op.revision > revision)]
 
     def due(self, now: int) -> Iterable[Operation]:
-        """The operations whose timer is due. An operation that the earlier write changed is taken as that write leaves it."""
+        """The operations whose timer is due. An operation that the change of this overlay has changed is taken as that change leaves it."""
         mine = self._change.operations
         below = (op for op in self.below.due(now) if op.id not in mine)
         return [*below, *(op for op in mine.values() if op.due_at is not None and op.due_at <= now)]
 
     def next_due(self, after: int) -> int | None:
-        """The time of the next timer after a time; None if there is none. It may be the timer of an operation that the earlier write has
-        closed: a time that is too early does no harm."""
+        """The time of the next timer after a time; None if there is none. It may be the timer of an operation that the change of this
+        overlay has closed: a time that is too early does no harm."""
         times = [self.below.next_due(after), *(op.due_at for op in self._change.operations.values())]
         return min((at for at in times if at is not None and at > after), default=None)
 
     def has_ready(self, since: int) -> bool:
-        """Whether a step became ready after a revision. It may be a step that the earlier write has started: that costs one needless
-        invocation."""
+        """Whether a step became ready after a revision. Also True if the change of this overlay has started that step meanwhile; this only
+        costs one needless invocation."""
         mine = self._change.operations.values()
         return any(op.status is Status.READY and op.revision > since for op in mine) or self.below.has_ready(since)

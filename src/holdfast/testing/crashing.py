@@ -124,8 +124,8 @@ def _driven(runner: Runner, input: Any, script: Answers) -> Result:
 
 
 class Crash:
-    """Where the crash comes, and the number of writes until now. `point` is the number of a write, from 1; 0: no crash. `when` is BEFORE,
-    AFTER or LAST."""
+    """Where the crash comes, and how many writes there were until now. `point` is the number of a write, from 1; 0: no crash. `when` is
+    BEFORE, AFTER or LAST."""
 
     def __init__(self, point: int, when: str) -> None:
         self.point = point

@@ -31,7 +31,8 @@ _PATIENCE = 60.0
 
 class Ran(msgspec.Struct, frozen=True):
     """A run of a pipeline: its response, and what happened during the run. Members of the response can be read directly: `ran.status`,
-    `ran.outputs`, `ran.error`. With `again`, it describes the last restart; only the calls are those of all runs."""
+    `ran.outputs`, `ran.error`. If the test restarted the run (`again`), all members describe the last restart, but the calls are those of
+    all runs together."""
 
     response: Response
     nodes: dict[str, NodeStatus]

@@ -234,7 +234,7 @@ class PeopleClock(VirtualClock):
         """Whether a person is asked now. It is False if the test says that the person stays silent."""
 
     def skip_to(self, at: int) -> None:
-        """Go to the engine's next timer, if no person is asked."""
+        """Move the clock to `at`, the time of the engine's next timer or schedule. If a person is asked now, do nothing."""
         if not self.holds():
             super().skip_to(at)
 
@@ -266,8 +266,9 @@ class People:
         raise InvalidParameter(f"The run asked for more than {_MOST_QUESTIONS} decisions.")
 
     async def _rested(self, run_id: str, deadline: float) -> Approval | None:
-        """Wait until the run is over, is quarantined, or waits for a person. Returns None if it is over or quarantined, else a question for
-        which the test has a decision, else any open question. Raises NotYet after the deadline."""
+        """Wait until the run is over, is quarantined, or waits for a person. Returns None if it is over or quarantined. If it waits for a
+        person, returns an open question: one for which the test has a decision, or, if there is no such question, any. Raises NotYet after
+        the deadline."""
         spins = 0
         while True:
             spins += 1
@@ -287,7 +288,7 @@ class People:
         return self._service.approvals(_TESTER)
 
     def _does(self, approval: Approval) -> Any:
-        """What the person does about a question; None if the test does not say."""
+        """What the test says that a person does about this question; None if the test says nothing about it."""
         moment = (approval.approval_id, len(approval.votes), sum(part.added for part in approval.chain))
         if moment not in self._given:
             self._given[moment] = self._next(approval)
@@ -314,8 +315,8 @@ class People:
 
 
 def _decider(approval: Approval) -> str:
-    """The person who decides if the test names none: the first approver who has not voted yet; if there is none, `tester`, or `tester-2`
-    and so on after other votes."""
+    """The person who decides if the test names none: the first named approver, or member of a named group, who has not voted yet. If there
+    is none: `tester` for the first vote, `tester-2` for the second, and so on."""
     able = [person for name in approval.approvers for person in approval.groups.get(name, (name,))]
     able += approval.groups.get(approval.group or "", ())
     voted = {vote.person for vote in approval.votes}

@@ -77,17 +77,18 @@ class Seen(msgspec.Struct, _Named, frozen=True):
     name: str | None
     type: Type
     sub_type: str | None
-    """What kind of its type the operation is, such as `RunInChildContext` or `Map`."""
+    """The sub-type of the operation, such as `RunInChildContext` or `Map`; None if it has none."""
     status: Status
     attempt: int
     """How many attempts of a step have finished; 0 until the first one ends."""
     started_at: int
     ended_at: int | None
-    """None if the operation has not ended."""
+    """When the operation ended; None if it has not ended."""
     payload: str | None
     """The result as text, as the history has it; None if there is none."""
     error: Failure | None
-    """None if the operation has no error. A step that waits for its next attempt has the error of its last one."""
+    """The error of the operation; None if it has none. A step that waits for its next attempt has the error of the attempt that failed
+    before."""
     callback_id: str | None
     """The id with which the callback is answered; None if the operation is not a callback."""
     operations: tuple[Seen, ...] = ()

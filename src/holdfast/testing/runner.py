@@ -59,7 +59,7 @@ class TestClock(VirtualClock):
         """Whether time stands still: the test waits for nothing, or what it waits for has happened."""
 
     def skip_to(self, at: int) -> None:
-        """Move to the time of the engine's next timer, if the test still waits."""
+        """Move the clock to `at`, the time of the engine's next timer or schedule. If what the test waited for has happened, do nothing."""
         if not self.reached():
             self.move_to(at)
 
@@ -202,7 +202,8 @@ class Runner:
 
     def wait_for_callback_or_end(self, execution_arn: str, *, among: Container[str], timeout: float = _PATIENCE) -> WaitingCallback | None:
         """Let time pass until the execution waits for a callback of one of the names in `among`, or is over. Returns the callback, or None
-        if the execution is over. Raises as `wait_for_result` does."""
+        if the execution is over. Raises NotYet after `timeout` seconds of real time, and ExecutionQuarantined if the execution is
+        quarantined."""
 
         def found() -> WaitingCallback | None:
             return next((open_ for open_ in self._open_callbacks(execution_arn) if (open_.name or "") in among), None)
@@ -286,7 +287,7 @@ class Runner:
         return self.look(execution_arn).history
 
     def look(self, execution_arn: str) -> Result:
-        """The current state of the execution; if it continued as new executions, of the last one."""
+        """The current state of the execution. If other executions continued it, one after the other, the state of the last one of them."""
         header = self._header(execution_arn)
         return seen(self._store, header, next((one for one in self._functions if one.name == header.function), None))
 

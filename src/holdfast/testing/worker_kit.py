@@ -30,7 +30,7 @@ from holdfast.workers.tools.read_repo import RepoSettings
 from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Happened, Remaining, Reservation, Tool, Usage, Verdict
 
 _BOUND = 50
-"""The most decisions that one run may ask for."""
+"""In one run, people may be asked at most this many times, one after the other; else the test gets an error."""
 _LONGEST_WAIT = 3_600_000
 """The clock skips a wait of at most this many milliseconds. A longer one is taken for the time that a person has to decide."""
 _TESTER = Asker(principal="test")
@@ -45,8 +45,8 @@ class _Clock(VirtualClock):
 
 
 class Stub:
-    """Replaces a tool. `answer` is a value, a callable that gets the arguments, or a list with a value for each call, of which the last is
-    used again. If the answer is an exception, it is raised."""
+    """Replaces a tool. `answer` is a value for every call, a callable that gets the arguments, or a list with a value for each call; after
+    its end, its last value is used for every further call. An exception is raised instead of returned."""
 
     def __init__(self, tool: Tool, answer: Any, calls: list[tuple[str, dict[str, Any]]]) -> None:
         self._tool = tool
@@ -61,7 +61,7 @@ class Stub:
         return Reservation()
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """Record the call, and return the test's answer; raise it if it is an exception."""
+        """Record the call, and return the answer that the test gave. If the answer is an exception, raise it."""
         self._calls.append((self.name, dict(arguments)))
         answer = self._answer
         if callable(answer):

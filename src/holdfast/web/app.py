@@ -49,7 +49,7 @@ class App:
         self._closing = asyncio.Event()
 
     def close(self) -> None:
-        """Refuse all further requests, and tell the requests that wait to end soon."""
+        """Refuse all further requests, and tell the requests that wait for a result to end soon."""
         self._closing.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,7 +74,8 @@ class App:
             incoming.close()
 
     async def _reply(self, request: Request, match: Match, format: ErrorFormat, sender: Sender) -> Response | None:
-        """The reply to a request. Errors become replies too. None if the reply is a stream that has begun to be sent."""
+        """The reply to a request. An error becomes a reply too, in this format. None if the reply is a stream: then it has been sent, or at
+        least begun."""
         try:
             if self.gate is not None:
                 await self.gate.admit(request)
@@ -112,9 +113,10 @@ class App:
         return await self._count(request, match.handler, sender)
 
     async def _count(self, request: Request, handler: Handler, sender: Sender) -> Response | None:
-        """Count the request, and answer it. None if the reply was streamed. Raises Refused if too many requests are being answered, or if
-        the body is too large or too late. Raises TimeoutError if the answer takes longer than `Limits.request_seconds`, unless the handler
-        has called `Request.waiting` or `Request.uploading`. Raises Gone if the caller closes its connection."""
+        """Count the request, and answer it. Returns None if the reply was streamed. Raises Refused if too many requests are being answered,
+        or if the body is too large or arrives too late. Raises TimeoutError if the handler takes longer than `Limits.request_seconds`,
+        unless it has called `Request.waiting` or `Request.uploading`. Raises Gone if the caller closes its connection while the body is
+        read, or, on a route with `Waits.WHEN_ASKED`, at any time."""
         requests, tenant = request.capacities.requests, request.tenant
         requests.take(tenant)
         try:
@@ -132,10 +134,11 @@ class App:
         request.content = await request.incoming.read(self.limits.body_seconds, most)
 
     async def _invoke(self, request: Request, handler: Handler) -> Response:
-        """Wait for the result of an invocation, and answer with it. Raises Gone if the caller closes its connection first. Raises Refused
-        if the server shuts down, or if there is no result after `Limits.wait_seconds`. A durable execution continues in all these cases.
+        """Wait for the result of an invocation, and answer with it. Raises Refused, and invokes nothing, if too many requests wait, or if
+        the body is too large or arrives too late.
 
-        Raises Refused also if too many requests wait, or if the body is too large or too late: then nothing is invoked.
+        Raises Gone if the caller closes its connection before there is a result. Raises Refused if the server shuts down, or if there is no
+        result after `Limits.wait_seconds`. In these three cases a durable execution continues.
         """
         with request.capacities.waits.taken(request.tenant):
             await self._read_body(request)

@@ -17,8 +17,8 @@ _ASYNC: Final = re.compile(r"(^|[,;\s])respond-async($|[,;\s])")
 
 
 def asker_of(request: Request) -> Asker:
-    """The caller, as its credential names it. If the server needs no credentials, the caller is the operating system's user that runs the
-    server."""
+    """The caller, with the name of its credential. If the server needs no credentials, the caller has the name of the operating system's
+    user that runs the server."""
     identity = request.identity
     if identity == ANYBODY:
         return Asker(principal=principal(), actor=request.actor)
@@ -34,14 +34,14 @@ def trace_of(request: Request) -> Parent | None:
 
 
 def is_async(request: Request) -> bool:
-    """Whether the caller wants the address of the run at once, and does not wait for its response: `Prefer: respond-async`, or
+    """Whether the caller does not want to wait for the run's response, and only wants the address of the run: `Prefer: respond-async`, or
     `?wait=0`."""
     return _ASYNC.search((request.header(b"prefer") or "").lower()) is not None or patience(request, 1.0, 1.0) == 0
 
 
 def patience(request: Request, default: float, most: float) -> float:
-    """How many seconds the caller is ready to wait for a response: the query member `wait`, at most `most`; `default` if the request does
-    not give it. Raises InvalidParameter if it is not a number of seconds."""
+    """How many seconds the caller is ready to wait for a response: the query's `wait`, but not more than `most`. `default` if the query has
+    no `wait`. Raises InvalidParameter if `wait` is not a number of seconds."""
     text = request.text("wait")
     if text is None:
         return default

@@ -40,8 +40,8 @@ _LAST_TITLE_CASED: Final[Mapping[str, tuple[int, int, int]]] = {"python": (2, 0,
 
 
 def reply_to(error: HoldfastError | Refused, agent: str = "") -> Reply:
-    """The reply to a request that failed, in AWS's form. `agent` is the client's User-Agent: some SDKs need another text for an old
-    checkpoint token."""
+    """The reply to a request that failed with `error`, in AWS's form. `agent` is the client's User-Agent: for an old checkpoint token, some
+    SDKs need another message (`stale_message`)."""
     if isinstance(error, Refused):
         return shaped(error.status, error.shape, str(error), headers=error.headers, reason=error.reason)
     status, shape = next(SHAPES[cls] for cls in type(error).__mro__ if cls in SHAPES)
@@ -64,8 +64,8 @@ def shaped(status: int, shape: str, message: str, *, headers: tuple[Header, ...]
 
 
 def stale_message(agent: str) -> str:
-    """The message by which an SDK recognises that its checkpoint token is old. Some versions of SDKs recognise it only in title case; with
-    any other text they fail the execution."""
+    """The message by which an SDK recognises that its checkpoint token is old. `agent` is the SDK's User-Agent. Some versions of SDKs
+    recognise the message only in title case. With any other message they fail the execution."""
     found = _SDK.search(agent)
     if found is None:
         return STALE

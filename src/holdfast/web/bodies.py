@@ -37,8 +37,8 @@ class Incoming:
         self._read: bytes | None = None
 
     async def receive(self) -> Message:
-        """The next ASGI message of the client, or the body that was put back. Raises Refused if the bodies of all requests together would
-        be larger than the limit."""
+        """The next ASGI message of the client; if a body was put back, a message with that body. Raises Refused if, with this message, the
+        bodies of all requests together would be larger than the limit."""
         if self._read is not None:
             body, self._read = self._read, None
             return {"type": "http.request", "body": body, "more_body": False}
@@ -52,7 +52,7 @@ class Incoming:
         return message
 
     def put_back(self, body: bytes) -> None:
-        """Let the next reader receive a body that was read already."""
+        """Put back a body that was read already: the next call of `receive` returns it."""
         self._read = body
 
     def release(self, size: int) -> None:
@@ -101,7 +101,7 @@ class Incoming:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def left(self) -> None:
-        """Return when the client has closed its connection."""
+        """Wait until the client has closed its connection, then return."""
         while (await self.receive())["type"] != "http.disconnect":
             pass
 

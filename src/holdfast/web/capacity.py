@@ -11,7 +11,7 @@ from holdfast.web.limits import Limits
 from holdfast.web.refusals import too_many
 
 _SHARE: Final = 4
-"""In the worker protocol, one tenant may use one part in this many of a capacity (a quarter), so that some is left for other tenants."""
+"""In the worker protocol, one tenant may use a quarter of a capacity (one part in this many), so that other tenants have room too."""
 UPLOADS: Final = 16
 """At most this many uploads of artifacts run at the same time."""
 _BUSY: Final = ("Too many requests at once. Try again soon.", "CallerRateLimitExceeded")
@@ -19,8 +19,8 @@ _INVOKED: Final = ("Too many synchronous invocations at once. Try again soon.", 
 
 
 class TenantCapacity:
-    """Limits the number of requests at the same time: of all callers together, and of one tenant. For a caller without a tenant, only the
-    first limit is checked."""
+    """Limits how many requests are answered at the same time: a limit for all callers together, and a limit for each tenant. For a caller
+    without a tenant, only the limit for all callers is checked."""
 
     def __init__(self, most: int, share: int = _SHARE, refusal: tuple[str, str] = _BUSY) -> None:
         self._most = most
@@ -35,7 +35,8 @@ class TenantCapacity:
         return self._by_tenant
 
     def take(self, tenant: str | None) -> None:
-        """Count one more request. The caller of this method must call `free` later. Raises Refused if one of the two limits is reached."""
+        """Count one more request. The caller must call `free` later. Raises Refused, and counts nothing, if the limit for all
+        callers or the limit for one tenant is reached."""
         if self._taken >= self._most or (tenant is not None and self._by_tenant[tenant] >= self._each):
             raise too_many(*self._refusal)
         self._count(tenant, 1)
@@ -46,7 +47,8 @@ class TenantCapacity:
 
     @contextlib.contextmanager
     def taken(self, tenant: str | None) -> Iterator[None]:
-        """Count one more request while the block runs. Raises Refused if one of the two limits is reached."""
+        """Count one more request while the block runs. Raises Refused if the limit for all callers or the limit for one tenant is
+        reached."""
         self.take(tenant)
         try:
             yield
@@ -55,7 +57,8 @@ class TenantCapacity:
 
     @contextlib.contextmanager
     def given_back(self, tenant: str | None) -> Iterator[None]:
-        """Count one request less while the block runs. After the block it is counted again, even above the limit."""
+        """Stop counting one request while the block runs. When the block ends, the request is counted again, even if the limit is passed by
+        that."""
         self._count(tenant, -1)
         try:
             yield
@@ -71,7 +74,7 @@ class TenantCapacity:
 
 
 class Capacities(NamedTuple):
-    """The capacities of one API: for ordinary requests, for requests that wait for a result, and for uploads."""
+    """The three capacities of one API: for ordinary requests, for requests that wait for a result, and for uploads."""
 
     requests: TenantCapacity
     waits: TenantCapacity

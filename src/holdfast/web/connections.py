@@ -59,8 +59,8 @@ class Connections:
         return self._count
 
     def open(self, connection: Connection) -> str | None:
-        """Count one more connection, and return None. At a limit, an idle connection is closed to make room. If that is not possible, the
-        connection is not counted, and the reason is returned as the end of a sentence."""
+        """Count one more connection, and return None. If a limit is reached, an idle connection is closed to make room. If no idle
+        connection can be closed, the new one is not counted, and the result is the reason, as the end of a sentence."""
         address = connection.address
         if len(self._open.get(address, ())) >= self.most_of_one and not self._made_room(address):
             return self._refusal(address, f"at most {self.most_of_one} connections of one address are allowed")
@@ -71,7 +71,8 @@ class Connections:
         return None
 
     def asked(self, connection: Connection) -> None:
-        """Note that a request has arrived on this connection: of its address, it is now the one that was idle for the shortest time."""
+        """Note that a request has arrived on this connection. Of the connections of the same address, this one is now the last to be closed
+        to make room."""
         held = self._open.get(connection.address, OrderedDict())
         if id(connection) in held:
             held.move_to_end(id(connection))
@@ -85,13 +86,13 @@ class Connections:
                 del self._open[connection.address]
 
     def _crowd(self, newcomer: str) -> str | None:
-        """The address that has most connections, if it has more than the address `newcomer`; else None."""
+        """The address that has most connections. None if the address `newcomer` has as many."""
         address = max(self._open, key=lambda one: len(self._open[one]))
         return address if len(self._open[address]) > len(self._open.get(newcomer, ())) else None
 
     def _made_room(self, address: str | None) -> bool:
-        """Close one connection of this address: of those that are idle, the one whose last request is oldest. Returns False if none is
-        idle."""
+        """Close one idle connection of this address: the idle one whose last request is the longest time ago. Returns False, and closes
+        nothing, if no connection of the address is idle."""
         idle = next((held for held in self._open.get(address or "", OrderedDict()).values() if held.is_idle), None)
         if idle is not None:
             self.closed(idle)
@@ -99,7 +100,7 @@ class Connections:
         return idle is not None
 
     def _refusal(self, address: str, why: str) -> str:
-        """Count a refused connection, log the number of them at most every few seconds, and return `why`."""
+        """Count a refused connection, and return `why`. At most every few seconds, log how many were refused since the last such line."""
         self._refused += 1
         now = self._now()
         if self._told_at is None or now - self._told_at >= _TOLD_SECONDS:

@@ -26,11 +26,13 @@ class ErrorFormat(Enum):
     PAGE = "page"
     """An HTML page, for a person: the format of the paths of the console."""
     PLAIN = "plain"
-    """JSON with `error` and `message` if the gate denies the caller; AWS's format for all other errors."""
+    """The format of all other paths. If the gate denies the caller, the reply is JSON with `error` and `message`. All other errors have
+    AWS's format."""
 
 
 def format_of(path: str, target: str | None) -> ErrorFormat:
-    """The format of errors for a path, whether or not there is a route. `target` is the header X-Amz-Target."""
+    """The format in which errors are sent on a path, also on a path without a route. `target` is the value of the header X-Amz-Target, or
+    None."""
     if path.startswith("/v1/") or path == "/v1":
         return ErrorFormat.WORKERS
     if path.startswith("/console/") or path == "/console":
@@ -39,7 +41,7 @@ def format_of(path: str, target: str | None) -> ErrorFormat:
 
 
 def denial(refused: Refused, request: Request, format: ErrorFormat) -> Reply:
-    """The reply to a caller that the gate denies."""
+    """The reply to a request that the gate does not admit, in this format."""
     if format is ErrorFormat.PAGE:
         return page_errors.denial_page(refused, request)
     if format is ErrorFormat.AWS or (format is ErrorFormat.PLAIN and not isinstance(refused, Denied)):
@@ -57,7 +59,7 @@ def denial(refused: Refused, request: Request, format: ErrorFormat) -> Reply:
 
 
 def failure(error: Exception, request: Request, format: ErrorFormat) -> Reply:
-    """The reply to a request that the gate admitted and that failed."""
+    """The reply to a request that the gate admitted and that failed with `error`, in this format."""
     if format is ErrorFormat.PAGE:
         return page_errors.failure_page(error, request)
     if format is ErrorFormat.WORKERS:
@@ -76,6 +78,7 @@ def failure(error: Exception, request: Request, format: ErrorFormat) -> Reply:
 
 
 def _agent(request: Request) -> str:
-    """The headers User-Agent and X-Amz-User-Agent in one text. AWS's clients in browsers and in Node use the second."""
+    """The headers User-Agent and X-Amz-User-Agent as one text. AWS's clients in browsers and in Node name themselves in
+    X-Amz-User-Agent."""
     headers = request.scope["headers"]
     return " ".join(value.decode("latin-1") for key, value in headers if key in (b"user-agent", b"x-amz-user-agent"))

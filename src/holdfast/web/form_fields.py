@@ -38,7 +38,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
-    """The fields of a form for this schema. None: one field for a text."""
+    """The fields of a form for this schema. If `schema` is None, the form has one field for a text."""
     named = _properties(schema or {})
     if named is None:
         kind = "text" if schema is None else _kind(schema)
@@ -52,8 +52,9 @@ def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
 
 
 def answer_of(schema: Mapping[str, Any] | None, given: Mapping[str, str]) -> Any:
-    """The answer that a person filled in. Raises InvalidParameter for a field that cannot be read. An empty field of an object is left out,
-    unless it is a required text."""
+    """The answer that a person gave in the form. `given` has the text of each field, by the field's key. If the schema is an object with a
+    field for each property, an empty field is left out of the answer, unless it is a required text. Raises InvalidParameter if a field
+    cannot be read."""
     fields = fields_of(schema)
     if len(fields) == 1 and fields[0].key == ANSWER:
         return _value(fields[0], given.get(ANSWER, ""))
@@ -136,6 +137,6 @@ def _json(value: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """A choice as a person reads it: a text without its quotes."""
+    """The text of a choice for a person. `text` is the JSON of the choice; a JSON string loses its quotes."""
     value = json.loads(text)
     return value if isinstance(value, str) else text

@@ -27,6 +27,6 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 ANYBODY: Final = Identity("anybody", (Role.ADMIN,))
-"""The caller of a server that needs no credentials."""
+"""The caller of every request to a server that needs no credentials: it may do everything."""
 STRANGER: Final = Identity("anybody", ())
-"""The caller of a route that needs no role: the gate does not ask who it is."""
+"""The caller of a route that needs no role. The gate does not ask who this caller is."""

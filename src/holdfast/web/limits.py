@@ -16,32 +16,34 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The largest size of the request line and all headers; a request above it gets 431. A request with more than 200 headers gets 431
     too."""
     requests: int = 1024
-    """At most this many requests of one API are answered at one time; one more gets 429. The worker protocol is one API; all other paths
-    together (the Lambda API, the console) are the other. In the worker protocol, one tenant may have a quarter of this number."""
+    """At most this many requests of one API are answered at one time; a further one gets 429. There are two APIs: the worker protocol, and
+    all other paths together (the Lambda API, the console). In the worker protocol, one tenant may have a quarter of this number."""
     waits: int = 1024
-    """At most this many requests of one API wait for a result at one time; one more gets 429. In the worker protocol, one tenant may have a
-    quarter of this number. They are not counted among `requests`, because the functions for which they wait send requests too."""
+    """At most this many requests of one API wait for a result at one time; a further one gets 429. In the worker protocol, one tenant may
+    have a quarter of this number. Requests that wait have this limit of their own, because the functions for which they wait send requests
+    too (`requests`)."""
     head_seconds: float = 20.0
     """How long the headers of a request may take to arrive; after that the server closes the connection."""
     body_seconds: float = 30.0
     """How long the body of a request may take to arrive; after that the client gets 408."""
     request_seconds: float = 40.0
-    """How long an answer may take, if the request does not wait for a result and is no stream; after that the client gets 503. An answer
-    takes long if, for instance, the disk does not respond. The official SDK gives up after 50 seconds."""
+    """How long an answer may take; after that the client gets 503. This does not hold for requests that wait for a result, for uploads and
+    for streams. An answer takes long if, for instance, the disk does not respond. The official SDK gives up after 50 seconds."""
     unread_seconds: float = 60.0
     """How long a client may read nothing of an answer that fills the server's buffer; after that the server aborts the connection."""
     stream_seconds: float = 30.0
     """How long a client may read nothing of a stream; after that the server ends the stream."""
     wait_seconds: float = 930.0
-    """How long a synchronous invocation may take; after that the client gets 408. Its execution may take 900 seconds."""
+    """How long a client may wait for a synchronous invocation; after that it gets 408. The execution itself may take at most 900
+    seconds."""
     leave_seconds: float = 1.5
-    """How long a synchronous invocation may still take when the server shuts down; after that the client gets 503. It is less than a server
-    waits for its connections."""
+    """How long a synchronous invocation may still take when the server shuts down; after that the client gets 503. This time is shorter
+    than the time that the server waits for its connections."""
     connections: int | None = None
-    """The most connections. One more gets 503 if no idle connection can be closed for it. None means half of the file descriptors that the
-    process may have, at least 8 and at most 8192."""
+    """The most connections of the server. A further connection gets 503 if no idle connection can be closed for it. None: half of the file
+    descriptors that the process may have, but at least 8 and at most 8192."""
     connections_of_one: int | None = None
-    """The most connections of one address. One more gets 429 if no idle connection of the address can be closed for it. None means half of
-    `connections`."""
+    """The most connections of one address. A further connection gets 429 if no idle connection of the same address can be closed for it.
+    None: half of `connections`."""
     keep_alive_seconds: int = 75
     """How long a connection may be idle; after that the server closes it."""

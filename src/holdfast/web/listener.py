@@ -25,16 +25,16 @@ _TICK_SECONDS = 1.0
 _REASONS = {400: "Bad Request", 429: "Too Many Requests", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
 _LATER = (b"retry-after", b"1")
 _SLICE = 16 * 1024
-"""The server parses at most this many bytes of one connection before other connections get their turn. These bytes may be hundreds of
-requests."""
+"""The server parses at most this many bytes of one connection before other connections get their turn. One slice of this size may hold
+hundreds of requests."""
 _MOST_HEADERS = 200
 _FREE_PIECES = 4096
 _BYTES_OF_A_PIECE = 16
 
 
 class _Flow(FlowControl):
-    """uvicorn's flow control reads more after each answer, even if many requests of the same connection wait for their answers. This class
-    reads more only when none waits."""
+    """uvicorn's flow control reads from the connection again after each answer, even if many requests of the connection still wait for
+    their answers. This class reads again only when no request of the connection waits."""
 
     def __init__(self, transport: asyncio.Transport, is_behind: Callable[[], bool], go_on: Callable[[], None]) -> None:
         super().__init__(transport)
@@ -59,13 +59,14 @@ class BoundedProtocol(HttpToolsProtocol):
     body = 0
     pieces = 0
     ahead = b""
-    """Bytes that have arrived and are not parsed yet. While there are any, the server reads no more of the connection."""
+    """Bytes that have arrived and are not parsed yet. While there are any, the server reads no further bytes of the connection."""
     turn: Handle | None = None
     slow: TimerHandle | None = None
     unread: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        """Count a new connection, or refuse it with 429 or 503. The client must begin a request within `keep_alive_seconds`."""
+        """Count a new connection, or refuse it: with 429 if its address has too many connections, with 503 if the server has too many. The
+        client must begin a request within `keep_alive_seconds`."""
         super().connection_made(transport)
         self.flow = _Flow(transport, lambda: bool(self.pipeline), self._go_on)
         self._hurry(self.limits.keep_alive_seconds)
@@ -86,7 +87,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._parse(data)
 
     def _go_on(self) -> None:
-        """Let the event loop call `_take_turn` soon: it parses the next slice, and reads more if no bytes are left."""
+        """Let the event loop call `_take_turn` soon. `_take_turn` parses the next slice of the bytes in `ahead`; if none are left, it reads
+        more from the connection."""
         if self.turn is None and not self.flow.read_paused and not self.transport.is_closing():
             self.turn = self.loop.call_soon(self._take_turn)
 
@@ -107,7 +109,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.resume_reading()
 
     def _parse(self, data: bytes) -> None:
-        """Parse bytes, and count those that belong to a head. A head that is too large is refused."""
+        """Parse bytes. While a head arrives, count its bytes; a head that is too large is refused."""
         if self.in_head:
             if self.head == 0:
                 self._hurry(self.limits.head_seconds)
@@ -117,8 +119,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_head()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header. A trailer, which comes after the body, is dropped: no signature covers it, and a handler would read it as a
-        header. Headers above the limit are dropped too; `on_headers_complete` refuses the request."""
+        """Keep a header of the request. A trailer, which is a header after the body, is dropped: no signature covers it, and a handler
+        would read it like a header. Headers above the largest number are dropped too, and `on_headers_complete` refuses the request."""
         if self.in_head and len(self.headers) <= _MOST_HEADERS:
             super().on_header(name, value)
 
@@ -149,15 +151,15 @@ class BoundedProtocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Note that a request has arrived completely: the next bytes belong to the next head."""
+        """Note that a request has arrived completely. The next bytes of the connection belong to the head of another request."""
         self.head, self.in_head = 0, True
         self._in_time()
         if not self.transport.is_closing():
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Note that a request is answered. If its body has not arrived completely, the server reads it for at most `body_seconds` more, so
-        that the client can read the answer; then it closes the connection."""
+        """Note that a request is answered. If its body has not arrived completely, the server continues to read the body, so that the
+        client can read the answer. If the body is not complete after `body_seconds`, the server closes the connection."""
         super().on_response_complete()
         if not self.in_head and self.cycle.response_complete and not self.transport.is_closing():
             self._hurry(self.limits.body_seconds)
@@ -185,14 +187,14 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def pause_writing(self) -> None:
-        """Start a timer, because the client reads too slowly and the rest of the answer is in the server's memory. The connection is
-        aborted if the client does not read on within `unread_seconds`."""
+        """uvicorn calls this when the client reads so slowly that the unsent answer fills the buffer. Start a timer: if the client has not
+        read enough after `unread_seconds`, the connection is aborted."""
         self._read_on()
         self.unread = self.loop.call_later(self.limits.unread_seconds, self.transport.abort)
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Stop the timer of `pause_writing`, because the client has read enough."""
+        """uvicorn calls this when the client has read enough of the answer. Stop the timer that `pause_writing` started."""
         self._read_on()
         super().resume_writing()
 
@@ -201,7 +203,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._refuse(shaped(400, "SerializationException", msg))
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Log nothing: a client that asks for another protocol gets an answer in HTTP."""
+        """Log nothing. uvicorn would log a warning here when a client asks for another protocol; that client gets its answer in HTTP."""
 
     def _refuse_head(self) -> None:
         most = f"The headers have more than {self.limits.head_bytes} bytes, or there are more than {_MOST_HEADERS} headers."
@@ -242,8 +244,8 @@ def protocol_for(app: App) -> type[HttpToolsProtocol]:
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that does not handle signals of the operating system, because its program does. It wakes once a second for its Date
-    header, not ten times."""
+    """A uvicorn server that leaves the signals of the operating system to its program. uvicorn wakes ten times a second to renew the Date
+    header; this server wakes once a second."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -286,7 +288,8 @@ def bound(host: str, port: int) -> socket.socket:
 
 @contextlib.asynccontextmanager
 async def listening(app: App, listener: socket.socket, *, drain_seconds: int = 5) -> AsyncIterator[None]:
-    """Serve an app while the block runs. After the block, requests that have begun get their answers first, for at most `drain_seconds`."""
+    """Serve an app on the socket `listener` while the block runs. When the block ends, the server accepts nothing new, and waits at most
+    `drain_seconds` until the requests that have begun are answered."""
     options: dict[str, Any] = {"http": protocol_for(app), "ws": "none", "lifespan": "off", "loop": "none", "log_config": None}
     config = uvicorn.Config(
         app,

@@ -39,13 +39,13 @@ _FRAGMENT: Final = b"hx-request"
 
 
 def root_of(path: str) -> str:
-    """The relative address that leads from a page of the console to the console's first page."""
+    """The relative address that leads from the page at `path` to the first page of the console."""
     return "../" * path.removeprefix(PREFIX).count("/") or "./"
 
 
 def denial_page(refused: Refused, request: Request) -> Reply:
-    """The reply to a caller that the gate denies: a redirect to the login page for a GET of a whole page, if a login can help; else an
-    error page."""
+    """The reply to a request that the gate does not admit. If a login can help, and the browser asked for a whole page with GET: a redirect
+    to the login page. In all other cases: an error page."""
     path = path_of(request.scope)
     if isinstance(refused, Denied) and refused.why in _LOGIN:
         login = f"{root_of(path)}login"

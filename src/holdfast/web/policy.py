@@ -22,8 +22,8 @@ class Needs(Enum):
     SETTLE = "settle"
     ADMINISTER = "administer"
     DEPLOY = "deploy"
-    """Needs the same role as ADMINISTER. A server without credentials refuses such requests unless it was started with `--allow-deploy`,
-    because they decide which code runs."""
+    """Needs the same role as ADMINISTER. These requests decide which code runs. A server without credentials therefore refuses them, unless
+    it was started with `--allow-deploy`."""
 
 
 _MAY: Final = {
@@ -51,7 +51,7 @@ class Reach(Enum):
     """How the server keeps a caller who has a tenant from reaching other tenants through a route."""
 
     ALL = "all"
-    """The server does not look at the caller's tenant: the route shows nothing of one tenant, or it needs no credential."""
+    """The server does not compare tenants: the route shows nothing that belongs to a tenant, or it needs no credential."""
     EXECUTION = "execution"
     """The first label of the path is the ARN of an execution. The gate refuses the request if that execution is not of the caller's
     tenant."""
@@ -95,7 +95,7 @@ class Policy(msgspec.Struct, frozen=True):
     reads_body: bool = False
     """Whether the handler reads the body itself while it arrives (`Request.parts`)."""
     secret_path: bool = False
-    """Whether the path contains a secret that gives a permission. Then the audit log has only the first two parts of the path."""
+    """Whether the path contains a secret that gives a permission. If it does, the audit log has only the first two parts of the path."""
     service: str = "lambda"
     """The AWS service for which requests must be signed."""
     session: bool = False
@@ -103,8 +103,8 @@ class Policy(msgspec.Struct, frozen=True):
 
     @property
     def changes_code(self) -> bool:
-        """Whether the route needs ADMINISTER or DEPLOY. Its requests that are not GET or HEAD may change code or settings, so the audit log
-        gets a line before they are served."""
+        """Whether the route needs ADMINISTER or DEPLOY. If it does, each of its requests, except GET and HEAD, gets a line in the audit log
+        before it is served, because it may change code or settings."""
         return self.needs in (Needs.DEPLOY, Needs.ADMINISTER)
 
 

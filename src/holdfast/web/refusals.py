@@ -27,23 +27,25 @@ class Refused(Exception):
 
 
 def unreadable(what: str) -> Refused:
-    """The error if a part of the request cannot be read: 400."""
+    """The error for a request of which a part cannot be read: 400. `what` is the message."""
     return Refused(400, "SerializationException", what)
 
 
 def too_large(most: int, *, close: bool = False) -> Refused:
-    """The error if the body has more than `most` bytes: 413. `close`: whether the connection is closed."""
+    """The error for a body of more than `most` bytes: 413. With `close`, the connection is closed after the reply."""
     headers = CLOSE if close else ()
     return Refused(413, "RequestTooLargeException", f"Request must be smaller than {most} bytes.", headers=headers)
 
 
 def too_many(what: str, reason: str) -> Refused:
-    """The error if the server has no capacity for the request now: 429, with Retry-After."""
+    """The error for a request for which the server has no capacity now: 429, with Retry-After. `what` is the message, `reason` is a
+    word that names the limit."""
     return Refused(429, "TooManyRequestsException", what, headers=retry_after(), reason=reason)
 
 
 def unavailable(what: str, *, close: bool = False) -> Refused:
-    """The error if the server cannot serve the request now: 503, with Retry-After. `close`: whether the connection is closed."""
+    """The error for a request that the server cannot serve now: 503, with Retry-After. `what` is the message. With `close`, the connection
+    is closed after the reply."""
     return Refused(503, "ServiceException", what, headers=(*retry_after(), *(CLOSE if close else ())))
 
 

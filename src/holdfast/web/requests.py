@@ -1,4 +1,4 @@
-"""Requests: what a client sent. The methods here raise Refused or InvalidParameter if a part cannot be read.
+"""Requests: what a client sent. The methods here raise Refused or InvalidParameter if the part of the request that they read is wrong.
 
 A request is a Starlette request, so a handler may also use Starlette's headers, cookies and forms.
 """
@@ -72,7 +72,7 @@ class Request(StarletteRequest):
 
     @property
     def execution_tenant(self) -> str | None:
-        """The tenant of an execution that the request starts: the header X-Amz-Tenant-Id, else the tenant of the caller."""
+        """If the request starts an execution, the tenant of that execution: the header X-Amz-Tenant-Id, else the tenant of the caller."""
         given = self.header(b"x-amz-tenant-id")
         return self.tenant if given is None else given
 
@@ -93,7 +93,8 @@ class Request(StarletteRequest):
 
     @property
     def sees_values(self) -> bool:
-        """Whether the caller may see the values of environment variables: only an admin for all tenants may, who may also set them."""
+        """Whether the caller may see the values of environment variables. Only an admin of all tenants may: the same caller may also set
+        them."""
         return Role.ADMIN in self.identity.roles and self.tenant is None
 
     # --- the head
@@ -126,12 +127,12 @@ class Request(StarletteRequest):
         return {name for name, _ in self._fields}
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Every value of a query member."""
+        """All values that the query gives for one name, in order; empty if it gives none."""
         return tuple(value for key, value in self._fields if key == name)
 
     def text(self, name: str) -> str | None:
-        """The value of a query member; None if it is not given. Raises Refused if it has two different values, because a signature does not
-        tell which of them was first."""
+        """The value that the query gives for a name; None if it gives none. Raises Refused if it gives two different values: a signature
+        covers the values but not their order, so the server cannot know which one to use."""
         found = set(self.texts(name))
         if len(found) > 1:
             raise unreadable(f"{name} has {len(found)} different values. Give one.")
@@ -170,8 +171,8 @@ class Request(StarletteRequest):
     # --- the body
 
     def decoded(self, kind: type[T]) -> T:
-        """The body as JSON of this type; an empty body is an empty object. Raises InvalidParameter if it does not fit the type, and Refused
-        if it is not JSON."""
+        """The JSON of the body, as a value of this type; an empty body is read as an empty object. Raises Refused if the body is not JSON.
+        Raises InvalidParameter if the JSON does not fit the type."""
         try:
             return json_structs.decoded(self.content or b"{}", kind)
         except msgspec.ValidationError as error:
@@ -180,8 +181,8 @@ class Request(StarletteRequest):
             raise unreadable(f"The request's body is not JSON: {error}") from None
 
     async def parts(self, seconds: float) -> AsyncIterator[bytes]:
-        """The body in parts, while it arrives. Raises Refused if the client sends too slowly: it has `seconds` seconds for each `seconds`
-        kilobytes. Raises Gone if the client closes its connection."""
+        """The body in parts, while it arrives. Raises Refused if the client sends too slowly: each further `seconds` kilobytes must arrive
+        within `seconds` seconds. Raises Gone if the client closes its connection."""
         more, left, came = True, seconds, 0
         while more:
             asked_at = monotonic()
@@ -206,15 +207,15 @@ class Request(StarletteRequest):
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """For a handler that waits: while the block runs, the request is counted among those that wait. From the beginning of the block on,
-        the request has no deadline. Raises Refused if too many requests wait."""
+        """For a handler that waits for a result. While the block runs, the request is counted among those that wait. When the block begins,
+        the request's time limit is removed, and it stays removed after the block. Raises Refused if too many requests wait already."""
         with self.capacities.waits.taken(self.tenant), self._unhurried():
             yield
 
     @contextlib.contextmanager
     def uploading(self) -> Iterator[None]:
-        """For a handler that receives a large body: while the block runs, the request is counted among the uploads. From the beginning of
-        the block on, the request has no deadline. Raises Refused if there are too many uploads."""
+        """For a handler that receives a large body. While the block runs, the request is counted among the uploads. When the block begins,
+        the request's time limit is removed, and it stays removed after the block. Raises Refused if too many uploads run already."""
         with self.capacities.uploads.taken(self.tenant), self._unhurried():
             yield
 

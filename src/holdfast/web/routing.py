@@ -24,7 +24,7 @@ from holdfast.web.requests import Request
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 _CACHED_CHARACTERS: Final = 512
 _CACHED_MATCHES: Final = 2048
-"""The router keeps this many matches, because all checkpoints of an execution have the same path."""
+"""The router remembers at most this many matches, so that it need not search again: all checkpoints of an execution have the same path."""
 
 
 class Route(NamedTuple):
@@ -36,13 +36,13 @@ class Route(NamedTuple):
     handler: Handler
     policy: Policy
     target: str | None = None
-    """The value of the header X-Amz-Target, or its part up to and including the dot; None: any other value, and no header. AWS's JSON
-    protocols have one path for all operations."""
+    """The value that the header X-Amz-Target must have, or the beginning of that value up to and including the dot. None: the route is for
+    requests without the header, and for values that no other route names. AWS's JSON protocols have one path for all operations."""
 
 
 class Match(NamedTuple):
-    """The result of the router for one request. If no route matches, `handler` is None, and the policy demands an admin (`UNKNOWN`). For a
-    HEAD on a path that has only a GET, `handler` is None, and the policy is that of the GET."""
+    """The result of the router for one request. If no route has the path and the method, `handler` is None, and the policy demands an admin
+    (`UNKNOWN`). One exception: for a HEAD on a path that has a GET but no HEAD, `handler` is None, and the policy is that of the GET."""
 
     path: str
     """The path as the client sent it."""
@@ -51,10 +51,11 @@ class Match(NamedTuple):
     """The labels in the path, decoded."""
     handler: Handler | None = None
     allowed: tuple[str, ...] = ()
-    """The methods that the path has, if no route has the method of the request; else empty."""
+    """If the path has routes, but none for the method of the request: the methods of its routes. Else empty."""
 
     def refusal(self, method: str) -> Refused:
-        """The error for a request without a handler: 404 if there is no such path, 405 if the path has other methods."""
+        """The error for a request without a handler: 404 if no route has this path, 405 if the path has routes, but none for this
+        method."""
         if not self.allowed:
             return Refused(404, "UnknownOperationException", f"There is no operation at {self.path:.200}.")
         allowed = ", ".join(self.allowed)
@@ -63,8 +64,8 @@ class Match(NamedTuple):
 
 
 class Router:
-    """All routes of an app. Of the paths that match, the one that was given first is used. If it has no route for the method, the reply is
-    405."""
+    """All routes of an app. If several paths match a request, the path that was given first is used. If that path has no route for the
+    method of the request, the reply is 405, and no other path is tried."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self.routes = tuple(routes)
@@ -75,7 +76,8 @@ class Router:
         self._cached = lru_cache(maxsize=_CACHED_MATCHES)(self._match)
 
     def find(self, method: str, path: str, target: str | None = None) -> Match:
-        """Find the route of a request. `path` is percent-encoded; `target` is the header X-Amz-Target."""
+        """Find the route of a request. `path` is percent-encoded, as the client sent it. `target` is the value of the header X-Amz-Target,
+        or None."""
         if len(path) < _CACHED_CHARACTERS and target is None:
             return self._cached(method, path, None)
         return self._match(method, path, target)
@@ -95,8 +97,8 @@ class Router:
 
 
 def target_of(scope: Scope, path: str) -> str | None:
-    """The header X-Amz-Target of a request to the path `/`; None if it is not there. On any other path the header is ignored, because a
-    client could evade a policy with it."""
+    """The header X-Amz-Target of a request to the path `/`; None if the request does not have it. On any other path the header is ignored,
+    and the result is None: a client could use the header to evade the policy of that path."""
     if path != "/":
         return None
     return ",".join(value.decode("latin-1") for key, value in scope["headers"] if key == b"x-amz-target") or None
@@ -109,6 +111,7 @@ def path_of(scope: Scope) -> str:
 
 
 def _targeted(routes: Mapping[str | None, Route], target: str | None) -> Route | None:
-    """The route of a target: the one for the whole target, else the one for its service, else the one for all other targets."""
+    """The route for a value of X-Amz-Target: first the route for exactly this value, then the route for its part up to the dot (the AWS
+    service), then the route without a target. None if there is none of these."""
     service = None if target is None else target.partition(".")[0] + "."
     return routes.get(target) or routes.get(service) or routes.get(None)

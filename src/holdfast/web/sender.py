@@ -1,4 +1,4 @@
-"""Sender: sends the reply to one request, whole or chunk by chunk, and knows whether it has begun to send."""
+"""Sender: sends the reply to one request, whole or chunk by chunk. It remembers whether it has begun to send."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ class Sender:
         await reply(self._request.scope, self._request.receive, self._send)
 
     async def streamed(self, reply: Response, seconds: float | None = None) -> Response | None:
-        """Send a reply that has chunks, and return None. Any other reply is returned, and must still be sent.
+        """If the reply has chunks, send it chunk by chunk, and return None. If it has none, send nothing, and return the reply: the caller
+        must still send it.
 
-        Raises Gone if the client closes its connection. Raises TimeoutError if the client does not take a chunk within `seconds`; if
-        `seconds` is None, it has any time.
+        Raises Gone if the client closes its connection. Raises TimeoutError if the client does not take a chunk within `seconds`; with
+        None, there is no such limit.
         """
         if not isinstance(reply, Reply) or reply.chunks is None:
             return reply

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 class SingleWrite:
-    """A transport that keeps the head of a reply until its body is written, and then writes both at once. The head of a reply without a
-    length, such as a stream, is written at once."""
+    """A transport that keeps the head of a reply until the first part of the body comes, and then writes both together. The head of a reply
+    that does not give its length, such as a stream, is written at once."""
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
         self._cycle = cycle
@@ -23,12 +23,14 @@ class SingleWrite:
 
     @classmethod
     def around(cls, cycle: RequestResponseCycle | None) -> None:
-        """Put such a transport into a request of uvicorn. A HEAD request keeps its transport, because its reply has no body."""
+        """Give a request of uvicorn a SingleWrite as its transport. A HEAD request keeps the transport that it has, because its reply has
+        no body."""
         if cycle is not None and cycle.scope["method"] != "HEAD":
             cycle.transport = cls(cycle)  # type: ignore[assignment]
 
     def write(self, data: bytes) -> None:
-        """Keep the head of a reply that has a body; write everything else, with the kept head before it."""
+        """If `data` is the head of a reply that will have a body, keep it. Write any other data at once, and before it the head that was
+        kept."""
         if self._head is None and self._cycle.response_started and self._cycle.expected_content_length:
             self._head = data
             return

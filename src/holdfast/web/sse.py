@@ -25,7 +25,8 @@ HEADERS: Final[tuple[Header, ...]] = (
 RETRY: Final = b"retry: 2000\n\n"
 """The first text of a stream. It tells the client how many milliseconds to wait before it connects again after a lost connection."""
 HEARTBEAT: Final = b":\n\n"
-"""A comment, sent when there is nothing else to send, so that both ends know that the connection works."""
+"""A comment of the format, which clients ignore. The server sends it when it has had nothing else to send for a while, so that both ends
+know that the connection works."""
 HEARTBEAT_SECONDS: Final = 15.0
 _ID: Final = re.compile(r"[0-9]{1,18}")
 
@@ -38,8 +39,8 @@ def event_text(data: Any, *, id: int | str | None = None, event: str | None = No
 
 
 def last_event_id(request: Request) -> int | None:
-    """The id of the last event that the client has: the header Last-Event-ID, else `?last_event_id=`. None if neither is given. Raises
-    InvalidParameter if it is not a number."""
+    """The id of the last event that the client has received, as a number: the header Last-Event-ID, else `?last_event_id=`. None if the
+    request has neither. Raises InvalidParameter if the id is not a number."""
     last = last_event_text(request)
     if not last:
         return None
@@ -49,5 +50,6 @@ def last_event_id(request: Request) -> int | None:
 
 
 def last_event_text(request: Request) -> str | None:
-    """The id of the last event that the client has, as the text that the client sent; None if it is not given."""
+    """The id of the last event that the client has received, as the client sent it: the header Last-Event-ID, else `?last_event_id=`. None
+    if the request has neither."""
     return request.header(b"last-event-id") or request.text("last_event_id")

@@ -48,7 +48,8 @@ _HTTP: Final[Mapping[type[HoldfastError], int]] = {
     RestartRefused: 409,
     errors.ExtraMissing: 501,
 }
-"""The HTTP statuses of Holdfast's errors in the worker protocol. Other errors have the status that AWS's clients get."""
+"""The HTTP statuses of some of Holdfast's errors in the worker protocol. An error that is not listed has the status that AWS's clients get
+(aws_errors.SHAPES)."""
 _SHAPES: Final = {
     "UnknownOperationException": "route_not_found",
     "MethodNotAllowedException": "method_not_allowed",
@@ -63,7 +64,7 @@ _SHAPES: Final = {
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """The worker, run and trace that a request names, for the reply to a request that cannot be served."""
+    """The worker, the run and the trace that a request names. An error reply repeats them."""
 
     worker_id: str = ""
     run_id: str = ""
@@ -71,7 +72,8 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 def subject_of(request: Request) -> Subject:
-    """The worker or run that the path of a request names, and the trace of its `traceparent`."""
+    """The worker or the run that the path of a request names, and the id of the trace in its header `traceparent`. A field is empty if the
+    request does not name it."""
     parts = path_of(request.scope).split("/")
     kind, label = (parts[2], unquote(parts[3])[:_LARGEST_LABEL]) if len(parts) > 3 else ("", "")
     parent = parent_of(request.header(b"traceparent"))
@@ -83,8 +85,8 @@ def subject_of(request: Request) -> Subject:
 
 
 def http_status(response: Response) -> int:
-    """The HTTP status of a response, from the table of codes. A run that has ended and needs a person does not get 202, which means that a
-    run is open."""
+    """The HTTP status for a response: that of its error code in the table of codes, else that of its status. 202, which means that
+    the run is open, is used only if the response names approvals that wait."""
     known = None if response.error is None else CODES.get(response.error.error_code)
     if known is None or known.status is not response.status or (known.http == _OPEN and not response.approvals):
         return ending_of(response.status).http
@@ -92,7 +94,8 @@ def http_status(response: Response) -> int:
 
 
 def response_reply(response: Response, status: int | None = None) -> Reply:
-    """A reply with the response of a run that has ended. `status`: the HTTP status; None: that of the table of codes."""
+    """A reply with the response of a run that has ended. `status`: the HTTP status; if it is None, `http_status` chooses the HTTP
+    status."""
     return Reply(status or http_status(response), response_text(response), (JSON, *_headers(response)))
 
 
@@ -110,7 +113,7 @@ def document_reply(document: Any, status: int = 200, headers: tuple[Header, ...]
 
 
 def reply_to(error: HoldfastError | Refused, subject: Subject) -> Reply:
-    """The reply with the error of a request that was refused or failed."""
+    """The reply, in the form of the worker protocol, to a request that was refused or that failed with `error`."""
     if isinstance(error, InvalidRequest):
         return error_reply(error.error_code, str(error), subject, details=error.details)
     if isinstance(error, Refused):
@@ -134,9 +137,9 @@ def error_reply(
     headers: tuple[Header, ...] = (),
     again_seconds: int | None = None,
 ) -> Reply:
-    """A reply with an error that belongs to no run, in the form of a run's response. If `code` is in the table of codes, the HTTP status
-    and the status of the response are those of the table, unless `http` is 401 or 403. `again_seconds`: after how many seconds the caller
-    may try again."""
+    """A reply with an error that belongs to no run, in the form of a run's response. If `code` is in the table of codes and `http` is
+    neither 401 nor 403, the HTTP status and the status of the response are those of the table. Else the HTTP status is `http`, or 400 if
+    `http` is None. `again_seconds`: after how many seconds the caller may try again; None if no time is known."""
     known = CODES.get(code)
     status, http = (known.status, known.http) if known is not None and http not in (401, 403) else (_status(http or 400), http or 400)
     meaning = meaning_of(code)

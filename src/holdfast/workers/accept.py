@@ -67,7 +67,7 @@ class Served(Protocol):
 
 
 def read_request(asked: Mapping[str, Any]) -> WorkerRequest | Response:
-    """The WorkerRequest that these members, given as Python values, form. If they do not form a valid request, the response that refuses
+    """The WorkerRequest with the members `asked`, which are Python values. If they do not form a valid request, a response that refuses
     it."""
     try:
         return request_from({key: dict(value) if isinstance(value, Mapping) else value for key, value in asked.items()})
@@ -80,7 +80,7 @@ def read_request(asked: Mapping[str, Any]) -> WorkerRequest | Response:
 
 
 def traced(request: WorkerRequest) -> WorkerRequest:
-    """The request with a trace id: its own, else a new one."""
+    """The request, with a new trace id if it has none."""
     if request.trace.trace_id is not None:
         return request
     return msgspec.structs.replace(request, trace=msgspec.structs.replace(request.trace, trace_id=secrets.token_hex(16)))
@@ -93,8 +93,9 @@ def not_served(worker_id: str, known: Iterable[str]) -> InvalidRequest:
 
 
 def served_version(versions: dict[str, Served] | None, request: WorkerRequest, known: Iterable[str] = ()) -> Served:
-    """The version of a worker that a request gets: the one it names, else the one that was served last. Raises InvalidRequest if there is
-    none. `known` has the ids of all served workers: the error names a similar one."""
+    """The version of a worker that a request gets: the version that it names, else the version that was served last. Raises InvalidRequest
+    if the worker, or the named version, is not served. `known` has the ids of all served workers: if the worker is not served, the error
+    names a similar id."""
     if not versions:
         raise not_served(request.worker_id, known)
     if request.version is None:
@@ -129,8 +130,8 @@ async def checked_inputs(request: WorkerRequest, contract: Contract, tenant: str
 
 
 async def _yield_if_large(inputs: str) -> None:
-    """If the inputs are large, let other asyncio tasks run before the next pass over them: one such pass takes as much time as many
-    requests."""
+    """If the inputs are large, let other asyncio tasks run now. One pass over large inputs takes as long as many small requests, so there
+    must be such a pause between two passes."""
     if len(inputs) > _LARGE:
         await asyncio.sleep(0)
 
@@ -169,7 +170,7 @@ def terms_of(limits: Limits, kind: Kind, retention_days: int) -> Terms:
 
 
 def first_run(request: WorkerRequest, served: Served, limits: Limits, asker: Asker, sampled: bool | None) -> AcceptedRequest:
-    """The accepted request of the first run of its idempotency key, or of a run without a key."""
+    """The accepted request of a run that has no earlier runs: the first run of its idempotency key, or a run without a key."""
     contract = served.worker.contract
     return AcceptedRequest(
         request=request,
@@ -195,18 +196,18 @@ def after_run(accepted: AcceptedRequest, found: AcceptedRequest | None) -> Accep
 
 
 def next_run(accepted: AcceptedRequest, run_id: str) -> AcceptedRequest:
-    """The accepted request of the next run of its family, which inherits the receipts of the run `run_id`."""
+    """`accepted`, changed for the next run of the same family, which comes after the run `run_id` and inherits its receipts."""
     return msgspec.structs.replace(accepted, link=accepted.link + 1, before=(*accepted.before, run_id))
 
 
 def name_of(accepted: AcceptedRequest) -> str | None:
-    """The name of the run's execution, by which a second request with the same idempotency key finds it; None for a request without a
+    """The name of the run's execution, by which a second request with the same idempotency key finds the run; None for a request without a
     key."""
     return None if accepted.request.idempotency_key is None else f"{accepted.family[:40]}-{accepted.link}"
 
 
 def called(execution: Execution) -> str:
-    """What stands for an execution in texts for people: its name; or its id, if the name was made from an idempotency key (`name_of`)."""
+    """What an execution is called in texts for people: its name; but its id, if `name_of` made the name from an idempotency key."""
     return execution.id if _MADE_NAME.fullmatch(execution.name) else execution.name
 
 

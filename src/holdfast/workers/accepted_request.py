@@ -20,13 +20,14 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A limit of a pipeline's run, or of one node of it, that the calls of a child run are charged to."""
 
     key: str
-    """The beginning of the counters' names: `budget/RUN` or `budget/RUN/NODE`."""
+    """The beginning of the names of the budget's counters: `budget/RUN` for a run, `budget/RUN/NODE` for a node of it."""
     max_tokens: int | None = None
     """The most tokens; None: no limit."""
     max_cost: Decimal | None = None
     """The most money, in dollars; None: no limit."""
     until: int
-    """When the store may remove the counters, in milliseconds since 1970: after the deadline of the run that owns the budget."""
+    """When the store may remove the budget's counters, in milliseconds since 1970. It is after the deadline of the run that owns the
+    budget."""
 
 
 class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -46,19 +47,19 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     of: str
     """The id of the run that is restarted."""
     nodes: tuple[str, ...] = ()
-    """Nodes of a pipeline that must run again, also if they succeeded before."""
+    """The names of the nodes that must run again, even if they succeeded in the restarted run."""
     is_whole: bool = False
     """Whether every node runs again."""
     resend: tuple[str, ...] = ()
-    """Nodes that make their writes again: receipts of earlier runs are not used for them."""
+    """The names of the nodes that make their writes again: the receipts of earlier runs do not answer their calls."""
     is_retry: bool = False
-    """Whether nodes that ended with partial results also run again."""
+    """Whether nodes that ended with partial results run again, in addition to the nodes that failed."""
     kept: bool = False
-    """Whether the earlier run succeeded. If so, the work of the earlier run is not undone when this run fails."""
+    """Whether the restarted run (`of`) succeeded. If so, its work is not undone when the new run fails."""
 
 
 class FamilyLink(msgspec.Struct, frozen=True, kw_only=True):
-    """The place of a run in its family: the runs of one piece of work, one after the other."""
+    """The place of a run in its family. A family is all runs that do the same piece of work, one after the other."""
 
     family: str
     """The id of the family."""
@@ -67,7 +68,7 @@ class FamilyLink(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[str, ...] = ()
     """The ids of the earlier runs, oldest first."""
     again: Again | None = None
-    """Which run it restarts, and how; None if it is no restart."""
+    """Which run this run restarts, and how; None if this run is no restart."""
 
 
 class Lineage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -91,8 +92,8 @@ class AcceptedRequest(msgspec.Struct, frozen=True, kw_only=True):
     requested_by: str
     """Who asked for the run, for example a person, the id of a credential, or `execution:ID`. A caller cannot choose it."""
     family: str
-    """The id of the family: all runs of one idempotency key, and all restarts of a run, have the same. A child run has the same family each
-    time its operation asks for it, also in a restart of its pipeline."""
+    """The id of the run's family. All runs of one idempotency key belong to one family, and so do a run and its restarts. A child run
+    belongs to the same family each time its operation asks for it, also in a restart of its pipeline."""
     link: int = 1
     """Which run of its family this is, from 1."""
     before: tuple[str, ...] = ()
@@ -107,24 +108,24 @@ class AcceptedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """How deep the run is nested: 0 for a run that a caller asked for from outside, 1 for a run that a durable function asked for, and one
     more than its parent for a run that another run asked for."""
     budgets: tuple[Budget, ...] = ()
-    """The budgets of the pipelines above this run, the nearest first. Its calls are charged to all of them."""
+    """The budgets of the pipelines above this run and of their nodes, the nearest first. The run's calls are charged to all of them."""
     labels: Labels = Labels()
     lineage: Lineage = Lineage()
     part: str = ""
     """Which part of a node's work this run does: `work`, `undo`, and others; empty for a run that no pipeline asked for."""
     again: Again | None = None
-    """Which run it restarts, and how; None if it is no restart."""
+    """Which run this run restarts, and how; None if this run is no restart."""
 
     @property
     def is_shard(self) -> bool:
-        """Whether this is a shard of a pipeline's map, and not a run that a caller asked for. The package shows it, because a caller cannot
-        choose the package."""
+        """Whether this is a shard of a pipeline's map, and not a run that a caller asked for. This is read from the package, which a caller
+        cannot choose."""
         return self.package.startswith(SHARD)
 
 
 def work_of(accepted: AcceptedRequest) -> str:
-    """The hash of the work that a run does: its worker, version, package and inputs. Of an artifact among the inputs only the id is used,
-    which follows from the sha256 of its bytes."""
+    """The hash of the work that a run does: its worker, version, package and inputs. For an artifact among the inputs, only its id is
+    hashed. The id depends on the artifact's bytes, name and media type."""
     asked = accepted.request
     return sha256(codec.dumps([asked.worker_id, accepted.version, accepted.package, _by_content(asked.inputs)]).encode()).hexdigest()
 
@@ -143,5 +144,5 @@ _decoder = json_structs.decoder(AcceptedRequest)
 
 
 def accepted_from(text: str | None) -> AcceptedRequest:
-    """The accepted request in the input of an execution. Raises msgspec.DecodeError if the input is something else."""
+    """The accepted request in the input of an execution. Raises msgspec.DecodeError if the input is not an accepted request."""
     return _decoder.decode(text or "{}")

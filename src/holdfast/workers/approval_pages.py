@@ -28,7 +28,7 @@ _RUNS: Final = 100
 
 
 class ApprovalPage(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of the approvals that wait for a decision, each with what its runs have spent."""
+    """One page of the approvals that wait for a decision, each with what its run and the runs above that have spent."""
 
     approvals: list[Approval]
     next: str | None = None
@@ -36,9 +36,9 @@ class ApprovalPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def approval_page(store: Store, asker: Asker, *, run: str | None = None, after: str | None = None, limit: int = 100) -> ApprovalPage:
-    """One page of the open approvals that the caller may see: at most `limit`, those after the approval `after`. With `run`, only those of
-    this run and of the runs below it. Raises ApprovalNotFound if `after` is not an approval's id, and ExecutionNotFound if the caller can
-    see no run `run`."""
+    """One page of the open approvals that the caller may see: the first `limit` after the approval `after`, or from the beginning if
+    `after` is None. With `run`, only approvals of this run and of all runs below it. Raises ApprovalNotFound if `after` is not an
+    approval's id, and ExecutionNotFound if the caller can see no run `run`."""
     first = None if after is None else run_of(after)
     found: list[Approval] = []
     for run_id in _waiting_runs(store, asker, first) if run is None else _runs_below(store, asker, run, first):
@@ -56,7 +56,7 @@ def undecided(store: Store, asker: Asker) -> list[Approval]:
 
 
 def _waiting_runs(store: Store, asker: Asker, first: str | None) -> Iterator[str]:
-    """The ids of the runs that wait for a person, from the run `first` on."""
+    """The ids of the runs that wait for a person, in the order of their ids, from the run `first` on; None: all."""
     if first is not None:
         yield first
     beyond = first or ""
@@ -66,7 +66,8 @@ def _waiting_runs(store: Store, asker: Asker, first: str | None) -> Iterator[str
 
 
 def _runs_below(store: Store, asker: Asker, run: str, first: str | None) -> list[str]:
-    """The ids of a run and of the runs under way below it, in order, from the run `first` on. Only headers are read."""
+    """The ids of the run `run` and of all runs under way below it, in the order of the ids, from the run `first` on; None: all. Below
+    `run`, only headers are read."""
     header, _ = find_run(store, run, asker)
     found, below = [header.id], [header.id]
     while below:
@@ -77,8 +78,8 @@ def _runs_below(store: Store, asker: Asker, run: str, first: str | None) -> list
 
 
 def _open_in(store: Store, asker: Asker, run_id: str, after: str | None) -> list[Approval]:
-    """The open approvals of one run itself: all, or those after the approval `after`. Empty if the caller may not see the run, or if the
-    run cannot be read, which is logged."""
+    """The open approvals of one run, without those of the runs below it: all, or only those after the approval `after`. Empty if the caller
+    may not see the run, or if the run cannot be read, which is logged."""
     try:
         header = store.find(run_id)
         if (

@@ -83,7 +83,7 @@ class Requested(msgspec.Struct, frozen=True, kw_only=True):
     approvers: tuple[str, ...] = ()
     """The names of the persons, groups or credentials that may decide; empty: every person with the role."""
     used_ms: int = 0
-    """How many milliseconds of its time limit the attempt had used when it began to wait."""
+    """How many milliseconds of its time limit the attempt had used when it began to wait for this decision."""
     attempt: int = 1
     logged: int = 0
     """How many lines the body had logged before the question. They were reported at that time, so they are not reported again when the body
@@ -193,9 +193,9 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """The votes so far; empty if persons do not vote on it."""
     chain: tuple[ChainPartStatus, ...] = ()
     spent: tuple[SpentBy, ...] = ()
-    """What the run that asks has used so far, then each run above it; the outermost is the last."""
+    """What runs have used so far: first the run that asks, then each run above it, up to the outermost."""
     may_cost: dict[str, Any] | None = None
-    """An estimate of what the rest of the outermost run may cost; None if it is not known."""
+    """An estimate of what the outermost run may still cost from now on; None if there is no estimate."""
 
     @property
     def is_voted(self) -> bool:
@@ -216,19 +216,20 @@ _documents = msgspec.json.Encoder(decimal_format="number")
 
 
 def approval_at(kind: Kind, tool: str, identity: str, number: int) -> ApprovalPlace:
-    """The identities of the callback and of the request of an approval. The same arguments give the same identities."""
+    """The identities of the callback and of the request of an approval. If this is called again with the same arguments, the identities are
+    the same."""
     parts = (kind, identity, number)
     callback = identity_of(Type.CALLBACK, APPROVAL, tool, *parts, parent=EFFECTS_AT)
     return ApprovalPlace(callback, identity_of(Type.STEP, REQUEST, tool, *parts, parent=EFFECTS_AT))
 
 
 def arguments_hash(arguments: dict[str, Any]) -> str:
-    """The sha256 of the arguments as JSON. Arguments are the same if their hashes are equal."""
+    """The sha256 of a call's arguments as JSON. Two calls have the same arguments if these hashes are equal."""
     return sha256(codec.dumps(arguments).encode()).hexdigest()
 
 
 def request_of(operation: Operation) -> Requested:
-    """The request that an operation holds."""
+    """The request for a decision that an operation holds: the one with the sub-type `Request` beside the approval's callback."""
     return _requests.decode(operation.result or "{}")
 
 
@@ -238,7 +239,8 @@ def decision_of(operation: Operation) -> Decision | None:
 
 
 def approval_id(run_id: str, operation_id: str) -> str:
-    """The id of an approval, made from the ids of its run and of its callback. To know it gives no permission."""
+    """The id of an approval, made from the ids of its run and of its callback. It is not secret: who knows the id may not decide because of
+    that."""
     return f"{_PREFIX}{run_id}.{operation_id[:_SHOWN]}"
 
 
@@ -316,12 +318,13 @@ def _chain(op: Operation, request: Requested, ballot: Ballot) -> tuple[ChainPart
 
 
 def undecided(op: Operation) -> str:
-    """The state of a question that ended without a decision."""
+    """The state of an approval that was closed without a decision: `withdrawn` or `expired`. `op` is its callback."""
     return WITHDRAWN if op.error is not None and op.error.type == WITHDRAWN else "expired"
 
 
 def check_settles(verdict: str) -> None:
-    """Raise ApprovalRefused if the verdict is not allowed for `settle`: the permission to settle is not the permission to approve."""
+    """Raise ApprovalRefused if the verdict is not one that `settle` may give. (A caller who may settle is not always allowed to
+    approve.)"""
     if verdict not in SETTLING:
         raise ApprovalRefused(f"The verdict of `settle` must be one of {', '.join(sorted(SETTLING))}, not {verdict!r:.50}.")
 

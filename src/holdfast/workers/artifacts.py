@@ -1,5 +1,5 @@
-"""Artifacts: large values, stored outside the history. Each belongs to one tenant, is found only by its id, and is compared with its hash
-when it is opened."""
+"""Artifacts: large values, stored outside the history. Each artifact belongs to one tenant and is found only by its id. When it is opened,
+its bytes are compared with its hash."""
 
 from __future__ import annotations
 
@@ -62,8 +62,9 @@ class Artifacts:
         self._most = most
 
     def keep(self, tenant: str, name: str, media_type: str, read: Callable[[int], bytes]) -> ArtifactRef:
-        """Store the bytes that `read` returns, until it returns no more bytes. They are stored when this call returns. The same bytes with
-        the same name and media type are one artifact. Raises ToolFailed if there are too many bytes, or if the storage does not answer."""
+        """Store an artifact: call `read` until it returns no more bytes, and store all these bytes. When this call returns, they are
+        stored. The same bytes with the same name and media type are one artifact. Raises ToolFailed if there are too many bytes, or if the
+        storage does not answer."""
         home, digest, size = _home(tenant), sha256(), 0
         with self._storage.draft(home) as draft:
             while chunk := read(_CHUNK):
@@ -92,8 +93,7 @@ class Artifacts:
         return self._most
 
     def check_size(self, name: str, size: int) -> None:
-        """Raise ToolFailed if this many bytes are more than one artifact, or all artifacts that one attempt stores, may have. `name` is for
-        the error."""
+        """Raise ToolFailed if `size` is more than `most_bytes`. `name` is the artifact's name for the error."""
         if size > self._most:
             raise ToolFailed(
                 "artifact_too_large",
@@ -131,8 +131,8 @@ class Artifacts:
         return descriptor
 
     def value(self, tenant: str, identity: str) -> Any:
-        """The value of an artifact that contains JSON. Raises PayloadNotJson if it is not JSON or is nested too deep, and ArtifactMissing
-        as `open` does."""
+        """The value of an artifact that contains JSON. Raises PayloadNotJson if it is not JSON or is nested too deep. Raises
+        ArtifactMissing in the same cases as the method `open`."""
         with os.fdopen(self.open(tenant, identity), "rb") as file:
             text = file.read()
             if (crowded := crowding(text, MAX_DEPTH)) is not None:
@@ -140,8 +140,8 @@ class Artifacts:
             return codec.loads(text)
 
     async def resolved(self, tenant: str, inputs: dict[str, Any]) -> dict[str, Any]:
-        """The inputs, with the value of the artifact in place of each top-level `{"$artifact": …}`. A thread reads the artifacts, because
-        they may be large."""
+        """The inputs, with each top-level value of the form `{"$artifact": …}` replaced by the JSON value of that artifact. The artifacts
+        are read in a thread, because they may be large. Raises the errors of the method `value`."""
         if all(_reference(value) is None for value in inputs.values()):
             return inputs
         found: dict[str, Any] = await in_thread(Purpose.ARTIFACTS, brought_in, inputs, lambda identity: self.value(tenant, identity))
@@ -153,7 +153,7 @@ class Artifacts:
 
 
 def _home(tenant: str) -> str:
-    """The folder name for a tenant: a hash, so a tenant's name cannot lead out of the folder."""
+    """The name of a tenant's home in the storage. It is a hash of the tenant's name, so that no name can lead to a place outside."""
     return sha256(tenant.encode(errors="replace")).hexdigest()[:_ID_LENGTH]
 
 
@@ -179,8 +179,8 @@ async def moved_out(
 
 
 def brought_in(inputs: Any, load: Callable[[str], Any]) -> Any:
-    """The inputs, with what `load` returns for the artifact's id in place of each top-level `{"$artifact": …}`. The `uri` of a reference is
-    never opened."""
+    """The inputs, with each top-level value of the form `{"$artifact": …}` replaced by what `load` returns for the artifact's id. The `uri`
+    of a reference is never opened."""
     if not isinstance(inputs, dict):
         return inputs
     return {name: load(identity) if (identity := _reference(value)) is not None else value for name, value in inputs.items()}

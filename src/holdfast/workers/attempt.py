@@ -47,7 +47,7 @@ from holdfast.workers.storage.seam import ArtifactsUnreachable
 from holdfast.workers.tools.seam import ToolFailed
 
 _dying: set[asyncio.Future[BodyEnd]] = set()
-"""Bodies that returned their outputs and are being ended."""
+"""For each body that returned its outputs and is being ended: the future of its end."""
 _MOST = Most()
 _MOST_OPEN = 256
 """The most requests of one body that may wait for an answer at once."""
@@ -175,7 +175,7 @@ class Attempt:
         )
 
     async def _dead(self, body: Body, outcome: AttemptResult | None) -> None:
-        """End the body. Unless the attempt succeeded, wait until all its processes have ended, because another body may follow."""
+        """End the body. If the attempt did not succeed, wait until all processes of the body have ended: another body may follow."""
         if body.over:
             return
         dying = self.dying = asyncio.ensure_future(body.kill())
@@ -274,7 +274,7 @@ class Attempt:
             self._end("The runner failed while it served the body.")
 
     async def _answer(self, id: int, serving: Awaitable[Answer], *, theirs: bool = False) -> None:
-        """Answer one request of the body. `theirs`: the body itself does the work, so that time is counted as the body's idle time."""
+        """Answer one request of the body. Meanwhile the body's idle timeout runs only if the body itself does the work (`theirs`)."""
         try:
             with contextlib.nullcontext() if theirs else self._body.working():
                 answer = await serving
@@ -292,7 +292,7 @@ class Attempt:
         await self._send({"op": "answer", "id": id, "result": answer.result, **written, **self._left()})
 
     async def _noted(self, tool: str, serving: Awaitable[Answer]) -> Answer:
-        """The answer. Logs a refused call, and what a call used beyond its reservation, because the body may ignore both."""
+        """Await and return the answer. Logs a refusal, and what a call used beyond its reservation, because the body may ignore both."""
         try:
             answer = await serving
         except ToolFailed as failed:
@@ -314,7 +314,7 @@ class Attempt:
         await self._send({"op": "answer", "id": id, "error": told, **self._left()})
 
     def _left(self) -> dict[str, float]:
-        """The member `left` of an answer: the seconds that are left. Empty if the clock never stopped: then the body counts them itself."""
+        """`left`, for an answer: the seconds left of the attempt's time. Empty if its clock never stopped: then the body knows them."""
         return {"left": self._gateway.time.left} if self._gateway.time.stopped else {}
 
     async def _send(self, frame: dict[str, Any], fd: int | None = None) -> None:
@@ -324,7 +324,7 @@ class Attempt:
     # --- steps
 
     async def _step(self, frame: StepBegun, count: int) -> Answer:
-        """Serve a step of the body: let the body run it unless it is recorded. The result is on disk before the body gets it."""
+        """Answer a step of the body with its recorded end. If there is none, the body runs the step, and its end is recorded first."""
         at = identity_of(Type.STEP, STEP, frame.name, self._number, count, parent=self._at)
         known = self._journal.find(at)
         if known is None or known.status in OPEN:

@@ -1,4 +1,5 @@
-"""Artifacts that the body of one attempt stores and opens, within limits. Body and runner pass them as open file descriptors."""
+"""Artifacts that the body of one attempt stores and opens, within limits. The body and the runner pass artifacts to each other as open file
+descriptors."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class AttemptFiles:
 
     async def open(self, artifact_id: str) -> int:
         """Open an artifact, and return its file descriptor, which the caller closes. Raises ArtifactMissing if the tenant has no such
-        artifact, or if it was changed. Raises ToolFailed if the attempt opens too many artifacts or bytes."""
+        artifact, or if its bytes or its note are missing or were changed. Raises ToolFailed if the attempt opens too many artifacts or
+        bytes."""
         self._opened += 1
         if self._opened > self._most:
             raise ToolFailed("artifact_too_large", f"An attempt may open at most {self._most} artifacts (policy.most.artifacts).")

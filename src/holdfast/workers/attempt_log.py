@@ -39,15 +39,15 @@ class AttemptLog:
             self._keep(self._reporter.logged(self._record(level, message, fields)))
 
     def add_overshoot(self, tool: str, beyond: Reservation | None) -> None:
-        """Add a line about what a call used beyond its reservation. None: add nothing."""
+        """Add a line about `beyond`, what a call used beyond its reservation. If `beyond` is None, add nothing."""
         if beyond is not None:
             told = f"{tool} used {beyond.tokens} tokens and ${beyond.cost_usd:f} more than was reserved for it."
             amounts = {"tokens": beyond.tokens, "cost_usd": float(beyond.cost_usd)}
             self.add("warning", told, {"event": "overshoot", "tool": tool, **amounts})
 
     def _is_beyond(self) -> bool:
-        """Count one more line. Returns whether the attempt has more lines now than it may have: such a line is neither reported nor kept.
-        (If the lines have too many bytes, a line is reported and not kept, see `_keep`.)"""
+        """Count one more line. Returns whether the attempt now has more lines than it may have. If so, the caller neither reports nor keeps
+        the line. (If the lines have too many bytes, a line is reported and not kept, see `_keep`.)"""
         self._count += 1
         self._missing += self._count > self._most
         return self._count > self._most
@@ -64,7 +64,7 @@ class AttemptLog:
             self._missing += 1
 
     def kept(self) -> tuple[dict[str, Any], ...]:
-        """The kept lines; if some are missing, one more line says how many."""
+        """The kept lines. If other lines were not kept, one more line at the end says how many."""
         if not self._missing:
             return tuple(self._lines)
         missing = {"level": "warning", "message": f"{self._missing} more lines were not kept.", "attempt": self._attempt}

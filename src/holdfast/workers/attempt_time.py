@@ -25,8 +25,8 @@ class AttemptTime:
     """How long an attempt may take, and how long it has taken."""
 
     def __init__(self, seconds: float = 0.0, used_ms: int = 0) -> None:
-        """`seconds` is how long the attempt may take from now on. `used_ms` is how many milliseconds it used before it waited for a
-        person."""
+        """`seconds` is how long the attempt may take from now on. `used_ms` is how many milliseconds it used before it waited for a person;
+        0 if it did not wait."""
         self.body: StoppableBody | None = None
         self._began = monotonic()
         self._seconds = seconds
@@ -47,12 +47,13 @@ class AttemptTime:
 
     @property
     def left(self) -> float:
-        """The seconds that are left; 0 if the time is over."""
+        """How many seconds of the attempt's time are left; 0 if its time is over."""
         return max(0.0, self.deadline - monotonic())
 
     @property
     def used_ms(self) -> int:
-        """The milliseconds that the attempt has used, including those before it waited for a person."""
+        """How many milliseconds the attempt has used, without the time in which its clock was stopped, and including what it used before it
+        waited for a person."""
         return self._used_ms + int((monotonic() - self._began - self.stopped) * 1000)
 
     @contextmanager

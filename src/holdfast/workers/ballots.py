@@ -1,8 +1,8 @@
 """What is recorded beside an open question: the votes of persons, and the approvers that its escalation chain added.
 
-Each is a closed step below the effects of the run. The id of a vote follows from the question and the person, so one person has one vote.
-The id of added approvers follows from the question and the place in the chain, so each part of a chain is added once. The run never looks
-for a vote, so votes in the history do not change a replay.
+Each vote, and each addition of approvers, is a closed step below the effects of the run. The id of a vote follows from the question and the
+person, so one person has one vote. The id of added approvers follows from the question and the place in the chain, so each part of a chain
+is added once. The run never looks for a vote, so votes in the history do not change a replay.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Added(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Approvers that the escalation chain added to a question, because the question was still open after a time."""
+    """Approvers that the escalation chain added to a question, because the question was still open after the time that the chain names."""
 
     question: str
     number: int
-    """The place in the chain, from 1."""
+    """Which part of the chain added them, from 1."""
     approvers: tuple[str, ...]
     groups: dict[str, tuple[str, ...]] = {}
     """The members of the groups among these approvers, as the operator's settings had them when they were added."""
@@ -79,12 +79,13 @@ def vote_of(operation: Operation) -> Vote:
 
 
 def added_of(operation: Operation) -> Added:
-    """The approvers that a step of a chain added."""
+    """The addition of approvers that a step holds."""
     return _added.decode(operation.result or "{}")
 
 
 def ballots_in(operations: Iterable[Operation]) -> Mapping[str, Ballot]:
-    """The votes and the added approvers among these operations, by the id of the question's callback, in the order of the history."""
+    """For each question, by the id of its callback: the votes and the additions of approvers among these operations, in the order of the
+    history."""
     votes: dict[str, list[Vote]] = {}
     added: dict[str, list[Added]] = {}
     for operation in sorted((op for op in operations if op.sub_type in (VOTE, ESCALATION)), key=lambda op: op.place):

@@ -29,9 +29,9 @@ class BatchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def chosen(store: Store, asker: Asker, approvals: Sequence[str] = (), run: str | None = None, node: str | None = None) -> list[str]:
-    """The ids of the approvals that a batch decides: those named in `approvals`, or the open ones of `run` (or of its `node`) and of the
-    runs below it, at most MOST. Raises InvalidParameter if both `approvals` and `run` are given or neither is, if `node` is given without
-    `run`, or if there are too many approvals."""
+    """The ids of the approvals that a batch decides: those named in `approvals`; or the open approvals of `run` and of all runs below it,
+    at most MOST of them, and with `node` only those of this node and of the runs below it. Raises InvalidParameter if both `approvals` and
+    `run` are given or neither is, if `node` is given without `run`, or if there are too many approvals."""
     if bool(approvals) is (run is not None):
         raise InvalidParameter("Name approvals, or a run whose open approvals are all decided: one of the two, not both.")
     if node is not None and run is None:
@@ -43,10 +43,10 @@ def chosen(store: Store, asker: Asker, approvals: Sequence[str] = (), run: str |
 
 
 def done(approval: Approval) -> BatchResult:
-    """The result of a decision that was written."""
+    """The batch result for an approval whose decision was written. `approval` is the approval after that."""
     return BatchResult(approval_id=approval.approval_id, state=approval.state)
 
 
 def refused(approval_id: str, error: HoldfastError) -> BatchResult:
-    """The result of a decision that was refused."""
+    """The batch result for an approval whose decision was refused with `error`."""
     return BatchResult(approval_id=approval_id, error_code=error.code, message=str(error))

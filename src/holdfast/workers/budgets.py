@@ -2,8 +2,8 @@
 
 The write of a call's intent reserves the most that the call may cost, in every budget of its run. The write of its receipt settles the
 call: it takes the reservation back and adds what the call really cost. The store keeps the spent and the reserved amount separately. If a
-call would fit without the reservations of other calls, it waits until such calls are settled and there is room. If too much is spent
-already, the call is refused. While a call waits, the time of its attempt is stopped.
+call does not fit only because other calls under way have reservations, it waits until there is room. If so much is spent that it could not
+fit even without those reservations, it is refused. While a call waits, the time of its attempt is stopped.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ T = TypeVar("T")
 _Number = TypeVar("_Number", int, Decimal)
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
-"""The first call in a line asks the store again after at most this many seconds, because other processes do not report their settlements to
-this one."""
+"""The call that is first in a line asks the store again after at most this many seconds, because this process does not learn of settlements
+in other processes."""
 _LONGEST_STANDSTILL: Final = 3600.0
 """If no call of a budget is settled for this many seconds, a call that waits for the budget fails. (A run that was stopped by force never
 settles its calls.)"""
@@ -34,14 +34,15 @@ _TOKENS, _COST = "/tokens", "/cost"
 
 
 class Settlements:
-    """The calls of this process that wait for a settlement: by counter, in the order in which they began to wait."""
+    """The calls of this process that wait for room in a budget. There is one line for each counter; the call that has waited longest is
+    first."""
 
     def __init__(self) -> None:
         self._lines: dict[str, list[asyncio.Event]] = {}
 
     def told(self, counters: Iterable[str]) -> None:
-        """Report that a call was settled on these counters. The first call in the line of each counter then checks whether there is room.
-        When that call leaves the line, the next one checks."""
+        """Report that a call was settled on these counters. In the line of each of them, the first call then checks whether there is room.
+        When it leaves the line, the next call of the line checks."""
         for counter in counters:
             if line := self._lines.get(counter):
                 line[0].set()
@@ -82,7 +83,7 @@ class SharedBudgets:
     # --- what a call may reserve, reserves and settles
 
     def left(self, remaining: Remaining) -> Remaining:
-        """`remaining`, reduced to what is left of each budget, as far as this process knows. The store makes the final check when the
+        """`remaining`, but at most what this process knows to be left of each budget of the run. The store makes the final check when the
         intent of the call is written."""
         for budget in self._budgets:
             remaining = self._left_of(budget, remaining)
@@ -97,11 +98,11 @@ class SharedBudgets:
         return Remaining(tokens, cost)
 
     def reserved(self, reservation: Reservation) -> tuple[Charge, ...]:
-        """The charges of a call's reservation."""
+        """The charges that reserve the most that a call may cost, in every budget of the run."""
         return self._charges(0, reservation.tokens, 0, nanos_of(reservation.cost_usd))
 
     def settled(self, reservation: Reservation, usage: Usage) -> tuple[Charge, ...]:
-        """The charges of a call that has ended: they take its reservation back, and add what it used to the spent amount."""
+        """The charges for a call that has ended: they take the call's reservation back, and add what the call used to the spent amounts."""
         used = usage.tokens
         return self._charges(used, -reservation.tokens, nanos_of(usage.cost_usd), -nanos_of(reservation.cost_usd))
 
@@ -155,8 +156,8 @@ class SharedBudgets:
         return any(limit.key in (budget.key + _TOKENS, budget.key + _COST) for budget in self._budgets)
 
     def learn(self, limit: LimitReached) -> bool:
-        """Remember the spent amount that the store reports. Returns False if this process knew this amount already: then a second try would
-        reserve the same amount and be refused again."""
+        """Remember the spent amount that `limit`, a refusal of the store, reports. Returns whether it is more than this process knew. If
+        not, a second try would reserve the same amount and be refused again."""
         known = self._spent.get(limit.key, 0)
         self._spent[limit.key] = max(known, limit.spent)
         return limit.spent > known

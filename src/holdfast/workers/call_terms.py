@@ -27,6 +27,7 @@ class CallTerms(msgspec.Struct, frozen=True, kw_only=True):
     reporter: RunReporter = SILENT
     budgets: tuple[Budget, ...] = ()
     restarts: bool = False
-    """Whether the run restarts an earlier one. If so, a person is asked before a write that an earlier run made with other arguments."""
+    """Whether the run is a restart of an earlier run. If so, a person is asked before the run makes a write that an earlier run made with
+    other arguments."""
     payer: Payer | None = None
-    """To whom the ledger assigns the costs; None: the run itself, without a pipeline."""
+    """To whom the ledger assigns the costs of the run's calls; None: to the run, and to no pipeline."""

@@ -29,7 +29,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     identity: str
     number: int
-    """Which try of this call it is, from 1."""
+    """The number of this try of the call, from 1. A call may be tried again."""
     attempt: int
     """The attempt of the run that makes the call, from 1."""
     asked_sha256: str
@@ -42,7 +42,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     approval: str | None = None
     """The id of the operation with the decision that approved the call; None if it needed no approval."""
     changed: bool = False
-    """Whether an earlier run made this call with other arguments, in the try before this one."""
+    """Whether the try before this one was made by an earlier run, with other arguments."""
 
 
 class CallError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -79,8 +79,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     call again."""
 
     def counts_in(self, made_in: int, attempt: int) -> bool:
-        """Whether a body of `attempt` gets this answer: a result in every attempt, an error only in the attempt that made the call
-        (`made_in`), a void receipt never."""
+        """Whether a body of the attempt `attempt` gets this receipt as the answer to its call. A result is given in every attempt, an error
+        only in the attempt that made the call (`made_in`), a void receipt never."""
         return not self.void and (self.error is None or made_in == attempt)
 
 
@@ -99,7 +99,7 @@ class Try(msgspec.Struct, kw_only=True):
     inherited: bool = False
     """Whether an earlier run of the same family made the call."""
     kept: tuple[str, ...] = ()
-    """The hashes of other arguments for which a person accepted this call's answer."""
+    """The hashes of those other arguments for which a person decided that this call's answer is used (`keep` in changed_writes)."""
 
 
 class Inherited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -120,11 +120,12 @@ class Answer(msgspec.Struct, frozen=True):
     at: int
     """When the answer was written, in milliseconds since 1970; 0 if it is not recorded."""
     beyond: Reservation | None = None
-    """What the call used beyond its reservation; None if it stayed within it, reserved nothing, or is inherited."""
+    """What the call used beyond its reservation. None if the call stayed within its reservation, reserved nothing, or was made by an
+    earlier run."""
 
 
 def run_usage(usage: Usage, calls: int) -> RunUsage:
-    """What a run has used, in the form of its response. `calls` is the number of its tool calls."""
+    """What a run has used, in the form in which responses show it. `calls` is how many tool calls the run made."""
     return RunUsage(
         tokens=Tokens(usage.input_tokens, usage.output_tokens),
         cost_usd=usage.cost_usd,
@@ -153,8 +154,8 @@ def answered(attempted: Try) -> Answer:
 
 
 def _beyond(attempted: Try, used: Usage) -> Reservation | None:
-    """What a call of this run used beyond its reservation; None if it stayed within it, reserved nothing, or is inherited. Tokens and money
-    are compared separately, because tokens of prompts and of answers have different prices."""
+    """What a call used beyond its reservation. None if the call stayed within its reservation, reserved nothing, or was made by an earlier
+    run. Tokens and money are compared separately, because tokens of prompts and of answers have different prices."""
     reserved = attempted.intent.reservation
     tokens, cost = max(0, used.tokens - reserved.tokens), max(ZERO, used.cost_usd - reserved.cost_usd)
     return Reservation(tokens, cost) if (tokens or cost) and reserved != Reservation() and not attempted.inherited else None
@@ -179,7 +180,7 @@ class Calls:
     """The calls of one run."""
 
     def __init__(self, limits: Limits, most_calls: int | None = None) -> None:
-        """`most_calls` is the operator's cap on the number of calls. It holds in addition to the contract's."""
+        """`most_calls` is the operator's limit on the number of calls; None: no limit. The limit in `limits` holds too."""
         self._limits = limits
         self._most_calls = most_calls
         self._tries: dict[str, list[Try]] = {}
@@ -188,8 +189,8 @@ class Calls:
         """The tokens and the cost that this run has spent or reserved."""
 
     def read(self, operations: Iterable[Operation], *, inherited: bool = False) -> None:
-        """Add the calls of a run, from its intents and receipts, and the calls that it inherited. With `inherited` the run is an earlier
-        one: then its reads, and its calls that failed, are left out."""
+        """Add the calls that the operations of a run record: its own, and those that it inherited. With `inherited`, the operations are
+        those of an earlier run: its reads, and its calls that failed, are left out."""
         by_id = {operation.id: operation for operation in operations}
         for operation in by_id.values():
             if operation.sub_type == INHERITED and operation.id != CARRIED_AT.operation_id and operation.result is not None:
@@ -248,22 +249,22 @@ class Calls:
         return [attempted for tries in self._tries.values() for attempted in tries]
 
     def latest(self, identity: str) -> Try | None:
-        """The last try of the call with this identity; None if the call was never made."""
+        """The newest try of the call with this identity; None if the call was never made."""
         tries = self._tries.get(identity)
         return tries[-1] if tries else None
 
     def spent(self, identity: str) -> int:
-        """How many tries of the call with this identity have no void receipt. If the tool needs approvals, each of these tries used up
-        one."""
+        """How many tries of the call with this identity took place or may have taken place: all except those with a void receipt. If the
+        tool needs approvals, each of these tries used up one approval."""
         tries = self._tries.get(identity, ())
         return sum(attempted.receipt is None or not attempted.receipt.void for attempted in tries)
 
     def unresolved(self) -> list[Try]:
-        """The calls of this run that change the world and whose outcome is unknown."""
+        """The tries of this run's writes that have no receipt and are not under way: their outcome is unknown."""
         return [attempted for attempted in self._own() if attempted.intent.write and attempted.receipt is None and not attempted.live]
 
     def abandoned(self) -> list[Try]:
-        """The reads of this run that have no answer and are not under way any more."""
+        """The tries of this run's reads that have no receipt and are not under way any more."""
         return [attempted for attempted in self._own() if not attempted.intent.write and attempted.receipt is None and not attempted.live]
 
     @property

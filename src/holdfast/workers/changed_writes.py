@@ -1,6 +1,6 @@
 """Changed writes: a restarted run wants to make a call that an earlier run made with other arguments. A person decides what happens:
 
-- `send`: the call is made with the new arguments, as a new call.
+- `send`: the call is made with the new arguments, in addition to the earlier call.
 - `keep`: the call is not made; the answer of the earlier call is used.
 - `stop`: the call fails with `receipt_conflict`.
 """
@@ -30,8 +30,8 @@ class ChangedWrite(msgspec.Struct, frozen=True):
 
 
 def changed_write(tool: str, known: Try, arguments: dict[str, Any]) -> ChangedWrite:
-    """The question, which shows the earlier and the present arguments. If the outcome of the earlier call is unknown, `keep` is not
-    offered."""
+    """The question about a call of `tool`: it shows the arguments of the earlier call `known`, and the present `arguments`. If the outcome
+    of the earlier call is unknown, the person cannot choose `keep`."""
     actions = [SEND, *([] if known.receipt is None else [KEEP]), STOP]
     before = known.intent.arguments
     happened = "made" if known.receipt is not None else "perhaps made (its outcome is unknown)"

@@ -1,4 +1,4 @@
-"""Child requests: what a durable function or a pipeline asks for when it runs a worker, and the order that an accepted request becomes.
+"""Child requests: what a durable function or a pipeline asks for when it runs a worker. An accepted child request becomes an order.
 
 The order is made before the write that starts the child. Nothing in the order is random: if the runner dies before the write, the next
 invocation makes an equal order.
@@ -38,14 +38,15 @@ class ChildRequest(msgspec.Struct, frozen=True, kw_only=True):
     inputs: Mapping[str, Any]
     constraints: Mapping[str, Any] = {}
     budget: tuple[Budget, ...] = ()
-    """The limits that the asking pipeline and its node add. The service adds the limits of the pipelines above it."""
+    """The budgets of the pipeline that asks and of its node. The service adds the budgets of the pipelines above that one."""
     labels: Labels = Labels()
     parent_span_id: str | None = None
-    """The span that the run's span is below; None: the span of the execution that asks."""
+    """The id of the span that becomes the parent of the run's span; None: the span of the execution that asks."""
     part: str = ""
     """Which part of a node's work the run does: `work`, `undo`, and others; empty for a run that no pipeline asks for."""
     link: FamilyLink | None = None
-    """The place of the run in its family, if an earlier run of a restarted pipeline did the same work; None: it is the first run."""
+    """The place of the run in its family, if the pipeline is a restart and an earlier run of the family did the same work; None: the run is
+    the first of its family."""
 
 
 class Ancestry(msgspec.Struct, frozen=True, kw_only=True):

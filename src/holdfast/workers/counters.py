@@ -1,4 +1,5 @@
-"""The counters that runs share: what a tenant has used today, and the keys (such as a host) that a server has closed with Retry-After."""
+"""The counters that all runs of a tenant share: what the tenant has used today, and which keys (such as a host) are closed because a server
+sent Retry-After."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ _Number = TypeVar("_Number", int, Decimal)
 
 
 def day_of(now: int) -> tuple[str, int]:
-    """The UTC day of a time, such as 2026-11-01, and when that day ends. Times are milliseconds since 1970."""
+    """The UTC day to which the time `now` belongs, such as 2026-11-01, and the time at which that day ends. Both times are milliseconds
+    since 1970."""
     at = datetime.fromtimestamp(now / 1000, UTC)
     midnight = at.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
     return at.strftime("%Y-%m-%d"), int(midnight.timestamp() * 1000)
@@ -39,7 +41,7 @@ def capped(limit: LimitReached) -> dict[str, str]:
 
 
 def key_part(text: str) -> str:
-    """A text in a form that can be one part of a counter's key: it contains no `/`. A long text is replaced by its hash."""
+    """A text in a form that can be one part of a counter's key, so without `/`. A long text becomes its hash."""
     safe = text.replace("%", "%25").replace("/", "%2F").replace("\0", "%00")
     return safe if len(safe) <= 100 else sha256(text.encode(errors="replace")).hexdigest()
 
@@ -53,16 +55,18 @@ class Counters:
         self._clock = clock
 
     def left(self, remaining: Remaining) -> Remaining:
-        """`remaining`, reduced to the tenant's caps for a day. What is spent of the caps is not subtracted: the store checks that. If there
-        is a cap on cost, the result has a cost limit, so a tool refuses a model without a price."""
+        """`remaining`, but at most the tenant's daily caps. What was spent of the caps today is not subtracted: the store checks that when
+        it writes the charges. If there is a daily cap on cost, the result has a cost limit, so that a tool refuses a model without a
+        price."""
         return Remaining(_least(remaining.tokens, self._caps.tokens), _least(remaining.cost_usd, self._caps.cost_usd))
 
     def reserved(self, reservation: Reservation, at: int) -> tuple[Charge, ...]:
-        """The charges of a call's reservation, on the day in which the call begins."""
+        """The charges of a call's reservation on the daily caps. `at` is when the call begins: its UTC day is charged."""
         return self._day(reservation.tokens, int(reservation.cost_usd * NANO), at)
 
     def settled(self, reservation: Reservation, usage: Usage, began: int) -> tuple[Charge, ...]:
-        """The charges that correct the reservation of a call that began at `began` and has ended; empty if that UTC day has ended."""
+        """The charges that correct the reservation of a call that began at `began` and has ended; empty if the UTC day in which the call
+        began is over."""
         if day_of(began)[1] <= self._clock.now():
             return ()
         tokens = usage.input_tokens + usage.output_tokens - reservation.tokens
@@ -79,12 +83,13 @@ class Counters:
         return tuple(charges)
 
     def open(self, keys: Iterable[str]) -> tuple[Charge, ...]:
-        """Charges of 0 on these keys: they count nothing, but the store refuses a write with them if one of the keys is closed."""
+        """A charge of 0 for each of these keys. It counts nothing, but the store refuses a write that contains it while its key is
+        closed."""
         return tuple(Charge(self._closed(key), 0, 0) for key in keys)
 
     def closing(self, failed: ToolFailed) -> tuple[Charge, ...]:
-        """The charge that closes a key until the time that a server asked for: until then, calls of this tenant with the key are refused.
-        Empty if the error closes no key."""
+        """The charge that closes a key until the time that a server asked for, as a tuple of one. Until that time, calls of this tenant
+        with the key are refused. Empty if the error closes no key."""
         if failed.closes is None or failed.retry_after_seconds is None:
             return ()
         until = self._clock.now() + int(failed.retry_after_seconds * 1000)

@@ -26,12 +26,13 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def left(self) -> Decimal:
-        """What may still be spent today."""
+        """What is left of this cap today; 0 if more than the cap is spent."""
         return max(Decimal(0), self.cap - self.spent)
 
 
 def spent_today(store: CounterStore, policy: Policy, tenants: Iterable[str], now: int) -> list[Spent]:
-    """Every daily cap that these tenants have, in the order of the tenants, with what is spent of it on the UTC day of `now`."""
+    """One `Spent` for each daily cap of each of these tenants, in the order of `tenants`, with what is spent of the cap on the UTC day of
+    `now`."""
     day, until = day_of(now)
     wanted = []
     for tenant in tenants:

@@ -32,8 +32,8 @@ class Person(msgspec.Struct, frozen=True):
 
 
 def person_of(asker: Asker, decided_by: str, credentials: Iterable[Credential]) -> Person:
-    """The person who decides. If callers log in, the login says who it is, and `decided_by` is ignored. If they do not, `decided_by` is
-    used."""
+    """The person who decides. If the caller logged in, it is the person of the login, and `decided_by` is ignored. If not, it is
+    `decided_by`."""
     if not asker.logged_in:
         return Person(decided_by, frozenset({decided_by}))
     own = {one.id for one in credentials if one.person is not None and one.person == asker.principal}
@@ -41,16 +41,16 @@ def person_of(asker: Asker, decided_by: str, credentials: Iterable[Credential]) 
 
 
 def may_decide(approval: Approval) -> frozenset[str] | None:
-    """The names of the persons who may decide now; None: every person with the role. If there are names, the members of the demanded group
-    are always among them."""
+    """The names of the persons who may decide now: the approvers, and the members of the demanded group. None if no approvers are named:
+    every person with the role may decide."""
     if not approval.approvers:
         return None
     return persons_in([*approval.approvers, *([] if approval.group is None else [approval.group])], approval.groups)
 
 
 def check_person(approval: Approval, person: Person, *, logged_in: bool) -> None:
-    """Raise ApproverRefused if the person is not among the approvers. If callers log in (`logged_in`), also if the person made the
-    request."""
+    """Raise ApproverRefused if the person is not among the approvers. With `logged_in` (the person logged in), also raise it if the person
+    made the request."""
     able = may_decide(approval)
     if able is not None and not person.is_among(able):
         raise ApproverRefused(f"{person.name} is not among those who may decide this: {', '.join(approval.approvers)}.")
@@ -60,7 +60,8 @@ def check_person(approval: Approval, person: Person, *, logged_in: bool) -> None
 
 def checked(approval: Approval, decision: Decision, person: Person, *, logged_in: bool) -> Decision:
     """The decision in the form in which it is written. Raises ApprovalRefused if the decision is not allowed, or if its value does not fit
-    the approval's schema. Raises CheckTooCostly if that check takes too long: the schema may come from a worker that is not trusted."""
+    the approval's schema. Raises CheckTooCostly if the check against the schema takes too long: the schema may come from a worker that is
+    not trusted."""
     allowed = VERDICTS[approval.kind]
     if decision.verdict not in allowed:
         raise ApprovalRefused(f"The verdict on this approval must be {' or '.join(sorted(allowed))}, not {decision.verdict!r:.50}.")

@@ -26,8 +26,8 @@ DecisionWrite: TypeAlias = Answering | Voting
 
 def decision_write(store: Store, approval_id: str, decision: Decision, asker: Asker, *, in_batch: bool = False) -> DecisionWrite:
     """The write of a decision: it closes the approval, or adds one vote to it. Raises ApprovalNotFound if the caller can see no such
-    approval, CallbackClosed if it is closed, and ApprovalRefused if the decision is not allowed. The store refuses the write if the
-    approval was closed meanwhile."""
+    approval, CallbackClosed if the approval is closed, and ApprovalRefused if the decision is not allowed, or not `in_batch` (as part of a
+    batch). The store refuses the write if the approval was closed meanwhile."""
     approval, callback, request = approval_operations(store, approval_id, asker)
     if approval.state != "open":
         by = "" if approval.decided_by is None else f" by {approval.decided_by}"
@@ -46,7 +46,7 @@ def decision_write(store: Store, approval_id: str, decision: Decision, asker: As
 
 
 def _note(decision: Decision, approval: Approval, asker: Asker) -> tuple[str, str, str]:
-    """A decision for the audit log: the action, the id of the approval, and the outcome."""
+    """What the audit log says about a decision: the action, the id of the approval, and the outcome."""
     told = decision.verdict if not approval.is_voted else f"vote: {decision.verdict}"
     if asker.actor is not None and decision.decided_by != asker.actor.who:
         told += f", as {decision.decided_by}"
@@ -64,8 +64,8 @@ class Cancel(msgspec.Struct, frozen=True):
     notes: tuple[Note, ...] = ()
 
     def decide(self, view: View, now: int, seal: Seal) -> Verdict:
-        """Decide inside the write what the cancellation does, because a call may begin at the same time. A second cancellation changes
-        nothing."""
+        """Decide what the cancellation does. This happens inside the write, because a call may begin at the same time. If the run has ended
+        or was cancelled before, nothing changes."""
         header, heard = view.header, view.get(CANCEL_AT.operation_id)
         if header.status is not ExecutionStatus.RUNNING or (heard is not None and heard.status not in OPEN):
             return None, header
@@ -75,7 +75,8 @@ class Cancel(msgspec.Struct, frozen=True):
 
 
 def withdrawal(run_id: str, operation_id: str) -> Answering:
-    """The write that takes back a question of a run. If a decision was written before, the decision stays."""
+    """The write that takes back a question of a run. If a person's decision was written first, it stays, and the question is not taken
+    back."""
     return Answering(run_id, operation_id, None, Failure("The run took the question back.", WITHDRAWN), kept=APPROVAL)
 
 

@@ -11,7 +11,7 @@ Body = TypeVar("Body", bound=Callable[..., Any])
 def worker(page: str, *, include: Sequence[str] = ()) -> Callable[[Body], Body]:
     """Declare `func(inputs, ctx)` as the body of a worker. `page` is the file with the worker's contract, in the same folder.
 
-    `include` names further files of the folder that the body may read. Beside them, the sandbox contains the page and the Python files of
+    `include` names further files of the folder that the body may read. The sandbox contains these files, the page, and the Python files of
     the folder or package, without tests and without files that may have secrets. The arguments must be literals, because the runner reads
     the file and does not run it.
     """

@@ -1,4 +1,4 @@
-"""Who must decide a question: the demands of the author, and those that the operator adds. Nothing here reads or writes a store.
+"""Who must decide a question: what the author demands, and what the operator demands in addition. Nothing here reads or writes a store.
 
 The members of a group are copied into the question when it is asked. A later change of the group does not change that question.
 """
@@ -16,19 +16,20 @@ MOST_VOTES: Final = 20
 
 
 def persons_in(names: Iterable[str], groups: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
-    """The persons of these names: the name of a group stands for its members."""
+    """The persons whom these names stand for: the name of a group in `groups` stands for its members, any other name for one person."""
     return frozenset(person for name in names for person in groups.get(name, (name,)))
 
 
 def members_in(policy: Policy, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The groups among these names, with their members as the operator has them now."""
+    """Those of these names that are groups, each with the members that the operator's settings give it now."""
     return {name: tuple(policy.groups[name]) for name in names if name in policy.groups}
 
 
 def demands_of(
     policy: Policy, *, approvers: tuple[str, ...] = (), votes: int = 1, risk: Risk | None = None, then: tuple[ChainPart, ...] = ()
 ) -> dict[str, Any]:
-    """The fields of a `Requested` that say who must decide: the author's demands, and those that the operator adds for this risk."""
+    """The fields of a `Requested` that say who must decide: the author's demands (the other arguments), and those that the operator's
+    `policy` adds for this risk."""
     rule = None if risk is None else policy.risks.get(risk)
     named = approvers or policy.approvers
     group = None if rule is None else rule.group
@@ -42,8 +43,8 @@ def demands_of(
 def shortage(policy: Policy, demands: Mapping[str, Any], requested_by: str, holders: Mapping[str, str]) -> str | None:
     """Why a question with these demands (`demands_of`) can never be approved; None if no reason is found.
 
-    A caller who logged in and asked for the run does not count as an approver. `holders` has the person of each credential's id: a person
-    who is listed by name and by a credential is one person.
+    A caller who logged in and asked for the run does not count as an approver. `holders` has the person of each credential, by the
+    credential's id: a person who is listed both by name and by a credential counts once.
     """
     members = [] if demands["group"] is None else [demands["group"]]
     later = [name for part in demands["then"] for name in part.approvers]
@@ -68,5 +69,5 @@ def shortage(policy: Policy, demands: Mapping[str, Any], requested_by: str, hold
 
 
 def _is_local(requested_by: str) -> bool:
-    """Whether the caller did not log in (`local` or `local:USER`): such a caller may also decide."""
+    """Whether the run was asked for without a login (by `local` or `local:USER`). Such a caller may also decide the run's questions."""
     return requested_by.partition(":")[0] == "local"

@@ -1,4 +1,5 @@
-"""Earlier runs of a family, as a restart reads them: each with its accepted request, its operations, and the runs that it asked for."""
+"""Earlier runs of a family, as a restart reads them: each with its accepted request, its operations, and the runs that it itself asked
+for."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class EarlierRun(msgspec.Struct, frozen=True):
     operations: Mapping[str, Operation]
     """The operations of the run by their ids, in the order in which they began."""
     children: Mapping[str, ChildOf]
-    """The runs that it asked for, by the id of the operation that asked."""
+    """The runs that this run itself asked for, by the id of the operation that asked."""
 
 
 def earlier_run(store: ExecutionStore, run_id: str, tenant: str) -> EarlierRun | None:
@@ -53,13 +54,14 @@ def earlier_run(store: ExecutionStore, run_id: str, tenant: str) -> EarlierRun |
 
 
 def keeps_earlier_calls(operations: Iterable[Operation]) -> bool:
-    """Whether a run of a worker has recorded every call that it inherited, so that the runs before it are not needed any more."""
+    """Whether the run with these operations has stored every call that it inherited. If so, the runs of its family before it are not needed
+    any more."""
     return any(operation.id == CARRIED_AT.operation_id for operation in operations)
 
 
 def check_kept(store: ExecutionStore, before: Sequence[str], tenant: str) -> None:
-    """Raise RestartRefused if the store has removed one of the earlier runs `before` (oldest first) whose writes the new run must know: the
-    new run would make those writes again."""
+    """Raise RestartRefused if the store has removed a run whose writes a new run must know: one of the earlier runs `before` (oldest
+    first), or a run below one of them. Without that run, the new run would make its writes again."""
     for run_id in reversed(before):
         run = earlier_run(store, run_id, tenant)
         if run is None:

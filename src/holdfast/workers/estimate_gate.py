@@ -27,7 +27,7 @@ class RunEstimates(Protocol):
 
     @property
     def refuses(self) -> bool:
-        """Whether the operator wants runs to be refused by their estimate (`policy.estimate`)."""
+        """Whether the operator wants runs to be refused if their estimate is above a cap (`policy.estimate` is not `none`)."""
         ...
 
     def check(self, served: Served, accepted: AcceptedRequest, now: int) -> None:
@@ -36,7 +36,7 @@ class RunEstimates(Protocol):
         ...
 
     def money(self, served: Served, accepted: AcceptedRequest) -> int:
-        """The estimated cost of a run, in billionths of a dollar. A queue that limits cost adds it up for its waiting runs."""
+        """The estimated cost of a run, in billionths of a dollar. A queue that limits cost adds up the estimates of its waiting runs."""
         ...
 
 
@@ -59,7 +59,8 @@ class EstimateGate:
         await in_thread(Purpose.STORE, estimates.check, served, accepted, self._engine.clock.now())
 
     async def placed(self, queue: Q, served: Served, accepted: AcceptedRequest, rate: RateLimit | None) -> Q:
-        """The place that a run asks for in its queue, with the run's estimate if the queue limits cost."""
+        """`queue` (the place that a run asks for in a queue), completed with the rate limit `rate`, and with the run's estimated cost if
+        the queue limits the cost of its waiting runs."""
         asked = placed(queue, accepted, rate)
         if self._estimates is None:
             return asked

@@ -1,4 +1,5 @@
-"""Live events of runs, kept for a while: each followed run has a ring with its last live events, and all rings together have a limit.
+"""Live events of runs, kept for a while. Each followed run has a ring with its newest live events. There is a limit for each ring, and one
+for all rings together.
 
 A live event is not on disk. Its id is `RECORDED.RING.NUMBER`: the number of the last recorded event before it, the name of the ring, and
 its own number in that ring. So an id says how far a follower has read the recorded events and the live ones. A follower that comes back
@@ -119,8 +120,8 @@ class EventRing:
             self._dropped, self._whole_from = oldest.number, oldest.recorded + 1
 
     def began(self, position: Position) -> tuple[int, bool]:
-        """Where a follower at this position continues. Returns the number of the live event after which it reads on, and whether it may
-        have missed live events other than those that `missed` counts."""
+        """Where in the ring a follower at this position continues. Returns the number of a live event, after which the follower reads on;
+        and whether the follower may have missed live events that the method `missed` does not count for this number."""
         if position.is_beginning:
             return self._dropped, False
         if position.ring == self._name:
@@ -129,11 +130,11 @@ class EventRing:
         return number, position.ring is not None or position.recorded < self._whole_from
 
     def missed(self, number: int) -> int:
-        """How many live events after this number the ring has dropped."""
+        """How many live events with a higher number than this the ring has dropped."""
         return max(0, self._dropped - number)
 
     def after(self, number: int) -> LiveEvent | None:
-        """The first live event in the ring after this number; None if there is none yet."""
+        """The oldest live event in the ring whose number is higher than this; None if there is none yet."""
         return next(islice(self._kept, max(0, number - self._dropped), None), None)
 
     def id_at(self, recorded: int, number: int) -> str:
@@ -164,7 +165,8 @@ class EventRings:
         return self._rings.get(run_id)
 
     def open(self, run_id: str, recorded: int) -> EventRing:
-        """The ring of a run, which has one more follower now. A new ring begins after the recorded event `recorded`."""
+        """The ring of a run, for one more follower. If the run has no ring, a new one is made; its first live events come after the
+        recorded event with the number `recorded`."""
         ring = self._rings.get(run_id)
         if ring is None:
             ring = self._rings[run_id] = EventRing(self._name(), recorded, self._limits)
@@ -181,7 +183,7 @@ class EventRings:
             self._remove(self._unfollowed(), len(self._rings) - len(self._followed) - self._limits.unfollowed)
 
     def add(self, run_id: str, event: str, data: Any) -> bool:
-        """Keep a live event, if the run has a ring. Returns whether it has one."""
+        """Keep a live event if the run has a ring. Returns whether the run has a ring."""
         ring = self._rings.get(run_id)
         if ring is None:
             return False
@@ -193,7 +195,8 @@ class EventRings:
         return True
 
     def _make_room(self, ring: EventRing) -> None:
-        """Make room for a new event: remove rings that no client follows, oldest first. If that is not enough, drop events of this ring."""
+        """Remove events until all rings together are within their limit: first whole rings without followers, beginning with the ring that
+        lost its last follower first; then, if needed, the oldest events of `ring`."""
         for run_id in self._unfollowed():
             if self._size <= self._limits.all_bytes:
                 return
@@ -212,7 +215,7 @@ class EventRings:
 
 
 def _size(data: Any) -> int:
-    """How many bytes the data has as JSON; for data that is not JSON, more than an event may have."""
+    """How many bytes the data has as JSON. For data that is not JSON, a number above the limit for one event."""
     try:
         return len(_encoder.encode(data))
     except (TypeError, ValueError, OverflowError, RecursionError):

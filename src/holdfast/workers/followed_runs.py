@@ -27,7 +27,8 @@ _POLL_SECONDS: Final = 0.25
 """The seconds between two reads of the store by one follower. Followers must read it, because the run may be in another process, which does
 not report its writes to this one."""
 _POLLED: Final = 100
-"""With more followers than this, each reads the store less often, so that the total number of reads does not grow."""
+"""If there are more followers than this in the process, each reads the store less often, so that all of them together do not read it more
+often."""
 
 
 class FollowerLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +71,7 @@ class FollowedRuns:
                 follower.tell(wrote=False)
 
     def nudge(self, run_id: str) -> None:
-        """Wake the clients that follow this run, so that they read the store now: the run has written events, or will in a moment."""
+        """Wake the followers of this run, so that they read the store now. To be called when the run has written events or is about to."""
         for follower in self._followers.get(run_id, ()):
             follower.tell(wrote=True)
 
@@ -79,8 +80,8 @@ class FollowedRuns:
     def follow(
         self, store: Store, header: Execution, accepted: AcceptedRequest, position: Position | None = None
     ) -> AsyncGenerator[RunEvent | None, None]:
-        """The events of a run after a position, then new events as they happen, until the run has ended, or is quarantined: then the last
-        event is `quarantined`. Yields None when nothing has happened for a while.
+        """The events of a run after a position, then new events as they happen, until the run has ended or is quarantined. If it is
+        quarantined, the last event is `quarantined`. Yields None when nothing has happened for a while.
 
         If the store has removed the run, the last event is `quarantined`, too. If there are too many followers, the first step of the
         iteration raises Overloaded.
@@ -150,7 +151,8 @@ class FollowedRuns:
                     yield None
 
     async def _look(self, store: Store, run_id: str) -> Execution | None:
-        """The run as the store has it; None if the store has removed it. Followers of one run that ask at the same time share one read."""
+        """The run as the store has it; None if the store has removed the run. If several followers of one run ask at the same time, the
+        store is read once for all of them."""
         look = self._looks.get(run_id)
         if look is None:
             look = self._looks[run_id] = asyncio.ensure_future(in_thread(Purpose.STORE, store.find, run_id))
@@ -181,12 +183,13 @@ class _Follower:
 
     @property
     def must_look(self) -> bool:
-        """Whether the follower should read the store now."""
+        """Whether the follower should read the store now: the run has written to it, a live event waits for recorded events, or the pause
+        is over."""
         behind = self.ring.last > self._number  # true also if a live event comes after recorded events that this follower has not read yet
         return self._run_wrote or behind or monotonic() - self._looked_at >= self._pause()
 
     async def heard(self) -> bool:
-        """Wait until the follower is woken, and return True. Returns False if it is time to read the store again before that."""
+        """Wait until the follower is woken, or until it is time to read the store again. Returns whether the follower was woken."""
         try:
             async with asyncio.timeout(max(0.0, self._looked_at + self._pause() - monotonic())):
                 await self._news.wait()
@@ -196,8 +199,8 @@ class _Follower:
         return True
 
     def merged(self, events: Sequence[RunEvent], lines: Sequence[HistoryEntry]) -> Iterator[RunEvent]:
-        """These recorded events, with the live events between them. Live events that happen from now on come after the last of these
-        lines."""
+        """The recorded events `events`, with live events at their places between them. `lines` are the lines of the history from which
+        `events` were made. Live events that happen from now on get a place after the last of these lines."""
         last = lines[-1].event.number
         self.ring.recorded = max(self.ring.recorded, last)
         for event in events:
@@ -210,8 +213,9 @@ class _Follower:
         self.recorded = last
 
     def live(self, recorded: int, *, is_all: bool = False) -> Iterator[RunEvent]:
-        """The next live events that come after recorded events up to this number. If live events are missing, a `gap` comes before them;
-        with `is_all`, a `gap` comes even if no other live event follows."""
+        """The live events that the follower has not got and whose place is after the recorded event with the number `recorded` or an
+        earlier one. If the ring has dropped some, a `gap` comes first. Without `is_all`, the `gap` comes only if a live event follows
+        it."""
         while True:
             missed = self.ring.missed(self._number)
             found = self.ring.after(self._number + missed)

@@ -43,8 +43,8 @@ class Ready(_Frame, frozen=True, tag="ready"):
 
 
 class ToolAsked(_Frame, frozen=True, tag="tool"):
-    """The body asks for a call of a tool. `key` identifies the call; if it is None, the number of the call among the tool's calls without a
-    key does."""
+    """The body asks for a call of a tool. `key` identifies the call. If `key` is None, the call is identified by its number among the calls
+    of this tool without a key."""
 
     id: int
     tool: str
@@ -53,7 +53,8 @@ class ToolAsked(_Frame, frozen=True, tag="tool"):
 
 
 class StepBegun(_Frame, frozen=True, tag="step_begin"):
-    """The body asks to run a step. If the step is recorded, the runner answers with its result; otherwise it lets the body run the step."""
+    """The body asks to run a step. If the step's end is recorded, the runner answers with the recorded result or error; otherwise the
+    runner tells the body to run the step."""
 
     id: int
     name: str

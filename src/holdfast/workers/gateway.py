@@ -132,7 +132,7 @@ class Gateway:
         return await self._made(tool, asked, identity, hashed, known)
 
     async def _keeps(self, tool: Tool, asked: ToolAsked, known: Try) -> bool:
-        """Ask a person whether an earlier run's call with other arguments answers this one. For a call of this run, raises ToolFailed."""
+        """Ask a person whether an earlier run's call with other arguments answers this one. Raises ToolFailed if `known` is of this run."""
         if not (known.inherited and self._terms.restarts):
             raise ToolFailed("receipt_conflict", f"{tool.name} was called before with other arguments (same key or number).", known=True)
         if known.receipt is not None and known.receipt.void:
@@ -282,7 +282,7 @@ class Gateway:
         return answered(attempted)
 
     async def lost(self) -> ApprovalPlace | None:
-        """Settle the calls of an ended attempt whose outcome is unknown. Returns the approval that the run must wait for, or None."""
+        """Settle the writes of an ended attempt whose outcome is unknown. Returns the approval that the run must wait for, or None."""
         for attempted in self.calls.unresolved():
             tool = self._tools.get(attempted.intent.tool)
             if tool is None:
@@ -297,7 +297,7 @@ class Gateway:
         return None
 
     async def abandon(self) -> None:
-        """Settle the reads whose answer was lost with their runner or body: what they reserved is counted as spent."""
+        """Settle the reads that get no answer because their runner or body ended: what they reserved is counted as spent."""
         for attempted in self.calls.abandoned():
             if self._budgets or has_entries(attempted.intent.reservation):
                 await self._settle(attempted, Receipt(void=True, usage=reserved_usage(attempted)))
@@ -337,7 +337,7 @@ class Gateway:
     async def _decided(
         self, kind: Kind, tool: str, identity: str, arguments: dict[str, Any], schema: dict[str, Any] | None, question: str | None = None
     ) -> tuple[Decision, Operation]:
-        """The decision on exactly these arguments, and its operation. Asks a person, once. Raises WaitsForPerson before the decision."""
+        """A person's decision on exactly these arguments, and its operation. Asks once. Raises WaitsForPerson until there is a decision."""
         at, hashed = approval_at(kind, tool, identity, 1), arguments_hash(arguments)
         found, written = self._journal.find(at.callback), self._journal.find(at.request)
         if self.cancelled and (found is None or found.status in OPEN):

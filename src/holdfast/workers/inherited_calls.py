@@ -1,7 +1,8 @@
-"""Inherited calls: the calls of earlier runs of a family, stored again in every run that inherits them.
+"""Inherited calls: the calls of earlier runs of a family. Every run that inherits them stores them again.
 
-Retention may remove an earlier run before the next restart. So a run keeps each inherited call in its own journal before its body begins,
-and again when the call is settled. These records are not calls of this run: they do not count in quotas, budgets or the ledger.
+Retention may remove an earlier run before the next restart. So a run writes each inherited call into its own journal before its body
+begins, and once more if the call is settled in this run. These records are not calls of this run: they do not count in quotas, budgets or
+the ledger.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from holdfast.workers.earlier_runs import keeps_earlier_calls
 from holdfast.workers.run_operations import CARRIED_AT, EFFECTS_AT, INHERITED
 
 Operations: TypeAlias = Callable[[str, str], Iterable[Operation] | None]
-"""Finds the operations of a run, by its id and its tenant; None if the store does not keep the run any more."""
+"""A function that takes a run's id and tenant, and returns the operations of the run; None if the store has removed the run."""
 _AT_ONCE: Final = 20
 """One write stores at most this many inherited calls, because a receipt may be large."""
 _CAME, SETTLED = "came", "settled"
 
 
 def read_earlier(calls: Calls, accepted: AcceptedRequest, journal: Journal, operations_of: Operations) -> str | None:
-    """Add the calls of earlier runs to `calls`. Returns None; or an error text if the store has removed one of these runs and no later run
-    has stored its calls."""
+    """Add the calls of earlier runs to `calls`. Returns an error text if the store has removed one of the earlier runs and no later run of
+    them has stored its calls; else None."""
     if journal.find(CARRIED_AT) is not None:
         return None  # they are among this run's own operations
     gone: str | None = None
@@ -56,8 +57,9 @@ async def carry(calls: Calls, accepted: AcceptedRequest, journal: Journal) -> No
 
 
 def kept_call(attempted: Try, what: str) -> Update:
-    """The update that records an inherited call in its present state. `what` says why: the run inherited it (`came`), it was settled
-    (`settled`), or a person accepted its answer for other arguments (the hash of these)."""
+    """The update that records an inherited call in its present state. `what` says why it is recorded: `came`, because the run inherited it;
+    `settled`, because it got its receipt in this run; or the hash of other arguments, because a person accepted its answer for those
+    arguments."""
     one = attempted
     kept = Inherited(intent=one.intent, receipt=one.receipt, began=one.began, at=one.at, kept=one.kept)
     return succeeded(_at(one, what), msgspec.json.encode(kept).decode())

@@ -1,5 +1,5 @@
-"""A body in the runner's own process: for tests and for trusted workers. Its limits of memory, CPU time and disk are not enforced. The time
-limit ends the attempt, but a `def` body cannot be killed: it continues in its thread."""
+"""A body that runs in the runner's own process, for tests and for trusted workers. Limits of memory, CPU time and disk are not enforced for
+it. The time limit ends the attempt, but a `def` body cannot be killed: it continues in its thread."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class InlineBody:
         self._timer = self._loop.call_later(timeout, self._end, *self._late)
 
     async def send(self, frame: Frame, fd: int | None = None) -> None:
-        """Give the body a frame: the first is its order and starts it, all later ones are answers."""
+        """Send a frame to the body. The first frame is the order, which starts the body; all later frames are answers."""
         if self._answer is None:
             self._begin({**frame, "inputs": _copied(frame["inputs"])})
         else:
@@ -95,7 +95,8 @@ class InlineBody:
             self._tell(self._ended)
 
     async def receive(self) -> Said | BodyEnd:
-        """Wait for the next frame of the body. If the body was ended, every call after the last frame returns that end."""
+        """Wait for the next frame of the body, and return it. If the body was ended and no frame is left, return the BodyEnd, in every
+        further call too."""
         while not self._said:
             if self._ended is not None:
                 return self._ended
@@ -131,7 +132,8 @@ def _unheard(frame: Frame, fd: int | None) -> None:
 
 
 def _copied(value: Any) -> Any:
-    """A copy of a frame or a value, as a socket would deliver it. Raises PayloadNotJson if it is not JSON."""
+    """A copy of a frame or of a value, made through JSON, so that the other side gets what it would get from a socket. Raises
+    PayloadNotJson if it is not JSON."""
     return msgspec.json.decode(codec.dumps(value, sort=False))
 
 
@@ -156,7 +158,7 @@ class _Far:
         self._answers: queue.SimpleQueue[Received] = queue.SimpleQueue()
 
     def answered(self, frame: Frame, fd: int | None) -> None:
-        """Give the thread an answer. Called on the event loop."""
+        """Give an answer to the thread that waits for it. This method is called on the event loop."""
         self._answers.put((frame, fd))
 
     def send(self, frame: Frame, fd: int | None = None) -> None:

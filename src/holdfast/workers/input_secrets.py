@@ -2,7 +2,8 @@
 `x-redact`.
 
 The caller chooses how many secrets there are and how long they are, and the body chooses how many lines it logs. To search the lines for
-the secrets costs time of the runner. So the secrets are limited: if a run has more, all texts of the body in its log are replaced.
+the secrets costs time of the runner. So there is a limit on the secrets: if a run has more, every text in its log that comes from the body
+is replaced.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class InputSecrets:
         return kept
 
     async def line_in_thread(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The log line with the secrets replaced, as `line` does. A long line is searched in a thread, so that the event loop does not
-        wait."""
+        """The log line with the secrets replaced: the same result as that of the method `line`. A long line is searched in a thread, so
+        that the event loop does not wait."""
         if self._redactor is None:
             return _withheld(record)
         kept: dict[str, Any] = await self._redactor.cleaned(record)
@@ -50,8 +51,8 @@ class InputSecrets:
 
 
 def _withheld(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The line with all its field names. Of its values, only the attempt, a usual level, and some that the runner set are kept; all others
-    are replaced."""
+    """The line with all its field names. All its values are replaced, except the attempt, a level that is one of the usual words, and, in a
+    line that the runner wrote, some values that the runner set."""
     kept: dict[str, Any] = dict.fromkeys(record, REDACTED)
     kept["attempt"] = record.get("attempt")
     if record.get("level") in _LEVELS:
@@ -62,8 +63,8 @@ def _withheld(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def secrets_in(inputs: Any, schema: Mapping[str, Any]) -> dict[str, str] | None:
-    """The values at the marked places of the inputs, as texts, by the names of the fields that contain them; None if there are more than
-    the limits allow."""
+    """The secrets: the values at those places of the inputs that the schema marks, as texts, each under the name of the field that contains
+    it. None if there are more secrets, or more characters of them, than the limits allow."""
     if not has_marks(schema):
         return {}
     found: dict[str, str] = {}

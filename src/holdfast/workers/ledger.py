@@ -36,7 +36,7 @@ class Ledger:
         self._clock = clock
 
     def reserved(self, intent: Intent) -> tuple[LedgerEntry, ...]:
-        """The entry of a call that begins; none if the call reserves nothing."""
+        """The entry for the intent of a call, as a tuple of one; empty if the call asks no model and reserves nothing."""
         reservation = intent.reservation
         if not has_entries(reservation):
             return ()
@@ -44,7 +44,7 @@ class Ledger:
         return (self._entry(intent, EntryState.RESERVED, Usage(), held),)
 
     def ended(self, intent: Intent, receipt: Receipt) -> tuple[LedgerEntry, ...]:
-        """The entry of a call that has its receipt; none if the call reserved nothing and used nothing."""
+        """The entry for the receipt of a call, as a tuple of one; empty if the call asked no model, reserved nothing and used nothing."""
         reservation, usage = intent.reservation, receipt.usage
         if not has_entries(reservation) and not _is_something(usage):
             return ()
@@ -80,7 +80,7 @@ class Ledger:
 
 
 def has_entries(reservation: Reservation) -> bool:
-    """Whether a call with this reservation may cost something, so that the ledger has an entry when it begins."""
+    """Whether a call with this reservation may cost something. If so, the ledger gets an entry when the call begins."""
     return bool(reservation.model or reservation.tokens or reservation.cost_usd)
 
 

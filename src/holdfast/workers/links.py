@@ -1,8 +1,8 @@
 """Signed links: each lets one person decide one approval, once, until it expires. A link is a permission, so it is never logged.
 
-The token of a link is signed with a key that is derived from the store's own key. So every process that uses the store can check it, and no
-other program can make one. Nothing is stored for a link. It cannot be used any more when its person has decided or voted, or when the
-approval is closed.
+The token of a link is signed with a key that is derived from the store's own key. So every process that uses the store can check a token,
+and no other program can make one. Nothing is stored for a link. It cannot be used any more when its person has decided or voted, or when
+the approval is closed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.workers.deciders import check_person, person_of
 from holdfast.workers.run_lookup import Asker, find_approval
 
 PATH: Final = "/v1/links/"
-"""The path at which a server shows the page of a link. The token follows it."""
+"""The beginning of the path at which a server shows the page of a link. The token is the rest of the path."""
 DEFAULT_SECONDS: Final = 2 * 86_400
 MOST_SECONDS: Final = 30 * 86_400
 _PURPOSE: Final = b"approval-link"
@@ -93,9 +93,9 @@ def link_of(seal: Seal, token: str, now: int) -> Link:
 
 
 def make_link(store: Store, approval_id: str, person: str, asker: Asker, now: int, seconds: int = DEFAULT_SECONDS) -> MadeLink:
-    """Make a link for a person who may decide the approval. It expires after `seconds`, or earlier with the approval. The audit log notes
-    who made it for whom. Raises ApprovalRefused if no link may be made for this approval, or not for this person. Raises InvalidParameter
-    if `seconds` is out of its bounds."""
+    """Make a link for a person who may decide the approval. The link expires after `seconds`, or when the approval expires, if that is
+    earlier. The audit log records who made the link and for whom. Raises ApprovalRefused if no link may be made for this approval, or if
+    this person may not decide it. Raises InvalidParameter if `seconds` is too small or too large."""
     name = checked_person(person) or ""
     if not 1 <= seconds <= MOST_SECONDS:
         raise InvalidParameter(f"A link may be valid for 1 second to {MOST_SECONDS // 86_400} days, not for {seconds} seconds.")
@@ -121,8 +121,8 @@ def check_linkable(approval: Approval) -> None:
 
 
 def holder(person: str) -> Asker:
-    """The person of a link, as a caller who logged in: the signature replaces a login. The caller of this function must check that the link
-    is used only for its own approval."""
+    """The person of a link as an Asker that counts as logged in: the signature of the link replaces a login. The caller of this function
+    must check that the link is used only for its own approval."""
     return Asker(principal=person, logged_in=True, everywhere=True)
 
 

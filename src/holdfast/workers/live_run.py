@@ -22,11 +22,11 @@ from holdfast.workers.tools.secrets import Redactor
 
 NO_TOKENS: Final[AbstractAsyncContextManager[Hears | None]] = nullcontext()
 _MOST_ABOVE: Final = 32
-"""At most this many executions above a run are read: runs are nested at most 16 levels deep, and there may be a shard of a map at each
-level."""
+"""At most this many executions above a run are read. That is enough: runs are nested at most 16 levels deep, and each level may also have a
+shard of a map."""
 _MOST_KNOWN: Final = 1000
 _CALL: Final = 12
-"""An event contains this many characters of a call's identity."""
+"""An event with text of a model names the call by the first characters of its identity: this many."""
 
 
 class Followers(Protocol):
@@ -47,12 +47,12 @@ class Followers(Protocol):
         ...
 
     def nudge(self, run_id: str) -> None:
-        """Wake the clients that follow this run, so that they read the store now: the run has written events, or will in a moment."""
+        """Wake the followers of this run, so that they read the store now. To be called when the run has written events or is about to."""
         ...
 
 
 class Above(NamedTuple):
-    """A pipeline's run above a run, and which part of the pipeline asked for the run."""
+    """A pipeline's run that is above another run, and which part of the pipeline that other run belongs to."""
 
     run_id: str
     labels: Labels
@@ -66,7 +66,7 @@ class Above(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What is remembered of a run that is above others."""
+    """What is remembered of an execution that has runs below it."""
 
     parent: str | None
     labels: Labels
@@ -74,7 +74,8 @@ class _Known(NamedTuple):
 
 
 class Ancestors:
-    """Finds the runs above a run, and remembers them: the request of such a run may be large, and a map has many items below it."""
+    """Finds the runs above a run. It remembers what it read, because the request of a pipeline's run may be large, and a map has many items
+    that all have the same runs above them."""
 
     def __init__(self, most: int = _MOST_KNOWN) -> None:
         self._most = most
@@ -119,7 +120,7 @@ class LiveRun:
         return self._find_above()
 
     def wrote(self) -> None:
-        """Wake the clients that follow this run, so that they read the store now: the run has written events, or will in a moment."""
+        """Wake the followers of this run, so that they read the store now. To be called when the run has written events or is about to."""
         self._followers.nudge(self._run_id)
 
     def logged(self, record: dict[str, Any]) -> None:
@@ -134,8 +135,8 @@ class LiveRun:
                 self._followers.offer(above.run_id, "progress", {**above.part, "run_id": self._run_id, "progress": data})
 
     def tokens(self, tool: Tool, intent: Intent, secrets: Callable[[], InputSecrets]) -> AbstractAsyncContextManager[Hears | None]:
-        """A block for the call. The block yields a function that takes parts of the result's text while they arrive, and sends them to
-        followers; None if the tool never calls such a function."""
+        """The block in which a call is made. It yields the function to which the tool gives the parts of its result's text as they arrive;
+        the function sends them to followers. It yields None if the tool never passes on such parts."""
         own: Redactor | None = getattr(tool, "streams", None)
         if own is None:
             return NO_TOKENS

@@ -13,7 +13,8 @@ MOST_LOG_BYTES: Final = 256 * 1024
 
 
 def log_fields(names: Iterable[str], known: Mapping[str, Any], logs: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """A value for every field in `names`: the runtime's value (`known`), else the value that the body logged last, else None."""
+    """A value for each field in `names`. It is the runtime's value, if `known` has the field; else the value in the last line of `logs`
+    that has the field; else None."""
     logged: dict[str, Any] = {}
     for record in logs:
         logged.update(record)
@@ -21,8 +22,8 @@ def log_fields(names: Iterable[str], known: Mapping[str, Any], logs: Iterable[Ma
 
 
 def joined(earlier: tuple[dict[str, Any], ...], logs: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
-    """The lines of earlier attempts, then those of one more attempt. If they are larger than MOST_LOG_BYTES together, the oldest lines are
-    dropped."""
+    """The lines of earlier attempts (`earlier`), then those of one more attempt (`logs`). If they are larger than MOST_LOG_BYTES together,
+    the oldest lines are dropped."""
     if not earlier:
         return logs
     kept: list[dict[str, Any]] = []

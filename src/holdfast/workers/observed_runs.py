@@ -1,4 +1,4 @@
-"""Runs as observers see them: makes the values of signals.observers from the header, the request and the response of a run."""
+"""Makes the values that observers get about a run (signals.observers) from the header, the request and the response of the run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _OTHER: Final = "other"
 
 
 def end_of(response: Response, errors: Collection[str], message: str | None, ended_at: int) -> EndSeen:
-    """The end of a run, from its response. `code_label`, the label for metrics, is the error code if Holdfast's table or the contract
-    (`errors`) has it, else `other`."""
+    """What observers get about the end of a run, made from its response. Its `code_label`, for metrics, is the error code if Holdfast's
+    table of codes or the contract (`errors`) has that code, `other` if not, and None without an error."""
     seen, code = response.observability, None if response.error is None else response.error.error_code
     return EndSeen(
         status=response.status.value,
@@ -55,5 +55,6 @@ def seen_of(header: Execution, accepted: AcceptedRequest) -> RunSeen:
 
 
 def caller_span(trace: Trace) -> str | None:
-    """The span that a request comes from: the caller's own span, else the parent span that the request names."""
+    """The id of the span that a request comes from: the span that the request names; without one, the parent span that it names; else
+    None."""
     return trace.span_id or trace.parent_span_id

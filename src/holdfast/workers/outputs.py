@@ -1,4 +1,4 @@
-"""The outputs of a body: checks them against the contract's output schema, and moves large values into artifacts."""
+"""Checks the outputs of a body against the contract's output schema, and moves large values of them into artifacts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from holdfast.workers.tools.seam import ToolFailed
 
 
 async def checked_outputs(outcome: AttemptResult, contract: Contract, artifacts: Artifacts, tenant: str, above: int) -> AttemptResult:
-    """The result of an attempt with checked outputs. If they have more than `above` bytes as JSON, the largest values are moved into
-    artifacts. If they do not fit the contract, or cannot be checked or stored, the result has an error and no outputs. A result with an
-    error is not changed."""
+    """Check the outputs in the result of an attempt, and return the result. If the outputs have more than `above` bytes as JSON, the
+    largest values are moved into artifacts. If the outputs do not fit the contract, or cannot be checked or stored, the returned result has
+    an error and no outputs. If `outcome` itself has an error, it is returned unchanged."""
     if outcome.error is not None:
         return outcome
     try:

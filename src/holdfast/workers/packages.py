@@ -1,4 +1,5 @@
-"""Packages: a worker's file and page, read without running them, and the snapshot of its files that a run is pinned to.
+"""Packages: reads a worker's file and page without running the file, and stores a snapshot of all files that the worker's body may see. A
+run is pinned to a snapshot.
 
 A package is named `HASH/module.py`: the hash of all files that the body may see, and the file that contains the body. Two packages with the
 same name have the same code.
@@ -78,7 +79,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Package(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker, as its files describe it."""
+    """One worker: what its file and its page say about it, and where the snapshot is."""
 
     name: str
     folder: Path
@@ -109,7 +110,7 @@ class Packages:
         self._folder = folder
 
     def add(self, file: Path, *, needs_worker: bool = True) -> list[Package]:
-        """Snapshot a worker's file as it is now. Returns a package for every worker that it declares.
+        """Store a snapshot of a worker's file as the file is now. Returns one package for each worker that the file declares.
 
         Raises WorkerInvalid if the file or a page is missing, if a declaration is wrong, or, with `needs_worker`, if the file declares no
         worker. Raises ContractInvalid if a page is wrong.
@@ -128,7 +129,7 @@ class Packages:
         return found
 
     def keep(self, file: Path, pages: Sequence[Path] = (), include: Sequence[str] = ()) -> Kept:
-        """Snapshot a file as it is now, with the modules beside it, its pages and the files of `include`."""
+        """Store a snapshot of a file as it is now, together with the modules beside it, the pages, and the files that `include` names."""
         files = gather(file, pages[0] if pages else None, include)
         for page in pages[1:]:
             files |= gather(file, page)
@@ -136,8 +137,8 @@ class Packages:
         return Kept(snapshot(files, self._folder), PurePosixPath(inside))
 
     def find(self, name: str, what: str) -> Kept | None:
-        """The snapshot of this name; None if it is not on this machine. Raises WorkerChanged if its files do not have their hash any more.
-        Blocks, because it reads all files. `what` names the code in the error."""
+        """The snapshot with the package name `name`; None if it is not on this machine. Raises WorkerChanged if its files were changed:
+        they do not fit the hash in its name. Blocks, because it reads all files. `what` names the code in the error."""
         hashed, _, inside = name.partition("/")
         folder, file = self._folder / hashed, PurePosixPath(inside)
         if not hashed.isalnum() or file.is_absolute() or ".." in file.parts or not (folder / file).is_file():
@@ -150,8 +151,8 @@ class Packages:
         return Kept(folder, file)
 
     def load(self, name: str, worker_id: str) -> Package:
-        """The package of this name, which a run is pinned to. Raises WorkerMissing if it is not on this machine, and WorkerChanged if its
-        files were changed. Blocks, because it reads all files."""
+        """The package with this name, which a run of the worker `worker_id` is pinned to. Raises WorkerMissing if the package is not on
+        this machine, and WorkerChanged if its files were changed. Blocks, because it reads all files."""
         kept = self.find(name, f"this run of {worker_id}")
         if kept is not None:
             declared = _declared((kept.folder / kept.file).read_bytes(), name)
@@ -227,7 +228,7 @@ class PackagedWorker:
 
     @property
     def worker(self) -> PackagedWorker:
-        """The worker itself (accept.Served)."""
+        """This object itself: it is both the served version (accept.Served) and the worker."""
         return self
 
     @property
@@ -265,18 +266,19 @@ class PackagedWorker:
             await self._sandbox().start()
 
     async def rest(self) -> None:
-        """End the jail's stub process and its spare body, unless an attempt runs. The next attempt starts them again."""
+        """End the jail's stub process and its spare body, unless an attempt of this worker is under way. The next attempt starts both
+        again."""
         if self._jailed is not None:
             await self._jailed.rest()
 
     async def close(self) -> None:
-        """End every body and its jail."""
+        """End the jail of this worker and every body in it."""
         if self._jailed is not None:
             await self._jailed.close()
 
     def _sandbox(self) -> Sandbox:
-        """The one jail of this worker, made at the first call. A request with tighter limits uses the same jail; the tighter limits hold
-        only for its attempts."""
+        """The one jail of this worker, made at the first call. A request with tighter limits uses the same jail; its tighter limits hold
+        only for the attempts of its run."""
         if self._jailed is None:
             self._jailed = Sandbox(self._jail(), self._server_limits)
         return self._jailed

@@ -24,14 +24,14 @@ class PipelineParts:
     _served: dict[str, dict[str, Served]]
 
     def contract(self, worker_id: str, version: str | None) -> Contract | None:
-        """The contract of a worker: of the version named, else of the version that was served last. None if the worker, or this version of
-        it, is not served here."""
+        """The contract of a worker. `version` names the version; None: the version that was served last. The result is None if this process
+        does not serve the worker, or not this version of it."""
         versions = self._served.get(worker_id)
         served = None if not versions else next(reversed(versions.values())) if version is None else versions.get(version)
         return None if served is None else served.worker.contract
 
     async def holders(self) -> Mapping[str, str]:
-        """The persons who have credentials, by the ids of the credentials."""
+        """For each credential that belongs to a person: its id, and the name of the person."""
         found = await in_thread(Purpose.STORE, self._engine.store.credentials)
         return {one.id: one.person for one in found if one.person is not None}
 

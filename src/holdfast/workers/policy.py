@@ -33,7 +33,7 @@ class Most(msgspec.Struct, frozen=True, kw_only=True):
     progress: int = 10_000
     """At most this many reports of progress in one attempt; more are dropped, and a log line says so."""
     log_lines: int = 1000
-    """At most this many log lines in one attempt; more are dropped, and the last line says how many."""
+    """At most this many log lines in one attempt; more are dropped, and one more line at the end says how many."""
 
 
 Risk: TypeAlias = Literal["low", "medium", "high"]
@@ -58,12 +58,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     isolation: Literal["all", "process", "inline"] = "all"
     """Where bodies run: `all` is a jail, `process` a process with limits and without a jail, `inline` the runner's own process."""
     retry_codes: Mapping[str, Mapping[str, bool]] = {}
-    """By worker and error code: whether the code is retried. It overrides the worker's page, except for codes that need a person or another
-    request."""
+    """By worker id and then by error code: whether an attempt that failed with this code is retried. This overrides the worker's page,
+    except for codes after which a person or another request is needed."""
     rate_limits: Mapping[str, RateLimit] = {}
-    """By worker: the rate limit that replaces the one on its page."""
+    """By worker id: the rate limit that replaces the one on the worker's page."""
     approvals: frozenset[str] = frozenset()
-    """Tools that need an approval, in addition to those that declare it."""
+    """The names of tools whose calls need an approval, in addition to the tools that declare it themselves and those that a contract
+    names."""
     approval_seconds: int = 7 * 86_400
     """How many seconds an approval stays open without a decision. After that it expires."""
     approvers: tuple[str, ...] = ()
@@ -84,9 +85,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     grace_seconds: float = 5.0
     """How many seconds a call in flight may continue after its attempt has ended, to record its outcome."""
     reconcile_seconds: float = 20.0
-    """How many seconds a tool has, at least, to find out the outcome of a lost call, before a person is asked."""
+    """A tool has at least this many seconds to find out whether a call took place whose answer was lost. Only after that a person is
+    asked."""
     inline_artifact_bytes: int = 64 * 1024
-    """If the outputs of a run have more bytes of JSON than this, the largest top-level outputs become artifacts until the rest fits."""
+    """If the outputs of a run have more bytes as JSON than this, the largest top-level values become artifacts, one after the other, until
+    the outputs that stay have at most this many bytes."""
     artifact_bytes: int = 256 * 1024 * 1024
     """The most bytes of one artifact, and of all artifacts that one attempt stores."""
     scratch_mb: int = 64
@@ -94,7 +97,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     memory_mb: int = 1024
     """The most memory of one body whose contract sets no limit, in MiB."""
     bodies_memory_mb: int | None = None
-    """The most memory of all bodies of a server together, spares included, in MiB; None is half of what the machine has."""
+    """The most memory of all bodies of a server together, spares included, in MiB; None: half of the machine's memory."""
     bodies_processes: int = 512
     """The most processes of all bodies of a server together, spares included."""
     most: Most = Most()
@@ -105,5 +108,5 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     daily caps: `worst` is the most that it can cost, `typical` what such runs usually cost, and `none` refuses no run."""
 
     def caps_of(self, tenant: str) -> Caps:
-        """The daily caps of a tenant: its own, else those for every tenant."""
+        """The daily caps of a tenant: its entry in `tenant_caps`; without one, `caps`."""
         return self.tenant_caps.get(tenant, self.caps)

@@ -38,8 +38,8 @@ _RATE_LIMITED: Final = "rate_limited"
 
 
 def placed(queue: Q, accepted: AcceptedRequest, rate: RateLimit | None) -> Q:
-    """The place that a run asks for in its queue, with the rate limit `rate`. If the rate limit is one for each user, it is counted for the
-    user of the run, whatever the key is; and if the caller gave no key, the user is the key."""
+    """The place that a run asks for in its queue, with the rate limit `rate`. If the rate limit holds for each user separately, the run is
+    counted for its user, whatever the queue's key is. In that case, if the caller gave no key, the user becomes the key."""
     user = (accepted.request.user or accepted.requested_by) if rate is not None and rate.per == "user" else None
     of_lane = lane_rate(rate)
     rates = () if of_lane is None else (of_lane,)
@@ -48,30 +48,32 @@ def placed(queue: Q, accepted: AcceptedRequest, rate: RateLimit | None) -> Q:
 
 
 def lane_rate(rate: RateLimit | None) -> Rate | None:
-    """The rate limit of a contract, in the form that a lane has."""
+    """A worker's rate limit in the form in which lanes store it; None if `rate` is None."""
     return None if rate is None else Rate(rate.count, max(1, math.ceil(rate.per_seconds)), rate.count)
 
 
 def rate_now(versions: Mapping[str, Served], policy: Policy) -> RateLimit | None:
-    """The rate limit of a worker's queued runs; None: no limit. All versions of a worker share lanes, so the rate limit of the version that
-    was served last is used."""
+    """The rate limit of a worker's queued runs; None: no limit. All versions of a worker share lanes. So one rate limit holds for all of
+    them: the operator's, else that of the version that was served last."""
     return rate_of(policy, next(reversed(list(versions.values()))).worker.contract)
 
 
 def set_rates(store: QueueStore, served: Mapping[str, Mapping[str, Served]], policy: Policy) -> bool:
-    """Set the present rate limits of these workers on their lanes. Returns whether a lane had another rate limit before. Blocks."""
+    """Set the present rate limits of these workers on their lanes. Returns whether at least one lane had another rate limit before.
+    Blocks."""
     changed = [store.set_rate(worker, lane_rate(rate_now(versions, policy))) for worker, versions in list(served.items())]
     return any(changed)
 
 
 def run_again(accepted: AcceptedRequest, run_id: str) -> AcceptedRequest:
-    """The accepted request of a run that is redriven: it has the name of the parked run, and inherits its receipts."""
+    """The accepted request of the new run that replaces the parked run `run_id`. The new run has the same name, and inherits the receipts
+    of the parked run."""
     return msgspec.structs.replace(accepted, before=(*accepted.before, run_id))
 
 
 def redriven_run(store: RedriveStore, header: Execution, identity: str, now: int) -> Start:
-    """The start that enqueues a parked run again, under its name. The new run inherits the receipts of the parked one. Its worker does not
-    need to be served here. Raises RestartRefused if the store has removed an earlier run whose writes the new run must know.
+    """The start that enqueues a parked run again, under its name. The new run inherits the receipts of the parked one. The worker does not
+    need to be served in this process. Raises RestartRefused if the store has removed an earlier run whose writes the new run must know.
     """
     accepted = accepted_from(store.input(header.id))
     check_kept(store, (*accepted.before, header.id), accepted.tenant)
@@ -81,8 +83,8 @@ def redriven_run(store: RedriveStore, header: Execution, identity: str, now: int
 
 
 def outcome_of(response: Response, now: int, attempts: int | None = None) -> Outcome:
-    """The outcome of the execution of a run that ended with this response. The outcome says that the run is to be parked if it failed and
-    was not cancelled. `attempts` is how many attempts the contract allows; None if that is not known."""
+    """The outcome of the execution of a run that ended with this response. If the run failed and was not cancelled, the outcome says that
+    the run must be parked. `attempts` is how many attempts the contract allows; None if that is not known."""
     tokens, error = response.observability.usage.tokens, response.error
     failed = response.status is not Status.OK and (error is None or error.error_code != _CANCELLED)
     cool_until = None

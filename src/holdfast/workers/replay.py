@@ -1,6 +1,6 @@
 """Replays: run the body of a finished run again, in its jail, with the receipts of that run. The store is not changed, and no tool outside
-the sandbox is called. A call that the run did not make, or made with other arguments, is refused: the attempt ends there, and the replay
-reports the difference. The result of each attempt is compared with the recorded one.
+the sandbox is called. If the body makes a call that the run did not make, or made with other arguments, the call is refused, this attempt
+of the replay ends, and the replay reports the difference. The result of each attempt is compared with the recorded one.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from holdfast.workers.storage.folder import Folder
 from holdfast.workers.tools.seam import Effect, Tool
 
 _FROM_OUTSIDE = frozenset({"timeout", "idle_timeout", "cancelled", "overloaded", "sandbox_unavailable"})
-"""Error codes that the worker's code does not cause. If an attempt of the run ended with one of them and ends otherwise in the replay, this
-is a note and not a difference."""
+"""Error codes that the worker's code does not cause. If an attempt of the run ended with one of these codes, and the same attempt ends
+otherwise in the replay, the replay reports a note and no difference."""
 _MOST_PATHS = 20
 _SHOWN = 200
 
@@ -92,7 +92,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     """The package whose code was run now."""
     attempts: int
     receipts: int
-    """How many calls of the run the code made again, in all attempts."""
+    """How many of the calls that the run had made the body asked for again in the replay, in all attempts together."""
     differences: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
     """What could not be compared, and why. Each text names its attempt."""
@@ -139,7 +139,7 @@ class _Departed(Exception):
 
 
 class _RecordsEnd(Exception):
-    """The run itself was interrupted at this point, so the rest of the attempt cannot be compared."""
+    """The records of the run end here, because its attempt was interrupted here. What the body does after this cannot be compared."""
 
 
 class _Records(Journal):
@@ -196,7 +196,8 @@ class _Receipts(Gateway):
         return None
 
     async def _intend(self, tool: Tool, intent: Intent) -> Try:
-        """Raise ToolFailed if the run's budget refuses the call, as in the run. Otherwise the call is new: raise _Departed."""
+        """The run has no receipt for this call. If the run's budget refuses the call, raise ToolFailed, as the run did. Otherwise raise
+        _Departed, because the run did not make the call."""
         self.calls.check_calls(tool.name)
         self.calls.check_reservation(tool.reserve(intent.arguments, self.calls.remaining))
         verb = "changes the world" if tool.effect is Effect.WRITE else "leaves the sandbox"
@@ -240,7 +241,7 @@ class _Again:
         self.receipts = 0
 
     def _ended_then(self, last: bool) -> AttemptResult:
-        """The result of the attempt in the run. The last attempt's result is in the response."""
+        """The result that the attempt had in the run. `last`: it was the run's last attempt, whose result is in the response."""
         found, response = self._records.find(self._at), self._finished.response
         if not last and found is not None:
             return json_structs.decoded((found.result if found.error is None else found.error.data) or "{}", AttemptResult)
@@ -336,13 +337,15 @@ class _Again:
         return await checked_outputs(outcome, self._worker.contract, self._artifacts, tenant, self._policy.inline_artifact_bytes)
 
     def _began(self) -> int:
-        """The first value of `ctx.now()` in the attempt: when the run began, or, for a later attempt, when the wait before it ended."""
+        """The first value of `ctx.now()` in the attempt: for the first attempt, when the run began; for a later one, when the wait before
+        it ended."""
         waits = [op for op in self._finished.operations if op.type is Type.WAIT and op.name == f"retry-{self._number - 1}"]
         return (waits[-1].ended_at if waits else None) or self._finished.header.started_at
 
 
 def changes(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, str, str]]:
-    """Where two JSON values differ: the path, the old value, the new value."""
+    """Every place where two JSON values differ: its path, the value in `before`, and the value in `after`, as texts. `path` is the path of
+    the two values themselves."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys([*before, *after]):
             yield from changes(before.get(name, _NOTHING), after.get(name, _NOTHING), f"{path}/{name}")

@@ -15,14 +15,16 @@ _NO_BUDGET = frozenset({"budget_exceeded", "tool_quota_exceeded"})
 
 
 def is_day_cap(error: BodyError | None) -> bool:
-    """Whether a daily cap of the tenant refused a call. Then the run ends at once and does not wait for the next day."""
+    """Whether this is the error of a call that a daily cap of the tenant refused. A run with this error ends at once and does not wait for
+    the next day."""
     return error is not None and error.error_code == "rate_limited" and isinstance(error.details, Mapping) and "cap" in error.details
 
 
 def error_shown(first: BodyError | None, last: BodyError | None, tries: Iterable[Try], attempt: int) -> BodyError | None:
-    """The error that the response shows. Usually it is `last`, the error of the last attempt. If `last` only says that a budget or a daily
-    cap is spent, and another error came before, it is that other error, with `last` in its details. The other error is the one of the first
-    attempt (`first`) or, without one, of a failed call (`_lost_call`)."""
+    """The error that the response shows. Usually it is `last`, the error of the last attempt. But if `last` only says that a budget or a
+    daily cap is spent, and an error with another reason came before, the response shows that earlier error, with `last` in its details. The
+    earlier error is `first`, the error of the first attempt; or, if only one attempt was made, the error of a failed call of it
+    (`_lost_call`)."""
     if last is None or not (last.error_code in _NO_BUDGET or is_day_cap(last)):
         return last
     cause = first or _lost_call(tries, attempt)

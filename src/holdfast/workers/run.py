@@ -160,8 +160,8 @@ class Run:
     # --- one attempt
 
     async def _attempt(self, number: int) -> AttemptResult:
-        """The result of an attempt: the recorded one, else the result of a body that runs now. After each decision of a person the body
-        runs again from its start."""
+        """The result of an attempt: the recorded result; without one, the result of a body that runs now. If a person must decide, the body
+        is ended, and after the decision it runs again from its start."""
         at = attempt_at(number)
         known = self._journal.find(at)
         if known is not None and known.status not in OPEN:
@@ -290,7 +290,7 @@ class Run:
         )
 
     def _response(self, number: int, outcome: AttemptResult) -> Response:
-        """The response of a run whose last attempt had this result."""
+        """The response of a run whose last attempt, `number`, had this result."""
         accepted, error = self._accepted, outcome.error
         status, told = Status.OK, None
         if error is not None:

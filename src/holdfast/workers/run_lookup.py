@@ -34,13 +34,13 @@ log = logging.getLogger("holdfast.workers")
 
 _PAGE = 100
 MOST_WAITING = 500
-"""The most approvals of one run, and of the runs below it, that are listed or decided together."""
+"""At most this many approvals of a run and all runs below it are listed, or decided in one batch."""
 _RUNS = frozenset({Kind.WORKER, Kind.PIPELINE})
 """The kinds of functions whose executions are runs."""
 
 
 class Asker(msgspec.Struct, frozen=True, kw_only=True):
-    """The caller, as the login names it. A name that the caller writes into a request is never used instead."""
+    """The caller, as the login names it. A name that the caller writes into a request is never used for this."""
 
     tenant: str = "default"
     principal: str = "local"
@@ -52,7 +52,7 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
     everywhere: bool = False
     """Whether the caller belongs to no tenant, and so may see all tenants."""
     actor: Actor | None = None
-    """Whom the audit log names; None if a program calls for itself, and nothing is written to the audit log."""
+    """Whom the audit log names; None if a program calls for itself: nothing is written to the audit log."""
 
     def did(self, what: str, on: str, outcome: str, now: int) -> tuple[Note, ...]:
         """The note for the audit log that the caller did `what` on `on`; empty without an actor."""
@@ -105,7 +105,8 @@ def accepted_in(store: Store, header: Execution) -> AcceptedRequest | None:
 
 
 def response_of(store: Store, header: Execution, accepted: AcceptedRequest) -> Response:
-    """The response of a run. For a run that has not ended, or ended without a response of its own, a response that says why."""
+    """The response of a run. If the run has not ended, or ended without writing a response, this makes a response that says why there is
+    none."""
     if header.status is ExecutionStatus.SUCCEEDED:
         return response_from(store.result(header) or "{}")
     approvals = open_approvals(store, header)
@@ -177,7 +178,7 @@ def _code_without_response(header: Execution) -> tuple[str, str]:
 
 
 def calls_of(store: Store, header: Execution, accepted: AcceptedRequest) -> tuple[Try, ...]:
-    """Every call that a run has made, each try of it. Calls of earlier runs are left out."""
+    """Every try of every call that a run itself has made. Calls that it inherited from earlier runs are left out."""
     calls = Calls(accepted.limits)
     calls.read(store.operations(header.id))
     return tuple(one for one in calls.tries if not one.inherited)
@@ -211,8 +212,8 @@ def run_views(
     """At most `limit` runs that the caller may see, newest first, without their calls. With `worker` or `queue`, only runs of this worker
     or queue.
 
-    With `parent` these are the runs that the nodes of a pipeline's run asked for, items of maps included. Without `parent` and without
-    `worker`, runs that a pipeline asked for are left out.
+    With `parent`, only the runs that the nodes of the pipeline's run `parent` asked for, items of maps included. If neither `parent` nor
+    `worker` is given, runs that a pipeline asked for are left out.
     """
     beyond: str | None = None
     workers: set[str] = set()
@@ -259,7 +260,7 @@ def _log_left_out(header: Execution, unreadable: HoldfastError) -> None:
 
 
 def _is_worker(store: Store, function: str) -> bool:
-    """Whether the store knows a worker or a pipeline of that name. If not, none of the function's executions is a run."""
+    """Whether the store knows `function` as the name of a worker or a pipeline. If not, no execution of that name is a run."""
     return any(hosted.kind in _RUNS for hosted in store.hosted(function))
 
 
@@ -267,7 +268,8 @@ def _is_worker(store: Store, function: str) -> bool:
 
 
 def open_approvals(store: Store, header: Execution) -> list[Approval]:
-    """The open approvals of a run: its own, then those of the runs below it. The search ends when a hundred or more are found."""
+    """The open approvals of a run: first its own, then those of all runs below it. The search ends when a hundred are found, so some may be
+    missing."""
     found: list[Approval] = []
     below = [header]
     while below and len(found) < _PAGE:
@@ -297,7 +299,7 @@ def waiting_below(store: Store, run_id: str, asker: Asker, node: str | None = No
 
 
 def running_below(store: Store, parent: str) -> Iterator[Execution]:
-    """The runs under way that a run itself asked for, oldest first."""
+    """The runs under way that the run `parent` itself asked for, oldest first. Runs that those asked for are not among them."""
     beyond: str | None = None
     wanted = Filter(parent=parent, statuses=(ExecutionStatus.RUNNING,), oldest_first=True, limit=_PAGE)
     while page := store.list(msgspec.structs.replace(wanted, beyond=beyond)):
@@ -306,8 +308,8 @@ def running_below(store: Store, parent: str) -> Iterator[Execution]:
 
 
 def find_approval(store: Store, approval_id: str, asker: Asker, *, spent: bool = True) -> Approval:
-    """One approval, open or closed; with `spent`, also what its runs have spent so far. Raises ApprovalNotFound if the caller can see no
-    such approval."""
+    """One approval, open or closed. With `spent`, it contains what its run and the runs above that have spent so far. Raises
+    ApprovalNotFound if the caller can see no such approval."""
     found = approval_operations(store, approval_id, asker)[0]
     return Spending(store).with_spent(found) if spent else found
 

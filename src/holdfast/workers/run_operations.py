@@ -1,4 +1,4 @@
-"""The operations of a run: the sub-type of each, and the identities that follow from their names alone."""
+"""The operations of a run: their sub-types, and the identities of those operations whose identity needs only a fixed name or a number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from holdfast.model.operations import CANCEL, SubType, Type
 ATTEMPT, EFFECTS, INTENT, RECEIPT, REQUEST, STEP = "Attempt", "Effects", "Intent", "Receipt", "Request", "BodyStep"
 """The sub-types of a run's operations, beside APPROVAL and CANCEL (holdfast.model.operations)."""
 INHERITED = "Inherited"
-"""The sub-type of a step that keeps a call of an earlier run, so that later runs do not need to read the earlier one."""
+"""The sub-type of a step in which a run stores a call of an earlier run, so that later runs of the family need not read that earlier
+run."""
 NODE = "Node"
 """The sub-type of a node of a pipeline's run."""
 CHOICE = "Choice"
@@ -29,23 +30,23 @@ CARRIED_AT = identity_of(Type.STEP, INHERITED, "earlier-runs", parent=EFFECTS_AT
 
 @lru_cache(maxsize=_KEPT_NODES)
 def node_at(node: str, round: int) -> Identity:
-    """The identity of the context that begins and ends with a node of a pipeline, in one round."""
+    """The identity of the context of one round of a pipeline's node: it begins and ends together with that round."""
     return identity_of(Type.CONTEXT, NODE, node, round)
 
 
 @lru_cache(maxsize=_KEPT_NODES)
 def undone_at(node: str, round: int) -> Identity:
-    """The identity of the step that records that a node of a pipeline was undone, in one round."""
+    """The identity of the step that records that the work of one round of a pipeline's node was undone."""
     return identity_of(Type.STEP, NODE, node, "undone", round)
 
 
 @lru_cache(maxsize=_KEPT_IDENTITIES)
 def attempt_at(number: int) -> Identity:
-    """The identity of an attempt."""
+    """The identity of the attempt with this number, from 1."""
     return identity_of(Type.CONTEXT, ATTEMPT, f"attempt-{number}", number)
 
 
 @lru_cache(maxsize=_KEPT_IDENTITIES)
 def wait_at(number: int) -> Identity:
-    """The identity of the wait after an attempt."""
+    """The identity of the wait after the attempt with this number."""
     return identity_of(Type.WAIT, SubType.WAIT.value, f"retry-{number}", number)

@@ -59,7 +59,7 @@ class RunReporter:
     """How many lines the body has logged since it began."""
 
     def attempt_began(self, number: int) -> None:
-        """An attempt begins for the first time."""
+        """An attempt begins, and it has not begun before."""
 
     def tool_began(self, tool: Tool, intent: Intent) -> AbstractAsyncContextManager[Hears | None]:
         """The intent is on disk, and the gateway is about to make the call, inside the block that this returns. If the tool passes on the
@@ -70,7 +70,7 @@ class RunReporter:
         """The receipt of a call is on disk."""
 
     def tool_reused(self, attempted: Try, attempt: int) -> None:
-        """The gateway answered a call from its receipt."""
+        """The gateway answered a call of `attempt` from a receipt."""
 
     def waits_for_person(self, kind: str, tool: str, attempt: int, operation_id: str) -> None:
         """A request to a person is on disk."""
@@ -83,7 +83,7 @@ class RunReporter:
         return record
 
     def logged(self, record: dict[str, Any], *, clean: bool = False) -> dict[str, Any]:
-        """Report a log line, and return it without secrets, as it may be stored. `clean`: the line has no secrets any more."""
+        """Report a log line, and return it without secrets, as it may be stored. `clean`: the secrets were removed already."""
         return record
 
     def traceparent(self, intent: Intent) -> str | None:
@@ -140,7 +140,7 @@ class LiveRunReporter(RunReporter):
     # --- its attempts
 
     def attempt_began(self, number: int) -> None:
-        """An attempt begins for the first time."""
+        """An attempt begins, and it has not begun before."""
         if self._observed:
             self._observer.attempt_began(self.run, number, self._clock.now())
         self._live.wrote()
@@ -188,7 +188,7 @@ class LiveRunReporter(RunReporter):
         return await self._secrets.line_in_thread(record)
 
     def logged(self, record: dict[str, Any], *, clean: bool = False) -> dict[str, Any]:
-        """Report a log line, and return it without secrets, as it may be stored. `clean`: the line has no secrets any more."""
+        """Report a log line, and return it without secrets, as it may be stored. `clean`: the secrets were removed already."""
         self.lines += 1
         kept = record if clean else self._secrets.line(record)
         if kept.get("event") == "tool_refused" and len(self._refusals) < _MOST_REFUSALS:
@@ -235,7 +235,7 @@ class LiveRunReporter(RunReporter):
         self._observer.tool_ended(self.run, seen)
 
     def tool_reused(self, attempted: Try, attempt: int) -> None:
-        """The gateway answered a call from its receipt."""
+        """The gateway answered a call of `attempt` from a receipt."""
         if self._observed:
             error = None if attempted.receipt is None or attempted.receipt.error is None else attempted.receipt.error.error_code
             self._observer.tool_ended(self.run, self._tool(attempted.intent, float(attempted.at), attempt, error_code=error, reused=True))
@@ -315,8 +315,8 @@ class RunReporters:
         engine.endings.heard = self._heard
 
     def on(self, header: Execution, accepted: AcceptedRequest, contract: Contract, clock: Clock) -> LiveRunReporter:
-        """The reporter of a run. If there are observers, it is the same object each time, until the run has ended or too many later runs
-        have begun."""
+        """The reporter of a run. If there are observers, each call for one run returns the same object, until the run has ended or too many
+        later runs have begun."""
         found = self._reporters.get(header.id)
         if found is None:
             seen, store = seen_of(header, accepted), self._engine.store

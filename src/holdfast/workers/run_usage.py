@@ -1,4 +1,4 @@
-"""What runs have used so far: a run's own calls, and all runs below it. A person who decides an approval sees it."""
+"""What runs have used so far, each with its own calls and all runs below it. A person who decides an approval sees these amounts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from holdfast.workers.calls import Calls, run_usage
 
 _PAGE: Final = 100
 _MOST_OPEN: Final = 300
-"""Below one run, about this many runs under way are read at most. The usage of further ones is counted when they end."""
+"""At most about this many runs under way below one run are read. The usage of the other runs under way is missing from the sum until they
+end."""
 _DEEPEST: Final = 20
 _NO_LIMITS: Final = Limits()
 
@@ -33,8 +34,8 @@ class Spending:
         self._above: dict[str, tuple[SpentBy, ...]] = {}
 
     def with_spent(self, approval: Approval) -> Approval:
-        """The approval, with what its run has used so far, and what each run above it has used. If one of these runs cannot be read, it and
-        the runs above it are left out."""
+        """The approval, with what its run has used so far, and what each run above that run has used. If one of these runs cannot be read,
+        that run and all runs above it are left out."""
         if approval.run_id not in self._above:
             self._above[approval.run_id] = tuple(self._upwards(approval.run_id))
         return msgspec.structs.replace(approval, spent=self._above[approval.run_id])
@@ -74,7 +75,8 @@ class Spending:
 
 
 def _told(operation: Operation) -> RunUsage:
-    """The usage in the response of a child run that has ended; zero if it left no response."""
+    """The usage in the response of a child run that has ended; zero if the run ended without a response. `operation` is the one that asked
+    for the run."""
     text = operation.result if operation.error is None else operation.error.data
     try:
         return response_from(text or "{}").observability.usage

@@ -84,7 +84,7 @@ class WorkerService(PipelineParts):
         self._reporters = RunReporters(observer, self.followed_runs)
 
     def serve(self, served: Served) -> None:
-        """Serve a version of a worker to new runs, as the default. Runs that began with an earlier package of the version keep that."""
+        """Serve a version of a worker to new runs, as its default version. Runs that began with an earlier package keep that package."""
         contract = served.worker.contract
         versions = self._served.setdefault(contract.worker_id, {})
         versions.pop(contract.version, None)  # the version that was served last is the default
@@ -142,14 +142,14 @@ class WorkerService(PipelineParts):
     # --- accepting a request
 
     async def ask(self, asked: Mapping[str, Any], tenant: str, wait: float | None) -> Response:
-        """Run a worker for the program itself, as `invoke` does. `asked` has the members of a WorkerRequest. If they do not form a valid
-        request, the response says so."""
+        """Run a worker for the program itself, and wait for its end in the same way as the method `invoke`. `asked` has the members of a
+        WorkerRequest. If they do not form a valid request, the response says so."""
         request = accept.read_request(asked)
         begun = request if isinstance(request, Response) else await self.begin(request, Asker(tenant=tenant, principal=principal()))
         return begun if isinstance(begun, Response) else await self._waiters.response(self._engine, *begun, wait)
 
     async def begin_asked(self, asked: Mapping[str, Any], tenant: str) -> Response | tuple[Execution, AcceptedRequest]:
-        """Start a run for the program itself, as `begin` does, and do not wait for its end. `asked` has the members of a WorkerRequest."""
+        """Start a run for the program itself; returns what `begin` returns. `asked` has the members of a WorkerRequest."""
         request = accept.read_request(asked)
         return request if isinstance(request, Response) else await self.begin(request, Asker(tenant=tenant, principal=principal()))
 
@@ -328,7 +328,7 @@ class WorkerService(PipelineParts):
         raise conflict
 
     def _end_of(self, header: Execution, accepted: AcceptedRequest) -> Status | None:
-        """The status of the response of a run that has ended; None for a run that has not."""
+        """The status in the response of a run that has ended; None if the run has not ended."""
         return None if header.status is ExecutionStatus.RUNNING else response_of(self._engine.store, header, accepted).status
 
     # --- runs
@@ -340,12 +340,13 @@ class WorkerService(PipelineParts):
         return await self._waiters.response(self._engine, header, accepted, wait)
 
     async def wait_for(self, header: Execution, accepted: AcceptedRequest, *, wait: float | None = None) -> Response:
-        """The response of a run that `begin` or `find_run` returned. Waits as `response` does."""
+        """The response of a run that `begin` or `find_run` returned. Waits for the same as the method `response`."""
         return await self._waiters.response(self._engine, header, accepted, wait)
 
     def follow(self, run_id: str, asker: Asker, *, after: int | str = 0) -> AsyncGenerator[RunEvent | None, None]:
-        """The events of a run after the event `after`, then new events as they happen, until the run has ended, or is quarantined: then the
-        last event is `quarantined`. Yields None when nothing has happened for a while. Raises ExecutionNotFound if there is no such run."""
+        """The events of a run after the event `after`, then new events as they happen, until the run has ended or is quarantined. If it is
+        quarantined, the last event is `quarantined`. Yields None when nothing has happened for a while. Raises ExecutionNotFound if there
+        is no such run."""
         header, accepted = find_run(self._engine.store, run_id, asker)
         return self.followed_runs.follow(self._engine.store, header, accepted, position_of(after))
 
@@ -356,8 +357,8 @@ class WorkerService(PipelineParts):
         return undecided(self._engine.store, asker)
 
     async def decide(self, approval_id: str, decision: Decision, asker: Asker, *, in_batch: bool = False) -> Approval:
-        """Write the decision of a person, or a vote, and return the approval as it is then. The run continues when the approval is closed.
-        Raises the errors of `decision_write`."""
+        """Write the decision or the vote of a person, and return the approval as it is after that. The run continues when the approval is
+        closed. Raises the errors of `decision_write`."""
         write = await in_thread(Purpose.STORE, decision_write, self._engine.store, approval_id, decision, asker, in_batch=in_batch)
         await self._engine.wake(lambda by: msgspec.structs.replace(write, by=by), write.execution)
         return await in_thread(Purpose.STORE, find_approval, self._engine.store, approval_id, asker, spent=not in_batch)

@@ -1,4 +1,5 @@
-"""Token streams: the text of a model's answer while it arrives, gathered into few events and without secrets.
+"""Token streams: the text of a model's answer, sent to followers while it arrives. Many small parts become one event, and secrets are
+removed.
 
 A stream does not delay the call while text arrives: `add` only keeps the text; a separate task takes the secrets out and sends the text to
 the followers. While the run has no follower, a stream keeps only the end of the text.
@@ -28,11 +29,13 @@ MOST_BYTES: Final = 4 * 1024
 _AT_ONCE: Final = 1024
 """The most characters that are searched for secrets on the event loop."""
 _KEPT: Final = 8 * 1024
-"""About how many characters are kept while the run has no follower: between this many and twice as many."""
+"""While the run has no follower, the last characters of the text are kept: at least this many (if there are so many), at most twice as
+many."""
 
 
 class TokenStream:
-    """The text of one call. Used with `async with`: when the block ends, the rest of the text is sent, unless the block was cancelled."""
+    """The text of one call's answer. Used with `async with`: when the block ends, the text that was not sent yet is sent, unless the block
+    was cancelled."""
 
     def __init__(self, tell: Callable[[int, str], None], is_followed: Callable[[], bool], redactor: Callable[[], Redactor | None]) -> None:
         self._tell = tell
@@ -68,7 +71,8 @@ class TokenStream:
             self._full.set()
 
     def _drop(self) -> None:
-        """If the text is long, keep only its end. That end may begin inside a secret, so its first characters will not be shown either."""
+        """If the kept text is long, drop all but its end. The end may begin in the middle of a secret, so the first characters of the end
+        are never sent."""
         dropped = len(self._text) - _KEPT
         if dropped > _KEPT:
             self._text, self._offset, self._skip, self._waiting = self._text[dropped:], self._offset + dropped, None, 0
@@ -92,7 +96,7 @@ class TokenStream:
             log.warning("the text of a model's answer could not be sent to followers: %s: %s", type(wrong).__name__, wrong)
 
     async def _told(self) -> None:
-        """Send the text while it arrives. Returns when no new text has come for EVERY_SECONDS."""
+        """Send text to the followers as it arrives. Returns when no new text has come for EVERY_SECONDS, or when the call has ended."""
         while not self._ended:
             self._full.clear()
             self._is_new = False
@@ -104,15 +108,16 @@ class TokenStream:
                 return
 
     def _prepared(self) -> Redactor | None:
-        """Make the redactor, and prepare what it needs to search. This may take long, because the caller chooses how many secrets there
-        are, so it runs in a thread."""
+        """Make the redactor, and prepare it for searching; None if there are too many secrets. This runs in a thread, because it may take
+        long: the caller chooses how many secrets there are."""
         redactor = self._made()
         if redactor is not None:
             _ = redactor.beginnings
         return redactor
 
     async def _tell_next(self, *, is_last: bool) -> None:
-        """Send the text. Unless `is_last`, hold back an end that may be the beginning of a secret."""
+        """Send the text that was not sent yet. If more text may follow (`is_last` is False), hold back an end that may be the beginning of
+        a secret."""
         if not self._has_redactor:
             self._redactor, self._has_redactor = await in_thread(Purpose.WORK, self._prepared), True
         redactor, text = self._redactor, self._text

@@ -1,5 +1,5 @@
-"""N of M: the write of one vote. All votes of the question are counted inside the write, so two votes at the same time are both counted,
-and each once.
+"""The write of one vote on a question that several persons must approve. All votes of the question are counted inside the write, so two
+votes at the same time are both counted, and each once.
 
 - Each person has one vote, whichever credential the person uses. A second vote of the same person is refused.
 - One `reject` closes the question with `reject`.
@@ -44,14 +44,15 @@ class Voting(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the question's callback."""
     request: Requested
     decision: Decision
-    """The decision of the person, checked already (deciders.checked)."""
+    """The decision of the person, after `deciders.checked` has accepted it."""
     names: frozenset[str]
-    """Every name of the person. No other vote may have one of these names."""
+    """Every name of the person. The vote is refused if an earlier vote on the question has one of these names."""
     by: Claimant | None = None
     notes: tuple[Note, ...] = ()
 
     def decide(self, view: View, now: int, seal: Seal) -> Verdict:
-        """Add the vote inside the write, to all votes that were written before it. Raises ApprovalRefused if the vote is not allowed."""
+        """Count the vote inside the write, together with all votes on the question that were written before. Raises ApprovalRefused if the
+        vote is not allowed."""
         draft, callback = open_callback(view, self.operation_id, now)
         if callback.sub_type != APPROVAL:
             raise CallbackNotFound
@@ -100,7 +101,8 @@ class Voting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def closing(request: Requested, decision: Decision, votes: Sequence[Vote]) -> Decision | None:
-    """The decision that these votes make together; None if the question stays open. `decision` is that of the last vote."""
+    """The decision that closes the question after these votes; None if the question stays open. `decision` is the decision of the newest
+    vote."""
     if decision.verdict == REJECT:
         return decision
     if len(votes) < request.votes or (request.group is not None and not any(vote.member for vote in votes)):

@@ -1,4 +1,4 @@
-"""Callers in this process that wait for a run: until it ends, until it needs a person, or until their time is over."""
+"""Callers in this process that wait for a run: until the run ends, until the run waits for a person, or until the caller's time is over."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.run_lookup import open_approvals, response_of
 
 _POLL_SECONDS = 0.25
-"""The seconds between two looks of a waiter at the store. It must look, because the run may be in another process, which does not tell this
-process that the run waits for a person."""
+"""The seconds between two reads of the store by one waiter. A waiter must read the store, because the run may be in another process, which
+does not tell this process that the run waits for a person."""
 _SOON_SECONDS = 0.005
 
 
@@ -32,8 +32,8 @@ class _Waiter:
         self.ending = engine.endings.watch(header.id, live=header.status is ExecutionStatus.RUNNING)
 
     def look(self, *, patient: bool = True) -> None:
-        """Look at the run in the store. Stop waiting if the run has ended, is quarantined or waits for a person, and in any case if not
-        `patient`: then the caller's time is over."""
+        """Read the run from the store. The caller stops waiting if the run has ended, is quarantined or waits for a person. If `patient` is
+        False, the caller's time is over, and the caller stops waiting in any case."""
         if self.ending.done():
             return
         try:
@@ -50,7 +50,7 @@ class _Waiter:
             self.ending.set_result(Ending(header, None))
 
     def give_up(self) -> None:
-        """Do not wait any more for the end that the engine reports."""
+        """Tell the engine that this caller does not wait for the run's end any more."""
         self.engine.endings.give_up(self.ending)
 
 
@@ -65,8 +65,8 @@ class Waiters:
         self._polling = False
 
     async def response(self, engine: Engine, header: Execution, accepted: AcceptedRequest, patience: float | None) -> Response:
-        """Wait until the run ends, waits for a person, or `patience` seconds have passed (None: no limit). Returns the response of a run
-        that has ended, else a response that says what the run waits for."""
+        """Wait until the run ends, waits for a person, or `patience` seconds have passed (None: no limit). Returns the run's response if
+        the run has ended, else a response that says that it is under way or what it waits for."""
         waiter = _Waiter(engine, header)
         waiters = self._waiters.setdefault(header.id, [])
         waiters.append(waiter)
@@ -99,7 +99,8 @@ class Waiters:
             loop.call_at(self._polled[0][0], self._poll)
 
     def _poll(self) -> None:
-        """Look at the waiters that are due, queue those that still wait, and set the timer for the next one."""
+        """Let each waiter whose time has come read the store. Those that must wait on get a new time, and the timer is set for the
+        earliest."""
         self._polling = False
         now, looked = asyncio.get_running_loop().time(), []
         while self._polled and self._polled[0][0] <= now:
@@ -110,7 +111,7 @@ class Waiters:
         self._poll_later(looked)
 
     def waits(self, run_id: str) -> None:
-        """Let the callers that wait for this run look at the store after some milliseconds: the run begins to wait for a person now, and
-        will be suspended then."""
+        """Let the callers that wait for this run read the store after some milliseconds. The run begins to wait for a person now; after
+        that time it is suspended, and the store shows it."""
         for waiter in self._waiters.get(run_id, ()):
             asyncio.get_running_loop().call_later(_SOON_SECONDS, waiter.look)

@@ -82,7 +82,8 @@ class ApprovalsPages:
         }
 
     def _one(self, request: PageRequest, approval_id: str, status: int = 200, *, problem: str = "", **more: Any) -> Reply:
-        """The page of one approval; after a refused form, also what the person sent and what is wrong with it."""
+        """The page of one approval. After a form that was refused, `problem` says what is wrong, and the form has what the person sent.
+        `more` are further values for the template."""
         card = request.source.approvals.card(approval_id)
         return self._page(request, "approvals_one.html", status, card=card, problem=problem, given=request.form, **more)
 
@@ -124,8 +125,8 @@ class ApprovalsPages:
         return self._decided(request)
 
     def _refused(self, request: PageRequest, refused: Rejected) -> Reply:
-        """Show the form again, with what is wrong. Raises ExecutionNotFound if the caller may not see the approval, as if there were
-        none."""
+        """Show the form again, with what is wrong. If the caller may not see the approval, raises ExecutionNotFound, the same error as if
+        there were no such approval."""
         return self._one(request, request.label, 409 if isinstance(refused, _CONFLICTS) else 422, problem=str(refused))
 
     def _decided(self, request: PageRequest) -> Reply:
@@ -133,8 +134,8 @@ class ApprovalsPages:
         return redirect(request, address("approvals", run=run, state="" if state == "open" else state, done=request.label))
 
     def batch(self, request: PageRequest) -> Reply:
-        """Decide many approvals, in two steps. A form without the field `confirmed` decides nothing: the page shows which approvals are
-        chosen. A form with it decides them, and the page shows the result for each."""
+        """Decide many approvals, in two steps. A form without the field `confirmed` decides nothing: the page shows the chosen approvals. A
+        form with this field decides them, and the page shows the result for each."""
         ids, verdict = request.chosen.get("id", ()), request.field("verdict")
         if verdict not in ("approve", "reject"):
             raise InvalidParameter("Choose whether to approve or to reject.")
@@ -180,7 +181,8 @@ def _comment(request: PageRequest) -> str | None:
 
 
 def _edited(request: PageRequest, card: Card) -> dict[str, Any] | None:
-    """The arguments as a person edited them; None if nothing was changed. Raises InvalidParameter if they are not a JSON object."""
+    """The arguments as the person edited them; None if the person changed nothing. Raises InvalidParameter if the edited text is not a JSON
+    object."""
     text = request.field("arguments")
     if not text or text == _pretty(card.approval.arguments).strip():
         return None
@@ -198,7 +200,8 @@ def _json(text: str, what: str) -> Any:
 
 
 def _pretty(value: Any) -> str:
-    """A value as people read and edit it. Characters that hide others or change the direction of text are written as JSON escapes."""
+    """A value as JSON that people can read and edit. Characters that hide others, or that change the direction of text, are written as JSON
+    escapes."""
     text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
     if text.replace("\n", "").isprintable():
         return text

@@ -48,7 +48,8 @@ class BulkPages:
         return self._ask(request, request.text("q"), request.text("verb"))
 
     def start(self, request: PageRequest) -> Reply:
-        """Start the job, if the caller gave a reason and typed the right number of runs. If not, show the form again with what is wrong."""
+        """Start the job, if the caller gave a reason and typed the number of runs rightly. If not, show the form again with what is
+        wrong."""
         text, verb = request.field("q"), _verb(request.field("verb"))
         reason, confirm = request.field("reason"), request.field("confirm")
         if not reason or len(reason) > _LONGEST_REASON:

@@ -68,8 +68,8 @@ class CatalogPages:
         )
 
     def gates(self, request: PageRequest) -> Reply:
-        """The verdicts of a pipeline's gates beside the decisions of people. A script asks for them after the page is shown, because they
-        take longer to read."""
+        """The verdicts of a pipeline's gates, beside the decisions of people. A script asks for this part after the page is shown, because
+        it takes longer to read."""
         subject = request.source.catalog.find(request.label)
         gates, looked = request.source.catalog.gates(subject)
         page = "catalog_gates.html" if request.is_fragment else "catalog_gates_page.html"
@@ -142,14 +142,15 @@ def _of_version(subject: Subject, version: str) -> Contract | None:
 
 
 def _sides(contract: Contract | None) -> list[tuple[str, Any, bool, dict[str, Any]]]:
-    """The inputs and the outputs of a contract. For each: the rows of a table, whether rows are left out, and the schema itself."""
+    """The inputs and the outputs of a contract. For each: a title, the rows of a table, True if some rows are left out, and the schema
+    itself. Empty if there is no contract."""
     if contract is None:
         return []
     return [(title, *rows_of(schema), schema) for title, schema in (("Inputs", contract.input_schema), ("Outputs", contract.output_schema))]
 
 
 def _example(contract: Contract) -> str:
-    """The inputs that the defaults and examples of the schema make, as JSON."""
+    """An example of inputs, as JSON, made from the defaults and the examples in the schema."""
     form = form_of(contract.input_schema)
     _, inputs = schema_form.filled(form, {field.key: field.value or field.example for field in form.fields})
     return schema_form.dumps(inputs or {}) if form.fields else form.whole

@@ -22,7 +22,7 @@ class ComparePages:
         return [self._site.page("compare", self.show, "ComparePage")]
 
     def show(self, request: PageRequest) -> Reply:
-        """The comparison of two runs; while the second is not chosen, the runs that a person can choose from."""
+        """The comparison of two runs. While the person has not chosen the second run: a list of runs to choose from."""
         left, right = request.text("left")[:_LONGEST], request.text("right")[:_LONGEST]
         if not left:
             raise InvalidParameter("Open a run, and choose Compare there: the address needs ?left=ID.")

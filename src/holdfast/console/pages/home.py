@@ -20,9 +20,9 @@ from holdfast.web.routing import Route
 
 _FRESH_SECONDS: Final = 4.0
 _PAST_SECONDS: Final = 60.0
-"""How long the counts of a past slice of time are kept in memory and shown again, if some of its runs have not ended."""
+"""If some runs of a past slice of time have not ended, its counts are kept in memory for this many seconds before they are read again."""
 _OVER_SECONDS: Final = 600.0
-"""How long the counts of a past slice of time are kept in memory and shown again, if all its runs have ended."""
+"""If all runs of a past slice of time have ended, its counts are kept in memory for this many seconds before they are read again."""
 _MOST_KEPT: Final = 100
 _MOST_PARTS: Final = 5_000
 
@@ -109,7 +109,7 @@ def _fresh(part: Part, now: int) -> float:
 
 
 def _slices(now: int, count: int, length: int) -> list[int]:
-    """The times at which slices of equal length begin; the last slice contains the present."""
+    """The times at which `count` slices of `length` milliseconds begin, oldest first. The present is in the last slice."""
     last = now // length * length
     return [last - back * length for back in reversed(range(count))]
 
@@ -132,7 +132,8 @@ def _at(ms: int) -> str:
 
 
 def _first_commands(place: str | None) -> list[tuple[str, str]]:
-    """What a person does first with an empty store: what each command does, and the command."""
+    """What a person can do first with an empty store. Each as (what the command does, the command). `place` is the address of the store for
+    the commands; None: they name no store."""
     here = "" if place is None else f" --store {shlex.quote(place)}"
     return [
         ("Make a folder with a worker: its contract, its code and a test", "holdfast new worker hello"),

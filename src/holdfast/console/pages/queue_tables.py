@@ -55,8 +55,8 @@ _MEANINGS: Final[Mapping[str, str]] = {
 
 
 def queues(found: Sequence[QueueView], sparks: Mapping[str, tuple[int, ...]], request: PageRequest) -> Table:
-    """The table of queues, at most MOST_ROWS. `sparks` has the admissions of each queue, by span. The columns with admissions are left out
-    for a caller of one tenant."""
+    """The table of queues, at most MOST_ROWS. `sparks` has, for each queue, the admissions in each span of time. A caller of one tenant
+    gets no columns with admissions."""
     whole = request.source.viewer.tenant is None
     columns = [Column("Queue"), Column("Mode"), Column("Waiting", number=True), Column("Oldest"), Column("Held", number=True)]
     columns += [Column("Drains", number=True, title="Admissions in a minute, of late"), Column("Admissions")] if whole else []
@@ -92,7 +92,8 @@ def _turns(mode: Mode, here: str) -> tuple[Button, ...]:
 
 
 def _limits(row: QueueRow) -> Cell:
-    """The first three settings that code or an operator has set. A value that an operator set is marked with `operator`."""
+    """The settings of a queue that code or an operator has set: the first three of them, and how many more there are. A value that an
+    operator set is marked with `operator`."""
     told = [one for one in settings_of(row) if one.setter != "default"]
     if not told:
         return Text("none set", muted=True)
@@ -101,8 +102,8 @@ def _limits(row: QueueRow) -> Cell:
 
 
 def counts(view: QueueView, spark: tuple[int, ...] | None, request: PageRequest) -> Section:
-    """The section with the counts of one queue: what waits, what holds slots, what is parked, and when the next run is admitted. Without
-    `spark`, admissions are left out."""
+    """The section with the counts of one queue: what waits, what holds slots, what is parked, and when the next run is admitted. `spark`
+    has the admissions in each span of time; if it is None, the section says nothing of admissions."""
     state = view.state
     facts: list[tuple[str, Cell]] = [
         ("Waiting", Number(state.waiting, quiet=False)),
@@ -123,7 +124,7 @@ def counts(view: QueueView, spark: tuple[int, ...] | None, request: PageRequest)
 
 
 def parked(page: ParkedPage, here: str, count: int) -> Section:
-    """The section with the parked runs of a queue. `count` is how many there are."""
+    """The section with a page of the parked runs of a queue. `count` is the number of all parked runs."""
     columns = (Column("Run"), Column("Function"), Column("Parked"), Column("Error"), Column("Message", fill=True), Column(""))
     rows = tuple(
         (
@@ -148,8 +149,9 @@ def parked(page: ParkedPage, here: str, count: int) -> Section:
 
 
 def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_set: bool) -> Section:
-    """The section with the settings of a queue: for each the value of the code, the value of the operator, and the value that is in force.
-    `said` has the values of a form that was refused. Without `may_set` the section has no form."""
+    """The section with the settings of a queue. For each setting: the value that the code gives, the value that the operator set, and the
+    value that is in force. `said` has the values of a form that was refused, to be shown again. If `may_set` is False, the section has no
+    form."""
     columns = (Column("Setting"), Column("Code says"), Column("Operator says"), Column("Counts"), Column("Set by"))
     rows = []
     for one in settings_of(row):

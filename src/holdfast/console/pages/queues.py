@@ -98,8 +98,9 @@ class QueuesPages:
 
     @missing_is_no_page(QueueNotFound)
     def redrive(self, request: PageRequest) -> Reply:
-        """Start one parked run again (the form's field `run`). Without this field, start all of them, if the person typed their number.
-        Raises the error of the run if the one run cannot be started. Raises InvalidParameter if some of all runs cannot be started."""
+        """Start parked runs again. With the form's field `run`: this one run; if it cannot be started, the error of the run is raised.
+        Without the field: all parked runs, if the person typed their number; if some of them cannot be started, InvalidParameter is raised,
+        and the others are started."""
         source, here = request.source.queues, f"queues/{part_of_path(request.label)}"
         if request.field("run"):
             done = source.redrive(request.label, request.field("run"))

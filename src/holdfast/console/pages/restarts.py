@@ -38,15 +38,15 @@ class RestartPages:
         return self._shown(request, request.source.restarts.view(request.label, Choice(place=place) if place else None))
 
     def plan(self, request: PageRequest) -> Reply:
-        """Show what a restart as the form describes it would do. Nothing is started."""
+        """Show the plan of the restart that the form describes. Nothing is started."""
         view = request.source.restarts.view(request.label, _choice(request))
         if request.is_fragment:
             return self._site.rendering.page(request, "restart_plan.html", view=view, planned=_mark(view), notice="")
         return self._shown(request, view)
 
     def start(self, request: PageRequest) -> Reply:
-        """Start the restart whose plan the person has read. If the form or the plan has changed since then, show the present plan, and
-        start nothing."""
+        """Start the restart whose plan the person has read. If the choice or the plan is not the one that the person has read, show the
+        present plan, and start nothing."""
         choice = _choice(request)
         view = request.source.restarts.view(request.label, choice)
         if not view.is_ready:
@@ -71,7 +71,8 @@ def _choice(request: PageRequest) -> Choice:
 
 
 def _mark(view: RestartView) -> str:
-    """A hash of the choice and of its plan: it tells whether the person has read this plan."""
+    """A hash of what the person chose and of the plan for it. The form carries it, so that `start` can tell whether the person has read
+    this very plan."""
     plans = [(one.key, one.plan.what) for one in view.places if one.plan is not None]
     told = repr((view.choice.place, view.choice.resend, view.edited and view.choice.text, plans, view.again))
     return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -64,8 +64,8 @@ class RunPages:
     # --- reading
 
     def show(self, request: PageRequest) -> Reply:
-        """The whole page, or the part that a script asks for (`?part=`). A part has the same address as its page, so a link in it leads to
-        the same place."""
+        """The whole page. If a script asks for one part of it (`?part=`), only that part. A part has the same address as its page, so the
+        links in the part lead to the right places."""
         header = request.source.run.find(request.label)
         part = request.text("part")
         if part in _PARTS:

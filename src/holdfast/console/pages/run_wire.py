@@ -53,8 +53,8 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def spent(row: Row) -> str | None:
-    """The tokens and the money of a row, in words: what was used; for a call that has not ended, what it has reserved at most. None if
-    there is neither."""
+    """The tokens and the money of a row, in words. For a call that has not ended: the most that it may use, which is what it has reserved.
+    For any other row: what was used. None if there are neither tokens nor money."""
     if row.held or row.held_tokens:
         return " · ".join([f"≤ {row.held_tokens:,} tok"] * bool(row.held_tokens) + [f"≤ {usd(row.held)}"] * bool(row.held))
     parts = [f"{row.tokens:,} tok"] if row.tokens else []
@@ -63,8 +63,8 @@ def spent(row: Row) -> str | None:
 
 
 def marks(ticks: Sequence[tuple[int, int]]) -> list[tuple[int, str]]:
-    """The marks of the axis, each as (position, label). The label is the time since the start. If this text would be the same as for an
-    earlier mark, the label is `+` and the time since that earlier mark."""
+    """The marks of the axis, each as (position, label). The label is the time since the start. If several marks in a row would have the
+    same label, each of them after the first has instead `+` and the time since the first of them."""
     found: list[tuple[int, str]] = []
     first = 0
     for place, passed in ticks:
@@ -90,7 +90,7 @@ def since(ms: int) -> str:
 
 
 def idle(ms: int) -> str:
-    """The length of a fold (a long idle time that the axis shows short), as a number and a unit."""
+    """The length of a fold as a number and a unit. A fold is a long idle time that the axis shows as a short piece."""
     for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m")):
         if ms >= 0.95 * size:
             return f"{ms / size:.2g} {unit}" if ms < 10 * size else f"{ms / size:.0f} {unit}"
@@ -113,7 +113,8 @@ def told(found: Slice) -> str:
 
 
 def picture_html(picture: Picture, run: str, root: str) -> Markup:
-    """The graph, with a link from each node that has begun to its row. The names in it were escaped when it was drawn."""
+    """The graph as HTML. Each node that has begun is a link to the row of its operation. The names in the graph were escaped when it was
+    drawn."""
 
     def linked(found: re.Match[str]) -> str:
         operation = picture.nodes.get(html.unescape(found[1]))

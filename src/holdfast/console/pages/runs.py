@@ -58,7 +58,8 @@ class RunsPages:
         return self._site.rendering.page(request, "runs_facets.html", query=asked, counts=counts)
 
     def complete(self, request: PageRequest) -> Reply:
-        """Completions for what a person types, as a JSON list: values of a qualifier, or, without `key`, names of qualifiers."""
+        """Completions for what a person types, as a JSON list. With the field `key`: values of that qualifier. Without it: names of
+        qualifiers."""
         key, prefix = request.text("key"), request.text("prefix")[:200]
         if not key:
             return _words([f"{name}:" for name in (*FACETS, *TIMES, "is") if name.startswith(prefix)])

@@ -46,7 +46,8 @@ _LEAD = "A schedule starts a function, a worker or a pipeline at its times. A ru
 _FORM = "Times are UTC."
 _LOCAL: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?")
 _WORDS: Final = {"waiting": "waiting", "skipped": "waiting", "replaced": "stopped", "missed": "failed", "refused": "failed"}
-"""For each outcome of an occurrence that started nothing: the status whose shape and colour the page shows."""
+"""For an outcome of an occurrence, the status whose shape and colour the page shows. It is used only if the occurrence has no execution
+whose status the page can show instead. An outcome that is not here looks like `waiting`."""
 _EXAMPLES: Final = 10
 
 
@@ -121,7 +122,8 @@ class SchedulesPages:
 
     @missing_is_no_page(ScheduleNotFound)
     def resume(self, request: PageRequest) -> Reply:
-        """Resume the schedule. Occurrences that were due during the pause, or that waited for an earlier one, are not started."""
+        """Resume the schedule. Occurrences that were due during the pause are not started, and neither are those that still waited for an
+        earlier occurrence to end."""
         request.source.schedules.resume(request.label)
         return redirect(request, f"schedules/{part_of_path(request.label)}")
 
@@ -136,14 +138,15 @@ class SchedulesPages:
 
     @missing_is_no_page(ScheduleNotFound)
     def ask_backfill(self, request: PageRequest) -> Reply:
-        """The form of a backfill. If its times are given, the page also says how many occurrences were due in this time."""
+        """The form of a backfill. If the address gives the begin and the end, the page also says how many occurrences were due between
+        them."""
         begin, end = request.text("begin"), request.text("end")
         return self._backfill(request, begin, end)
 
     @missing_is_no_page(ScheduleNotFound)
     def backfill(self, request: PageRequest) -> Reply:
-        """Ask for the occurrences that were due in the times of the form, if the person typed the right number of them. A runner that hosts
-        the function starts them."""
+        """Ask for the occurrences that were due in the span of time that the form gives, if the person typed their number rightly. A runner
+        that hosts the function starts them."""
         begin, end = request.field("begin"), request.field("end")
         plan = request.source.schedules.backfill_plan(request.label, _moment(begin), _moment(end))
         if request.field("confirm") != str(plan.count):

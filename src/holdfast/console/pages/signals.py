@@ -34,7 +34,7 @@ _MARKS: Final = {
     ExecutionStatus.STOPPED: "stopped",
 }
 _LARGE: Final = 1000
-"""A backlog of this many signals or more is marked, because a person should look at it."""
+"""If a subscriber has this many signals or more before it, the page marks the number, because a person should look at it."""
 
 
 class SignalsPages:

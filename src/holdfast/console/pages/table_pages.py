@@ -16,8 +16,8 @@ from holdfast.web.replies import Reply
 
 
 def shown(rendering: Rendering, request: PageRequest, page: Page, status: int = 200) -> Reply:
-    """The reply with the page. If a script asks for one part (`?part=`), the reply has only that section. Raises Refused (status 404) if
-    the page has no such section."""
+    """The reply with the page. If a script asks for one section (`?part=`), the reply has only that section. Raises Refused (status 404) if
+    the page has no section of this name."""
     wanted = part_asked(request)
     if not wanted:
         return rendering.page(request, "table.html", status, page=page)
@@ -41,7 +41,8 @@ def csv_reply(name: str, columns: Sequence[str], rows: Iterable[Sequence[object]
 
 @contextlib.contextmanager
 def missing_is_no_page(*kinds: type[Exception]) -> Iterator[None]:
-    """Raise Refused with status 404 instead of an error of these kinds. For pages whose subject may not exist."""
+    """While the block runs: if an error of these kinds is raised, raise Refused with status 404 instead. For pages about something that may
+    not exist."""
     try:
         yield
     except kinds as missing:
@@ -49,7 +50,7 @@ def missing_is_no_page(*kinds: type[Exception]) -> Iterator[None]:
 
 
 def runs_of(key: str, value: str) -> str:
-    """The address of the list of runs, with a question that has this one qualifier and value."""
+    """The address of the list of runs with the question `key:value`."""
     return address("runs", q=Query(values=((key, value),)))
 
 

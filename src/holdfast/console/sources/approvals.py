@@ -29,12 +29,12 @@ from holdfast.workers.run_lookup import find_approval, find_run
 PAGE: Final = 25
 MOST_DECIDED: Final = 50
 MOST_NOTES: Final = 1_000
-"""The page finds decisions in at most this many of the newest lines of the audit log."""
+"""Decisions are looked for in the newest lines of the audit log, at most this many."""
 MOST_RUNS: Final = 200
-"""For one run, the page looks for decided approvals in at most this many runs: the run itself, and the runs that it asked for, itself or
-through others."""
+"""For the page of one run, decided approvals are looked for in at most this many runs: the run itself, and the runs below it (those that it
+asked for, itself or through others)."""
 MOST_OPERATIONS: Final = 50_000
-"""The page reads at most this many operations to find decided approvals. A run with long payloads counts as more operations than it has
+"""To find decided approvals, the page reads at most this many operations. A run with long payloads is counted as if it had more operations
 (`_size`)."""
 MOST_COUNTED: Final = 1_000
 _DECIDED: Final = frozenset({"approve", "reject", "answer", "settle"})
@@ -45,9 +45,9 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
     approval: Approval
     refusal: str = ""
-    """Why the caller may not decide the approval; empty if the caller may decide it, and if the approval is not open."""
+    """Why the caller may not decide the approval. Empty if the caller may decide it, or if the approval is not open."""
     rest: str = ""
-    """What the rest of the run may cost after this approval, in words; empty if that is not known."""
+    """What the run may still cost after this approval, in words; empty if that is not known."""
 
     @property
     def id(self) -> str:
@@ -77,11 +77,11 @@ class Inbox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """Approvals that do not wait any more: they were decided, or their time is over. The latest is first."""
+    """Approvals that do not wait any more: each was decided, or its time is over. The one that ended last is first."""
 
     cards: tuple[Card, ...]
     bounded: bool
-    """Whether there may be more decided approvals."""
+    """Whether there may be more such approvals than these."""
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,19 +104,20 @@ class ApprovalsSource:
     # --- looking
 
     def inbox(self, run: str | None = None, after: str | None = None) -> Inbox:
-        """A page of open approvals: of all runs, or of one run and the runs that it asked for."""
+        """A page of open approvals: of all runs, or, with `run`, of one run and all runs below it (those that it asked for, itself or
+        through others). `after`: the page begins after the approval with this id."""
         beyond = after if after is not None and is_approval_id(after) else None
         page = approval_page(self._viewer.store, self._viewer.asker, run=run, after=beyond, limit=PAGE)
         return Inbox(cards=tuple(self._cards(page.approvals)), next=page.next)
 
     def waiting(self) -> tuple[int, bool]:
-        """How many runs wait for a person; and True if there may be more than were counted."""
+        """How many runs wait for a person; and True if there may be more, because the count stopped at a bound."""
         found = self._viewer.store.undecided("", MOST_COUNTED, self._viewer.tenant)
         return len(found), len(found) >= MOST_COUNTED
 
     def decided(self, run: str | None = None) -> Decided:
-        """Approvals that do not wait any more. Without `run` they are found in the newest lines of the audit log; with `run`, in the
-        histories of this run and of the runs that it asked for, itself or through others."""
+        """Approvals that do not wait any more. Without `run`, they are found in the newest lines of the audit log. With `run`, they are
+        found in the histories of this run and of all runs below it (those that it asked for, itself or through others)."""
         return self._decided_lately() if run is None else self._decided_below(run)
 
     def card(self, approval_id: str) -> Card:
@@ -169,13 +170,14 @@ class ApprovalsSource:
         return Decided(cards=tuple(Card(approval=one) for one in found[:MOST_DECIDED]), bounded=bounded)
 
     def _size(self, run: str) -> int:
-        """How much must be read to find the approvals of a run: the number of its operations, or of thousands of stored characters if that
-        is more. 0 for a run that the caller may not see."""
+        """How much must be read to find the approvals of a run. It is the larger of two numbers: the run's operations, and its stored
+        characters divided by 1,000. 0 for a run that the caller may not see."""
         header = self._viewer.store.find(run)
         return 0 if header is None or not self._viewer.may_see(header) else max(header.operations, header.stored // 1_000)
 
     def _of_run(self, run: str) -> Sequence[Approval]:
-        """All approvals of a run that the caller may see. Empty if the run cannot be read, so that the page still shows the other runs."""
+        """All approvals of a run. Empty if the caller may not see the run, or if the run cannot be read, so that the page still shows the
+        approvals of other runs."""
         store = self._viewer.store
         with contextlib.suppress(ExecutionNotFound, RowDamaged, CodecFailed):
             header, _ = find_run(store, run, self._viewer.asker)
@@ -190,14 +192,15 @@ class ApprovalsSource:
 
     @property
     def _estimates(self) -> Estimates:
-        """Estimates that use the contracts and prices of the workers which the console's server serves; without a server they use none."""
+        """Estimates of what runs may cost. They use the contracts and prices of the workers that the console's server serves. Without a
+        server there are no contracts and prices to use."""
         workers = None if self._viewer.served is None else self._viewer.served.workers
         known = None if workers is None else workers.estimates
         return known if isinstance(known, Estimates) and known.store is not None else without_workers(self._viewer.store)
 
     def _refusal(self, approval: Approval) -> str:
-        """Why the caller may not decide the approval; empty if the caller may, and if the approval is not open. The write of the decision
-        checks this again."""
+        """Why the caller may not decide the approval. Empty if the caller may decide it, or if the approval is not open. The decision
+        itself checks this once more."""
         if approval.state != "open":
             return ""
         asker = self._viewer.asker
@@ -229,14 +232,15 @@ class ApprovalsSource:
         result: Any = None,
         edited_arguments: dict[str, Any] | None = None,
     ) -> Approval:
-        """Decide in the name of the caller, or vote where several persons must approve. Returns the approval as it is afterwards."""
+        """Decide an approval in the name of the caller. If several persons must approve, the decision is the vote of this caller. Returns
+        the approval as it is after that."""
         decided = self._approvals.decide(approval_id, verdict, comment=comment, result=result, edited_arguments=edited_arguments)
         self._look()
         return decided
 
     def decide_many(self, verdict: BatchVerdict, approvals: Sequence[str], comment: str | None) -> list[Told]:
-        """Decide many approvals, one by one. If one is refused, the others are still decided. Approvals that the caller may not see are
-        left out of the result."""
+        """Decide many approvals, one by one. If one decision is refused, the other approvals are still decided. Approvals that the caller
+        may not see are not decided, and are left out of the result."""
         titles = {card.id: card for card in self.chosen(approvals)}
         results = self._approvals.decide_many(verdict, list(titles), comment=comment) if titles else ()
         self._look()
@@ -252,7 +256,7 @@ class ApprovalsSource:
         ]
 
     def chosen(self, approvals: Sequence[str]) -> list[Card]:
-        """The approvals that a caller chose for a batch, without those that the caller may not see."""
+        """The approvals with these ids, for the confirmation of a batch. Those that the caller may not see are left out."""
         known: dict[str, dict[str, Approval]] = {}
         found = []
         for approval_id in dict.fromkeys(one for one in approvals if is_approval_id(one)):
@@ -264,7 +268,7 @@ class ApprovalsSource:
         return found
 
     def _look(self) -> None:
-        """Tell the console's server to look at the store now, so that a run that got its answer continues at once."""
+        """Tell the console's server to look at the store now, so that a run whose approval was decided continues at once."""
         if self._viewer.served is not None:
             self._viewer.served.look()
 
@@ -272,8 +276,8 @@ class ApprovalsSource:
 
     @property
     def link_base(self) -> str | None:
-        """The address with which links begin, as the operator set it. Empty if the operator set none: then links begin with the address of
-        this server. None if this process serves no links."""
+        """The address with which links begin. It is the address that the operator set. Empty if the operator set none: links then begin
+        with the address of this server. None if this process serves no links."""
         workers = None if self._viewer.served is None else self._viewer.served.workers
         return None if workers is None else workers.policy.link_base or ""
 

@@ -66,14 +66,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     items: tuple[Item, ...]
     matched: int
-    """How many runs the search found: they match the question, and have a status that fits the verb. The verb may not be able to act on
-    each of them."""
+    """How many runs match the question and have a status that fits the verb. The plan has only those of them on which the verb can act."""
     bounded: bool
-    """Whether there may be more runs than these."""
+    """Whether more runs may match than the search found."""
 
     @property
     def newest(self) -> str:
-        """The id of the newest run of the plan; empty if the plan has no run. The action does not act on runs that start later."""
+        """The id of the newest run of the plan; empty if the plan has no run. With this id, the action leaves out runs that start after the
+        plan was shown."""
         return self.items[0].id if self.items else ""
 
 
@@ -94,13 +94,14 @@ class BulkSource:
         return self._viewer.owner
 
     def likely(self, query: Query) -> Verb:
-        """The first verb of `Verb` that fits a status in the question; STOP if none fits, or if the question has no status."""
+        """The verb that the page offers first: the first verb, in the order of `Verb`, that fits a status in the question. STOP if none
+        fits, or if the question has no status."""
         chosen = {ShownStatus(value) for value in query.of("status")}
         return next((verb for verb in Verb if chosen.intersection(_STATUSES[verb])), Verb.STOP)
 
     def plan(self, query: Query, verb: Verb, newest: str = "") -> Plan:
-        """The runs on which the action will act, at most `MOST`. With `newest`, the id of a run, runs that began after that run are left
-        out."""
+        """The runs on which the action will act, newest first, at most `MOST`. `newest` is the id of a run: runs that began after it are
+        left out. If it is empty, none are left out."""
         chosen = {ShownStatus(value) for value in query.of("status")}
         statuses = tuple(one for one in _STATUSES[verb] if not chosen or one in chosen)
         if not statuses:
@@ -118,7 +119,8 @@ class BulkSource:
         return Plan(items=tuple(items), matched=matched, bounded=bounded)
 
     def _matches(self, query: Query, statuses: tuple[ShownStatus, ...]) -> Iterator[BrowsedRow | None]:
-        """The runs that match, newest first. If the search stopped before it had looked at all runs, the last value is None."""
+        """The runs that match the question and have one of these statuses, newest first. If the search stopped before it had looked at all
+        runs, None follows."""
         wanted = msgspec.structs.replace(query.browse(self._viewer.now), tenant=self._viewer.tenant, statuses=statuses, limit=_PAGE)
         while True:
             found = self._viewer.store.browse(wanted, READ_SECONDS)
@@ -130,8 +132,8 @@ class BulkSource:
             wanted = msgspec.structs.replace(wanted, beyond=found.rows[-1].header.id)
 
     def act(self, verb: Verb, item: Item, reason: str) -> None:
-        """Act on one run, and write a line with the reason to the audit log. Raises the error of the action if the action is not
-        possible."""
+        """Act on one run, and write a line with the reason to the audit log. If the action is not possible, the error of the action is
+        raised."""
         header = self._viewer.find(item.id)
         match verb:
             case Verb.STOP:
@@ -179,7 +181,7 @@ class BulkSource:
 
 
 def _can(verb: Verb, header: Execution) -> bool:
-    """Whether the verb can act on an execution, as far as its header says."""
+    """Whether the verb can act on an execution. Only the header is looked at, so the action may still fail."""
     is_open = header.status is ExecutionStatus.RUNNING
     match verb:
         case Verb.STOP:

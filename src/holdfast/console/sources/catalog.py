@@ -30,7 +30,7 @@ from holdfast.store.browse import Browse, Browsed, BrowsedRow
 PAGE: Final = 50
 _RECENT: Final = 20
 _NEWEST: Final = 100
-"""The graph of a pipeline that is not served is looked for in this many runs."""
+"""To find the graph of a pipeline that this server does not serve, at most this many of its newest runs are looked at."""
 _JUDGED: Final = 200
 """The page reads the verdicts of gates in at most this many runs."""
 
@@ -45,7 +45,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     served: bool = False
     """Whether this server serves it; False for every function."""
     figures: Figures | None = None
-    """The figures of the last day; None if they could not be read."""
+    """The figures of its runs of the last day; None if they could not be read."""
 
 
 class CatalogPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_gates(self) -> bool:
-        """Whether its graph has gates."""
+        """Whether it is a pipeline whose graph has gates."""
         return self.graph is not None and any(isinstance(node, GateNode) for node in self.graph.nodes)
 
 
@@ -98,8 +98,8 @@ class CatalogSource:
         self._viewer = viewer
 
     def page(self, kind: Kind | None, text: str, number: int) -> CatalogPage:
-        """A page of the list, in the order of names: what has `text` in its name. `kind` None means all kinds. `number` counts pages from
-        1."""
+        """A page of the list, in the order of names: the workers, pipelines and functions whose names contain `text`. `kind`: only those of
+        this kind; None: all kinds. `number`: which page; the first is 1."""
         found = [entry for entry in self._entries() if text.lower() in entry.name.lower()]
         counts = {one.value: sum(entry.kind is one for entry in found) for one in (Kind.WORKER, Kind.PIPELINE, Kind.FUNCTION)}
         chosen = [entry for entry in found if kind in (None, entry.kind)]
@@ -144,8 +144,8 @@ class CatalogSource:
         return Recent(rows=rows, figures=Figures() if day is None else figures_of(_whole(day)), bounded=day is not None and day.more)
 
     def gates(self, subject: Subject) -> tuple[Sequence[GateVerdicts], int]:
-        """The verdicts of a pipeline's gates in its newest runs, with what people decided after them; and how many runs were read. Very
-        large runs are left out."""
+        """The verdicts of a pipeline's gates in its newest runs, with what people decided after each; and the number of runs that were
+        read. Very large runs are not read."""
         if subject.graph is None:
             return (), 0
         wanted = Browse(functions=(subject.name,), tenant=self._viewer.tenant, limit=_JUDGED)
@@ -180,8 +180,8 @@ class CatalogSource:
         return [found[name] for name in sorted(found)]
 
     def _day(self, names: Sequence[str]) -> Browsed | None:
-        """The newest runs of these functions that began in the last day, at most MOST_ROWS, the newest first; None if they cannot be
-        read."""
+        """The runs of these functions that began in the last day, newest first. If there are more than MOST_ROWS, the older ones are left
+        out. None if the runs cannot be read."""
         if not names:
             return Browsed((), False, None)
         since = self._viewer.now - DAY_MS
@@ -192,8 +192,8 @@ class CatalogSource:
             return None
 
     def _graph(self, name: str, kind: Kind) -> Graph | None:
-        """For a pipeline that this server does not serve: the graph of its newest run that the caller may see, shards left out. None if
-        there is no such run, or if `kind` is another kind."""
+        """The graph of the newest run of a pipeline, for a pipeline that this server does not serve. Only runs that the caller may see are
+        looked at, at most _NEWEST; shards are skipped. None if there is no such run, or if `kind` is not that of a pipeline."""
         if kind is not Kind.PIPELINE:
             return None
         for row in self._viewer.store.browse(Browse(functions=(name,), tenant=self._viewer.tenant, limit=_NEWEST), READ_SECONDS).rows:
@@ -204,7 +204,7 @@ class CatalogSource:
 
 
 def is_shard(kind: Kind, header: Execution) -> bool:
-    """Whether an execution is a shard: it runs some items of a map for a pipeline's run."""
+    """Whether an execution is a shard: it does a part of a pipeline's run, namely some items of a map."""
     return kind is Kind.PIPELINE and header.parent is not None and header.graph is None
 
 
@@ -230,7 +230,7 @@ def _isolation(served: Served | None, kind: Kind) -> str | None:
 
 
 def _policy(served: Served | None, contract: Contract | None) -> tuple[str, ...]:
-    """What the operator of this server adds to a contract."""
+    """What the operator of this server adds to a contract, one sentence for each rule. Empty if the contract or the server is not known."""
     if served is None or served.workers is None or contract is None:
         return ()
     policy, told = served.workers.policy, []

@@ -52,8 +52,8 @@ class PartSide(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """A node, a call or an operation of the two runs. A side is None if that run does not have it. `differs` says in what the two sides
-    differ."""
+    """A node, a call or an operation, as it was in each of the two runs. A side is None if that run does not have the part. `differs` says
+    in what the two sides differ."""
 
     name: str
     kind: str
@@ -76,7 +76,7 @@ class CompareView(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...] = ()
     cut: bool = False
     other: bool = False
-    """Whether the two runs are of different functions. Then only facts, inputs and results are compared."""
+    """Whether the two runs are of different functions. If so, only facts, inputs and results are compared, and there are no parts."""
 
     @property
     def is_same(self) -> bool:
@@ -105,8 +105,8 @@ class CompareSource:
         return view if blank.other else self._operations(headers[0], headers[1], view, clean)
 
     def candidates(self, left: str, text: str) -> tuple[Facts, tuple[RunRow, ...]]:
-        """The facts of a run, and runs with which it can be compared: the newest of the same function. If `text` is not empty, only runs
-        whose name or id begins with it."""
+        """The facts of the run `left`, and other runs of the same function with which it can be compared, newest first. If `text` is not
+        empty, only runs whose name or id begins with `text`."""
         header = self._viewer.find(left)
         asked = Query(values=(("worker", header.function),), text=text)
         page = RunsSource(self._viewer).page(asked, limit=_CANDIDATES + 1)
@@ -143,7 +143,7 @@ class CompareSource:
         return msgspec.structs.replace(view, what="calls", parts=tuple(_calls(calls[0], calls[1], clean)))
 
     def _clean(self, headers: tuple[Execution, Execution]) -> Clean:
-        """A function that takes the secrets in the inputs of both runs out of a text."""
+        """A function that takes out of a text the secrets of both runs."""
         found = [Veil(self._viewer, header) for header in headers]
 
         def clean(text: str) -> str:
@@ -174,7 +174,8 @@ class CompareSource:
 
 
 def _paired(left: Sequence[Any], right: Sequence[Any], key: Any, made: Any) -> Iterable[Part]:
-    """Pair the parts of both runs by name and order: the second `charge` of one run is compared with the second `charge` of the other."""
+    """Pair the parts of two runs. Parts with the same key are paired in their order: the second `charge` of one run with the second
+    `charge` of the other. `made` makes a Part of the two; a part that the other run does not have is paired with None."""
     sides: list[dict[tuple[Any, ...], Any]] = []
     for one in (left, right):
         seen: dict[Any, int] = {}
@@ -283,7 +284,7 @@ def _cleaned(found: Iterable[Difference], clean: Clean) -> tuple[Difference, ...
 
 
 def _value(text: str | None) -> Any:
-    """A payload as a value. If the text is not JSON, or Python cannot hold the value, the text itself is returned."""
+    """The value of a payload. If the payload is not JSON, or Python cannot hold its value, the result is the text of the payload."""
     if text is None:
         return None
     try:

@@ -24,16 +24,16 @@ from holdfast.workers.input_secrets import secrets_in
 
 _MOST_DEPTH: Final = 100
 _PREFIX: Final = 60
-"""A text that contains this many first characters of a longer secret is replaced as a whole."""
+"""If a text contains the first so many characters of a longer secret, the whole text is replaced."""
 _SHORT: Final = 4
-"""If the contract is not known, shorter texts of the inputs are not treated as secrets. In a text that was cut, a shorter beginning of a
-secret is not looked for. The reason: so few letters occur in too many other texts."""
+"""Texts with fewer letters are found in too many other texts. So, if the contract is not known, a shorter text of the inputs is not treated
+as a secret; and at the end of a text that was cut, a shorter beginning of a secret is not looked for."""
 _MOST_LEAVES: Final = 100
 _MOST_CHARACTERS: Final = 64 * 1024
 _MOST_TOGETHER: Final = 200
 _MOST_ESCAPES: Final = 3
-"""A secret is also found in JSON that is a text inside other JSON, up to this depth: for example a payload in the details of an event in a
-result."""
+"""A secret is also found in JSON that is a text inside other JSON, up to this depth. An example: a result has an event, and the event's
+details have a payload."""
 _CUT: Final = "…"
 
 
@@ -44,8 +44,8 @@ def graph_of(viewer: Viewer, header: Execution) -> Graph | None:
 
 
 def contract_of(viewer: Viewer, header: Execution, accepted: AcceptedRequest, *, now: bool = False) -> Contract | None:
-    """The contract of the run's own version, else that of the version which a restart would run. With `now`, the version of a restart is
-    tried first. None if the console knows neither."""
+    """The contract of a run. The console may know two: that of the version which the run had, and that of the version which a restart would
+    run. With `now` the second is preferred, else the first. None if the console knows neither."""
     served = [] if viewer.served is None else list(viewer.served.contracts(header.function))
     own = next((one for one in served if one.version == accepted.version), None)
     graph = graph_of(viewer, header)
@@ -76,8 +76,8 @@ def blank(value: Any, depth: int = 0) -> Any:
 
 
 def with_secrets(edited: Any, shown: Any, original: Any, depth: int = 0) -> Any:
-    """The inputs that a person edited. `shown` is what the person saw, `original` has the secrets. Where the person left a placeholder, the
-    old secret is put back."""
+    """The inputs that a person edited, with their secrets. `shown` is what the person saw, with placeholders; `original` has the secrets.
+    Where `edited` still has a placeholder, the secret from `original` is put in."""
     if depth > _MOST_DEPTH:
         return edited
     if shown == REDACTED and edited == REDACTED:
@@ -94,7 +94,7 @@ def with_secrets(edited: Any, shown: Any, original: Any, depth: int = 0) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal. Unlike in Python, true is not equal to 1."""
+    """Whether two JSON values are equal. Unlike in Python, true and 1 are different."""
     return encoded(one, ordered=True) == encoded(other, ordered=True)
 
 
@@ -107,15 +107,16 @@ def encoded(value: Any, *, ordered: bool = False) -> str:
 
 
 class Cleaner:
-    """Takes the secrets of inputs out of texts that are made from JSON. It finds a secret as it is, as JSON escapes it, and the beginning
-    of a long secret in a text that was cut.
+    """Takes the secrets of inputs out of texts that are made from JSON.
 
-    If the contract is not known, all texts and numbers of the inputs are treated as secrets, except very short ones. If there are too many
-    secrets to look for, every text is replaced by a placeholder.
+    It finds a secret as it is and as JSON escapes it, the first characters of a long secret, and, at the end of a text that was cut, the
+    beginning of any secret. If the contract is not known, all texts and numbers of the inputs are treated as secrets, except very short
+    ones. If there are too many secrets to look for, every text is replaced by a placeholder.
     """
 
     def __init__(self, inputs: Any, contract: Contract | None, below: Sequence[tuple[Any, Contract]] | None = ()) -> None:
-        """`below`: the inputs and contracts of the runs that the run asked for. None: they are not all known, so every text is replaced."""
+        """`below`: the inputs and contracts of the runs below the run (which it asked for, itself or through others), if a contract marks
+        secrets. None: there are too many of these runs, so every text is replaced by a placeholder."""
         found = [_leaves(inputs) if contract is None else _marked(inputs, contract), *(_marked(*one) for one in below or ())]
         texts = {text for some in found for text in some or ()}
         self._all = below is None or None in found or len(texts) > _MOST_TOGETHER
@@ -124,7 +125,7 @@ class Cleaner:
         self._long = [form[:_PREFIX] for form in self._forms if len(form) > _PREFIX]
 
     def text(self, text: str) -> str:
-        """The text without the secrets."""
+        """The text, with a placeholder in place of each secret."""
         if self._all:
             return REDACTED
         for form in self._forms:
@@ -134,7 +135,8 @@ class Cleaner:
         return self._uncut(text) if text.endswith(_CUT) else text
 
     def _uncut(self, text: str) -> str:
-        """A text that was cut: if it ends with the beginning of a secret, that beginning is taken out."""
+        """For a text that was cut: if it ends with the beginning of a secret, the text with a placeholder instead of that beginning; else
+        the text itself."""
         body = text.removesuffix(_CUT)
         for form in self._forms:
             for length in range(min(len(form), _PREFIX, len(body)), _SHORT - 1, -1):
@@ -163,7 +165,7 @@ def _marked(inputs: Any, contract: Contract) -> list[str] | None:
 
 
 def _leaves(inputs: Any) -> list[str] | None:
-    """The texts and numbers of the inputs, without very short ones; None if there are too many."""
+    """The texts and numbers of the inputs, except very short ones, as texts; None if there are too many."""
     found: dict[str, None] = {}
     waiting, characters = [inputs], 0
     while waiting:
@@ -179,7 +181,7 @@ def _leaves(inputs: Any) -> list[str] | None:
 
 
 def _escaped(text: str) -> set[str]:
-    """The forms in which a text can appear: as it is, as JSON escapes it, and as it is escaped in JSON inside other JSON."""
+    """All forms in which a text can appear: as it is, escaped once as in JSON, and escaped several times as in JSON inside other JSON."""
     found = {text}
     for ascii_only in (True, False):
         form = text

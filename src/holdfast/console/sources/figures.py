@@ -36,7 +36,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rate(self) -> float | None:
-        """The share (0 to 1) of the ended runs that gave a whole or partial result; None if no run ended."""
+        """Of the runs that ended, the share (0 to 1) that ended with a whole or a partial result. None if no run ended."""
         return None if not self.over else sum(self.ended.get(one, 0) for one in _GOOD) / self.over
 
     @property
@@ -45,7 +45,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(f"{count:,} {word}" for word, count in self.ended.items()) or "none ended"
 
     def bars(self, width: int) -> list[tuple[str, float, float]]:
-        """The parts of a bar, one for each status with which runs ended: the status, where the part begins, and how wide it is."""
+        """The parts of a bar of this width, one for each status with which runs ended: the status, where the part begins, and how wide the
+        part is."""
         parts, at = [], 0.0
         for word, count in self.ended.items():
             wide = width * count / self.over

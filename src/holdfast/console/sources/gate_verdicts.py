@@ -30,13 +30,13 @@ class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
 
     gate: str
     shadow: bool
-    """Whether the gate is only a trial: its verdict is recorded, and the run continues with any verdict."""
+    """Whether the gate is only tried out: its verdicts are recorded, but the run continues whatever the verdict is."""
     counts: dict[str, dict[str, int]]
     """How often each verdict was given, by verdict and then by what a person decided after it."""
 
     @property
     def judged(self) -> int:
-        """How many verdicts there are."""
+        """How many verdicts were counted in all."""
         return sum(sum(one.values()) for one in self.counts.values())
 
     def of(self, verdict: str) -> int:
@@ -49,14 +49,14 @@ class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def against(self) -> int:
-        """How often a person disagreed: rejected or edited what the gate had passed, or approved what the gate had blocked."""
+        """How often a person disagreed with the gate: rejected or edited what it had allowed, or approved what it had blocked."""
         held = sum(self.cell(verdict, "approved") for verdict in ("block",))
         return self.cell("allow", "rejected") + self.cell("allow", "edited") + held
 
 
 def few_enough(runs: Iterable[Execution]) -> list[Execution]:
-    """The runs that can be read for one page. Runs with very many operations are left out. The list ends before all runs together have too
-    many operations or characters."""
+    """Those of the runs that are read for one page. A run with very many operations is left out. The list stops at the run with which all
+    runs together would have too many operations or characters."""
     found, operations, characters = [], 0, 0
     for header in runs:
         if header.operations > _MOST_OPERATIONS:
@@ -85,7 +85,8 @@ def gate_verdicts(store: Store, graph: Graph, runs: Iterable[Execution]) -> Sequ
 
 
 def _verdict(op: Operation) -> str | None:
-    """The verdict of a gate in one round. None if the operation is not a round of a gate, or has not ended."""
+    """The verdict of a gate in one round. None if the operation is not a round of a gate, has not ended, or ended without a verdict: the
+    gate was skipped, or its worker failed."""
     if op.sub_type != NODE or op.type is not Type.CONTEXT or op.status in OPEN:
         return None
     settled = settled_of(op)
@@ -95,8 +96,8 @@ def _verdict(op: Operation) -> str | None:
 
 
 def _decided(gate: Operation, operations: Sequence[Operation], asked: Sequence[Approval]) -> str:
-    """What a person decided after a round of a gate, in the first approval that was requested before the gate's next round; `no person
-    asked` if there is no such approval."""
+    """What a person decided after one round of a gate. It is the decision of the first approval that was requested in or after this round
+    and before the gate's next round. `no person asked` if there is no such approval."""
     later = [op.started_at for op in operations if op.name == gate.name and op.sub_type == NODE and op.place > gate.place]
     until = min(later, default=None)
     for approval in asked:

@@ -60,8 +60,8 @@ class PersonNeeds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failing(msgspec.Struct, frozen=True):
-    """A worker, a function, a pipeline or an error code; and how many runs with it failed, of those that started in the last hour, and in
-    the last day."""
+    """A worker, a function, a pipeline or an error code, with two counts of failed runs: of the runs that started in the last hour
+    (`hour`), and of those that started in the last day (`day`)."""
 
     name: str
     hour: int
@@ -69,14 +69,14 @@ class Failing(msgspec.Struct, frozen=True):
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """A reason for which executions wait, and how many of the executions that were looked at wait for it."""
+    """A reason for which executions wait, and how many of them wait for it. Only the executions that were looked at are counted."""
 
     sentence: str
     count: int
     function: str
-    """The function of one execution that waits for this reason."""
+    """The function of one of the executions that wait for this reason."""
     missing: bool = False
-    """Whether no runner has published this version of the function: an operator must start one that has it."""
+    """Whether no runner has published this version of the function. If so, an operator must start a runner that has it."""
 
 
 class Coming(msgspec.Struct, frozen=True):
@@ -127,7 +127,7 @@ class HomeView(msgspec.Struct, frozen=True, kw_only=True):
     bounded: bool
     queues: tuple[QueueView, ...]
     more_queues: int
-    """How many more queues have waiting runs or are paused or draining, but are not shown. Only the first 100 queues of the store are
+    """How many queues are not shown although they have waiting runs, or are paused or draining. Only the first 100 queues of the store are
     looked at."""
     reasons: tuple[Reason, ...]
     looked_at: int
@@ -208,8 +208,8 @@ class HomeSource:
         return self._viewer.store.facets(self._confined(wanted), READ_SECONDS, most)
 
     def _failed(self, since: int) -> tuple[Facets, Facets]:
-        """Counts of failed runs: of all kinds, and of pipelines only. The second is needed because a pipeline's facet also counts the runs
-        of its nodes."""
+        """The counts of runs that were started since `since` and failed: once of all kinds of runs, and once of pipelines only. The second
+        is needed because the facet of a pipeline also counts the runs of its nodes."""
         asked = Browse(statuses=(ShownStatus.FAILED,), since=since)
         return self._counts(asked), self._counts(msgspec.structs.replace(asked, kinds=(Kind.PIPELINE,)))
 
@@ -221,8 +221,8 @@ class HomeSource:
     # --- what waits
 
     def _queues(self) -> list[QueueView]:
-        """The queues in which runs wait, or that are paused or draining, among the first 100 queues of the store. Paused and draining
-        queues are first, then the queue with the most waiting runs."""
+        """The queues in which runs wait, and those that are paused or draining. Only the first 100 queues of the store are looked at.
+        Paused and draining queues are first; within both groups, the queue with the most waiting runs is first."""
         viewer = self._viewer
         queues = StoreQueues(viewer.store, viewer.clock, viewer.ids, viewer.actor)
         names = [row.name for row in viewer.store.queues()[:_MOST_QUEUES]]
@@ -231,8 +231,8 @@ class HomeSource:
         return sorted(told, key=lambda one: (one.row.mode is Mode.OPEN, -one.state.waiting, one.row.name))
 
     def _reasons(self) -> tuple[int, tuple[Reason, ...]]:
-        """How many waiting executions were looked at (the newest, up to a bound), and the reasons for which they wait, each reason once.
-        The reasons of executions in a queue are left out."""
+        """How many waiting executions were looked at (the newest, up to a bound), and the most frequent reasons for which they wait, each
+        once. Executions that wait in a queue are among the number, but not among the reasons: the page shows them with their queues."""
         store = self._viewer.store
         rows = store.browse(self._confined(Browse(statuses=(ShownStatus.WAITING,), limit=_MOST_WAITING)), READ_SECONDS).rows
         headers = [row.header for row in rows if row.header.state is not State.QUEUED]  # the page shows queued executions with their queues
@@ -249,8 +249,9 @@ class HomeSource:
         return len(rows), tuple(lines)
 
     def _reason(self, header: Execution, most: int) -> tuple[str, bool]:
-        """Why an execution waits, as a sentence; and whether a runner is missing. Times and quoted names are taken out of the sentence, so
-        that equal reasons are counted together."""
+        """Why an execution waits, as a sentence; and True if it waits because no runner has its version of the function. Times and quoted
+        names are taken out of most sentences, so that executions with the same reason are counted together. `most`: at most this many
+        operations are read."""
         if header.state is State.READY and header.failures == 0:
             hosted = self._viewer.store.hosted(header.function)
             if not any(one.version == header.version for one in hosted):
@@ -270,8 +271,8 @@ class HomeSource:
         return Part(since=since, until=until, ok=ok, failed=failed, stopped=stopped, going_on=going_on, bounded=told.bounded)
 
     def _spent(self, now: int) -> Spent:
-        """What was spent. The ledger has only sums of whole UTC days, so the cost of the last hour is the sum of the costs, as far as they
-        are known, of the runs that were started in this hour."""
+        """What was spent on models. The days come from the ledger, which has sums only for whole UTC days. For the last hour, the known
+        costs of the runs that were started in this hour are added up."""
         asked = CostQuestion(by="day", since=f"{_COST_DAYS}d", tenant=self._viewer.tenant)
         by_day = {line.group[0]: line.nanos for line in cost_report(self._viewer.store, asked, now).lines}
         days = [day_text(now // DAY_MS - back) for back in reversed(range(_COST_DAYS))]

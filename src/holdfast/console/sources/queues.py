@@ -23,12 +23,13 @@ MOST_REDRIVEN: Final = 10_000
 """At most this many parked runs are counted, or started again with one form."""
 _BATCH: Final = 500
 _MOST_BATCHES: Final = 200
-"""At most this many batches of parked runs are read. Several may be needed, because the runs of other tenants are skipped."""
+"""At most this many batches of parked runs are read for one count or one form. More than one may be needed, because a batch also has runs
+of other tenants, which are skipped."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting of a queue, as text: the value that the code declares, the value that the operator set, and the value that is in force
-    (`counts`)."""
+    """One setting of a queue, all as texts: `declared`, the value that the code declares; `operator`, the value that the operator set; and
+    `counts`, the value that is in force."""
 
     name: str
     declared: str | None
@@ -37,7 +38,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def setter(self) -> str:
-        """Who has set the value that is in force."""
+        """Who has set the value that is in force: `operator`, `code`, or `default` if neither has set one."""
         return "operator" if self.operator is not None else "code" if self.declared is not None else "default"
 
 
@@ -99,8 +100,9 @@ class QueuesSource:
         {"pause": self._queues.pause, "resume": self._queues.resume, "drain": self._queues.drain}[verb](queue)
 
     def set(self, queue: str, said: Mapping[str, str]) -> bool:
-        """Set the operator's values, given as texts by name. With an empty text the code's value is in force again. Returns False, and
-        writes nothing, if nothing changes. Raises InvalidParameter if a value is wrong."""
+        """Set the operator's values of a queue. `said` has them as texts, by the name of the setting. An empty text removes the operator's
+        value, so that the code's value is in force. Returns False, and writes nothing, if no value would change. Raises InvalidParameter if
+        a value is wrong."""
         before = {one.name: one.operator for one in settings_of(self.show(queue).row)}
         reset = [name for name, text in said.items() if not text and before.get(name) is not None]
         new = {name: text for name, text in said.items() if text and text != before.get(name)}
@@ -110,8 +112,8 @@ class QueuesSource:
         return bool(given or reset)
 
     def redrive(self, queue: str, run: str) -> Redriven:
-        """Start one parked run of the queue again. Raises InvalidParameter if the run does not come from this queue. The result has an
-        error if the start is not possible."""
+        """Start one parked run of the queue again. Raises InvalidParameter if the run is not of this queue. If the run cannot be started
+        again, the result says why."""
         header = self._viewer.find(run)
         if header.place is None or header.place.queue != queue:
             raise InvalidParameter(f"Run {run!r:.100} is not a run of queue {queue!r:.100}.")
@@ -123,8 +125,8 @@ class QueuesSource:
         return self._queues.redrive(self._parked_headers(queue))
 
     def _parked_headers(self, queue: str) -> Sequence[Execution]:
-        """The headers of the parked runs that the caller may see. Only headers are read: the error of each would need a read of its
-        result."""
+        """The headers of the parked runs of a queue that the caller may see, up to `MOST_REDRIVEN`. The errors of the runs are not read,
+        because each would need one more read."""
         found: list[Execution] = []
         beyond = ""
         for _ in range(_MOST_BATCHES):

@@ -57,22 +57,23 @@ class RestartPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MadeWrite(msgspec.Struct, frozen=True, kw_only=True):
-    """A write that an earlier run made, in a part that runs again. The new run does not make it again, unless its node is in
-    `Choice.resend`; if the arguments have changed, a person is asked."""
+    """A write that the earlier run made, in a part that runs again. The new run does not make the write again, unless the node of the write
+    is in `Choice.resend`. If the new run would make it with other arguments, a person is asked first."""
 
     node: str
     run: str
     tool: str
     arguments: Any
     known: bool
-    """Whether it is known that the write happened; False if its outcome is unknown."""
+    """True if it is known that the write happened. False if it is not known whether it happened."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """What a person chose on the page of a restart."""
 
     place: str = ""
-    """The key of a `RestartPlace`. Empty: a run repeats only what failed, and an execution begins from its start."""
+    """Where the restart begins: the key of a `RestartPlace`. If it is empty, a restarted run repeats only what failed, and a restarted
+    execution of a function begins from its start."""
     text: str | None = None
     """The input as the form has it, edited or not; None means the old input."""
     resend: tuple[str, ...] = ()
@@ -101,13 +102,13 @@ class RestartView(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     """Where the input does not fit the contract."""
     kept: tuple[str, ...] = ()
-    """Operations of an execution that are reused."""
+    """The operations of an execution whose results the restart reuses."""
     again: tuple[str, ...] = ()
-    """Operations of an execution that run again."""
+    """The operations of an execution that the restart runs again."""
     writes: tuple[MadeWrite, ...] = ()
     last_cost: int | None = None
-    """What the parts that run again have cost in the earlier run, in billionths of a dollar. Without a plan of nodes it is the cost of the
-    whole earlier run. None if the cost is not known."""
+    """What the parts that run again cost in the earlier run, in billionths of a dollar. If there is no plan for single nodes, what the
+    whole earlier run cost. None if the cost is not known."""
     may_cost: int | None = None
     """The most that the new run may cost, in billionths of a dollar; None if that is not known."""
     may_use: int | None = None
@@ -116,7 +117,7 @@ class RestartView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the restart can be started as the page shows it."""
+        """Whether the restart that the page shows can be started."""
         return not (self.refusal or self.problem or self.problems)
 
 
@@ -127,9 +128,9 @@ class RestartSource:
         self._viewer = viewer
 
     def view(self, execution: str, choice: Choice | None = None) -> RestartView:
-        """What a restart would do. Without a choice, the restart begins where the run failed. It begins at the beginning if nothing failed,
-        and for a function whose code is not in this process. Raises ExecutionNotFound if there is no such run, or if the caller may not see
-        it."""
+        """What a restart would do. `choice` says where it begins. Without a choice, it begins where the run failed, or at the beginning if
+        nothing failed. A function whose code is not in this process restarts from its beginning. Raises ExecutionNotFound if there is no
+        such run, or if the caller may not see it."""
         header = self._viewer.find(execution)
         accepted = accepted_in(self._viewer.store, header)
         blank = RestartView(header=header, status=self._viewer.status(header), is_run=accepted is not None)
@@ -204,7 +205,8 @@ class RestartSource:
         return RestartAsked(nodes=(choice.place,) if choice.place else (), inputs=inputs, resend=choice.resend)
 
     def _shown(self, header: Execution, accepted: AcceptedRequest) -> Any:
-        """The inputs without the places that the old or the present contract marks as secret."""
+        """The inputs of the earlier run. A placeholder is in each place that is secret in the contract of that run or in the present
+        contract."""
         then, now = (contract_of(self._viewer, header, accepted, now=is_now) for is_now in (False, True))
         shown = without_secrets(accepted.request.inputs, then)
         return shown if now is then or now is None else without_secrets(shown, now)
@@ -216,7 +218,8 @@ class RestartSource:
     def _writes(
         self, header: Execution, accepted: AcceptedRequest, picture: PipelineView | None, redone: set[str]
     ) -> tuple[MadeWrite, ...]:
-        """The writes that were made by the parts that run again, up to a bound."""
+        """The writes that the earlier run made in the parts that run again (`redone`: the names of these nodes), up to a bound. Without a
+        `picture`, the whole run is one part."""
         viewer, own = self._viewer, Veil(self._viewer, header)
         found: list[MadeWrite] = []
         runs = [("", header.id)]
@@ -268,8 +271,8 @@ class RestartSource:
         return msgspec.structs.replace(view, kept=kept[:MOST_PLACES], again=again[:MOST_PLACES])
 
     def _prepared(self, header: Execution, choice: Choice, text: str | None) -> PreparedExecution | None:
-        """The restart from an operation; None if the execution restarts from its beginning. Raises RestartRefused if this process does not
-        have the code."""
+        """What a restart from the chosen operation needs. None if the person chose no operation: the execution then restarts from its
+        beginning. Raises RestartRefused if this process does not have the code of the function."""
         if not choice.place:
             return None
         function = None if self._viewer.served is None else self._viewer.served.function(header.function)
@@ -319,7 +322,8 @@ def _read(text: str) -> Any:
 
 
 def _input(choice: Choice) -> str | None:
-    """The input of the form; None means the old input. Raises InvalidRequest if it is not JSON."""
+    """The input that the person chose, as a JSON text; None means the input of the earlier run. Raises InvalidRequest if the form's text is
+    not JSON."""
     if choice.text is None:
         return None
     _read(choice.text)

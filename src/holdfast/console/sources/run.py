@@ -51,7 +51,7 @@ _MOST_GRAPH: Final = 5_000
 """If a run has more operations than this, the page does not read them all: it shows no states of nodes, and not the operation in which the
 run failed."""
 _LATEST_EVENTS: Final = 3
-"""The event that says how the last invocation ended is among this many last events of a history."""
+"""The event that says how the newest invocation ended is one of this many newest events of the history."""
 
 
 class Near(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ class RunHead(msgspec.Struct, frozen=True, kw_only=True):
     occurrence: Occurrence | None = None
     near: tuple[Near, ...] = ()
     below: int = 0
-    """How many executions this one has started. The count stops at a bound."""
+    """How many executions this one has started itself. The count stops at 1,000."""
     below_bounded: bool = False
     requested_by: str | None = None
     error: str | None = None
@@ -98,7 +98,8 @@ class RunHead(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """What people call it: the key of a run, else the name of an execution, else its function."""
+        """What people call the execution. For a run: its idempotency key. For an execution of a function: its name. Without these: its
+        function."""
         named = None if self.kind is not Kind.FUNCTION or self.header.name == self.header.id else self.header.name
         return self.key or named or self.header.function
 
@@ -114,7 +115,7 @@ class RunHead(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_redrive(self) -> bool:
-        """Whether the run is parked, and no redrive of it has been started."""
+        """Whether a person may start the run again: it is parked, and was not started again before."""
         return self.header.parked and self.header.superseded_by is None
 
 
@@ -207,7 +208,7 @@ class RunSource:
         return Veil(self._viewer, header).text(told) or None
 
     def _place(self, header: Execution) -> str | None:
-        """The line of the author's code at which the last invocation failed, if it is known."""
+        """The line of the author's code at which the newest invocation failed; None if that is not known."""
         last = self._viewer.store.history(header.id, max(0, header.events - _LATEST_EVENTS))
         found = [line.event.detail for line in last if line.event.type is EventType.INVOCATION_COMPLETED]
         place = (found[-1] or {}).get(PLACE) if found else None
@@ -237,7 +238,8 @@ class RunSource:
     # --- the graph
 
     def picture(self, header: Execution) -> Picture | None:
-        """The graph of a pipeline's run with the states of its nodes. None for anything else, and for a run with very many operations."""
+        """The graph of a pipeline's run, drawn with the states of its nodes. None if the execution is not a pipeline's run, or has very
+        many operations."""
         view = self.pipeline(header)
         if view is None:
             return None
@@ -248,7 +250,8 @@ class RunSource:
         return Picture(svg=draw_svg(view.graph, view.views(), style=False), nodes=begun)
 
     def pipeline(self, header: Execution) -> PipelineView | None:
-        """The nodes of a pipeline's run, with their present states. None for anything else, and for a run with very many operations."""
+        """The nodes of a pipeline's run, with their present states. None if the execution is not a pipeline's run, or has very many
+        operations."""
         if header.graph is None or header.operations > _MOST_GRAPH:
             return None
         accepted = accepted_in(self._viewer.store, header)
@@ -257,8 +260,9 @@ class RunSource:
     # --- payloads
 
     def payloads(self, header: Execution) -> dict[str, str | None]:
-        """The texts of the tab with the data, by name: `input`, `result` and `logs`; for a run also `request`, `response` and `note`.
-        `response` is there only if the run has ended with one. All but `note` are JSON. A result may be an error."""
+        """The texts of the tab `data`, by name; None for a text that there is not. `input`, `result` and `logs` are for every execution. A
+        run of a worker or a pipeline also has `request` and `note`, and if it ended with a response, `response`. `note` is a sentence; all
+        others are JSON. A result may be an error."""
         store = self._viewer.store
         accepted, given, result = accepted_in(store, header), store.input(header.id), store.result(header)
         veil = Veil(self._viewer, header)
@@ -323,8 +327,7 @@ class RunSource:
         self._viewer.client.release(header.id)
 
     def redrive(self, header: Execution) -> str:
-        """Start a parked execution again, and return the id of the new execution. If this is not possible, raises the error that says
-        why."""
+        """Start a parked execution again, and return the id of the new execution. If this is not possible, the error says why."""
         (done,) = self._viewer.client.queues.redrive([header])
         if done.error is not None:
             raise done.error

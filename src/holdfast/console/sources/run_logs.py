@@ -1,7 +1,7 @@
-"""What the steps of a function and the attempts of a worker logged, by the operation that wrote it.
+"""What the steps of a function and the attempts of a worker logged, for each operation.
 
-The server has what functions log; a console without a server shows none of it. What a worker logs is in the result of its attempt, and in
-the response when the run has ended.
+The server keeps what functions log; a console without a server shows none of it. What a worker logs is in the result of its attempt. When
+its run has ended, it is in the response of the run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_LINES: Final = 10_000
 
 
 def logs_of(viewer: Viewer, header: Execution, operations: Iterable[Operation], veil: Veil) -> dict[str, list[Line]]:
-    """The lines that each operation logged, by the operation's id. An operation that logged nothing is left out."""
+    """The lines that were logged, by the id of the operation that logged them. An operation that logged nothing is left out."""
     found: dict[str, list[Line]] = {}
     accepted = accepted_in(viewer.store, header)
     if accepted is None:
@@ -49,14 +49,14 @@ def logs_of(viewer: Viewer, header: Execution, operations: Iterable[Operation], 
 
 
 def _shown(veil: Veil, lines: Sequence[Line]) -> list[Line]:
-    """The lines without secrets; empty if the page may show no text."""
+    """The lines without secrets. Empty if there are too many runs or secrets to look through: then no line is shown."""
     cleaned = veil.value(list(lines))
     return cleaned if isinstance(cleaned, list) else []
 
 
 def attempt_result(op: Operation) -> AttemptResult | None:
-    """The result of an attempt of a worker. None for any other operation, for an attempt that has not ended, and for a result that cannot
-    be read."""
+    """The result of an attempt of a worker. None if the operation is no such attempt, has not ended, or has a result that cannot be
+    read."""
     with contextlib.suppress(msgspec.MsgspecError, ValueError):
         return attempt_in(op) if op.sub_type == ATTEMPT else None
     return None

@@ -57,7 +57,7 @@ class Attempted(msgspec.Struct, kw_only=True):
     ended: str = ""
     error: Failure | None = None
     line: str | None = None
-    """Where the error arose, as `file:line in function`; None if its stack does not say it."""
+    """Where the error arose, as `file:line in function`; None if the stack of the error does not tell."""
     detail: str = ""
 
 
@@ -137,7 +137,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_answer(self) -> bool:
-        """Whether the operation is a callback, but no approval, that waits for an answer from outside."""
+        """Whether the operation is a callback that waits for an answer from outside, and is not an approval."""
         op = self.op
         return op.type is Type.CALLBACK and op.status is Status.STARTED and op.sub_type not in KEPT and op.callback_id is not None
 
@@ -264,7 +264,8 @@ class OperationSource:
         return Items(rows=tuple(rows), total=len(below), at=start)
 
     def _runs_of_map(self, tree: Tree, at: int, children: Mapping[str, Execution], start: int) -> Items:
-        """The runs, as far as the caller may see them, that a map of a pipeline asked for: by itself, or through its shards."""
+        """One page of the runs that a map of a pipeline asked for, by itself or through its shards, from the number `start` on. Runs that
+        the caller may not see are left out."""
         entry, found = tree.entries[at], list[Execution]()
         for one in tree.entries[at + 1 : entry.end]:
             child = children.get(one.op.id)
@@ -300,8 +301,8 @@ class OperationSource:
         return [self._shown(accepted.tenant, header.id, ref, veil) for ref in refs[:_MOST_ARTIFACTS]]
 
     def _artifacts(self, header: Execution, tree: Tree, at: int, op: Operation, child: Execution | None) -> list[Shown]:
-        """The artifacts that belong to an operation: those of the run that it asked for, or, for the last attempt of this run, those of
-        this run. Empty for any other operation."""
+        """The artifacts that belong to an operation. If the operation asked for a run (`child`): those of that run. If it is the last
+        attempt of this run: those of this run. For any other operation: none."""
         if op.sub_type == RUN and child is not None:
             return self.artifacts(child)
         is_last = op.sub_type == ATTEMPT and not any(one.op.sub_type == ATTEMPT for one in tree.entries[tree.entries[at].end :])
@@ -317,8 +318,8 @@ class OperationSource:
         return kept.find(accepted.tenant, artifact), kept.open(accepted.tenant, artifact)
 
     def _kept(self) -> Artifacts | None:
-        """The artifacts of this console's server. If the console has no server with workers: those in the folder beside the file of the
-        store, or None if there is no such folder."""
+        """The artifacts that this console can read. With a server that has workers: those of the server. Without one: those in the folder
+        beside the store's file, or None if there is no such folder."""
         served = self._viewer.served
         if served is not None and served.workers is not None:
             return served.workers.artifacts
@@ -342,8 +343,8 @@ class OperationSource:
 
 
 def _output(op: Operation, ended: AttemptResult | None) -> str | None:
-    """The result of an operation, as a JSON text. For an attempt of a worker it is only the outputs, because the panel shows the logs
-    separately. None if there is no result."""
+    """The result of an operation, as a JSON text; None if there is no result. For an attempt of a worker (`ended`), the text has only the
+    outputs, because the panel shows the logs separately."""
     if ended is not None:
         return None if ended.outputs is None else codec.dumps(ended.outputs)
     return None if op.result is None else bare(op.result)
@@ -357,8 +358,8 @@ def _found(tree: Tree, operation: str) -> tuple[int, Entry]:
 
 
 def _with_frames(error: Failure, event: Event | None) -> Failure:
-    """An error with its stack: the stack that its runtime sent, else the lines of the author's code that are in `event`, if there are
-    any."""
+    """An error with a stack. If the error has a stack from its runtime, it is returned unchanged. Else it gets the lines of the author's
+    code that `event` has, if there are any."""
     frames = None if event is None else (event.detail or {}).get(FRAMES)
     if error.stack_trace is not None or not isinstance(frames, list):
         return error
@@ -366,7 +367,8 @@ def _with_frames(error: Failure, event: Event | None) -> Failure:
 
 
 def attempts_of(lines: Sequence[HistoryEntry], veil: Veil) -> list[Attempted]:
-    """The first attempts of an operation, at most 50, in order, as its events show them."""
+    """The attempts of an operation, as its events show them, the first attempt first. If there are more than 50, the later ones are left
+    out."""
     found: list[Attempted] = []
     for line in lines:
         event = line.event

@@ -19,17 +19,19 @@ from holdfast.store.seam import Filter
 from holdfast.workers.run_lookup import accepted_in
 
 _MOST_BELOW: Final = 250
-"""At most this many child runs are read for their secrets. If there are more, or if they have more secrets than a Cleaner looks for, the
-page shows a placeholder instead of each text."""
+"""The secrets of at most this many runs below a run are read. If there are more runs, or more secrets than a Cleaner looks for, the page
+shows a placeholder instead of each text."""
 _MOST_ASKING: Final = 500
-"""At most this many executions below a run are asked which runs they asked for. If there are more, the page shows no text at all."""
+"""To find the runs below a run, at most this many executions are asked which runs they asked for. If there are more, the page shows a
+placeholder instead of each text."""
 
 
 class Veil:
-    """Takes the secrets of one run, and of the runs that it asked for, out of what its page shows.
+    """Takes secrets out of what the page of a run shows: the secrets of the run, and those of all runs below it (which it asked for, itself
+    or through others).
 
-    A durable function has no contract, so nothing in its own input is secret. If the console does not know the contract of a worker, all
-    texts and numbers of the inputs are treated as secrets.
+    A durable function has no contract, so nothing in its own input is secret. If the console does not know the contract of a worker's run,
+    all texts and numbers of the run's inputs are treated as secrets.
     """
 
     def __init__(self, viewer: Viewer, header: Execution) -> None:
@@ -46,11 +48,11 @@ class Veil:
             self._cleaner = Cleaner(*own, below)
 
     def text(self, text: str) -> str:
-        """A text without the secrets."""
+        """The text without the secrets."""
         return text if self._cleaner is None else self._cleaner.text(text)
 
     def given(self, text: str | None) -> str | None:
-        """As `text`; None stays None."""
+        """The text without the secrets; None if it is None."""
         return None if text is None else self.text(text)
 
     def value(self, value: Any) -> Any:
@@ -68,7 +70,7 @@ class Veil:
         return msgspec.structs.replace(op, result=self.given(op.result), error=self.failure(op.error))
 
     def failure(self, error: Failure | None) -> Failure | None:
-        """An error without the secrets in its message, its data and its stack; None stays None."""
+        """An error without the secrets in its message, its data and its stack; None if it is None."""
         if error is None or self._cleaner is None:
             return error
         stack = None if error.stack_trace is None else tuple(map(self.text, error.stack_trace))
@@ -76,8 +78,9 @@ class Veil:
 
 
 def _below(viewer: Viewer, header: Execution) -> list[tuple[Any, Contract]] | None:
-    """The inputs and contracts of the runs that a run asked for, and of the runs that those asked for. Only the inputs of workers whose
-    contract marks secrets are read; a console without a server knows no such worker. None if there are too many runs to read them all."""
+    """The inputs and contracts of all runs below a run: those that it asked for, itself or through others. Only runs of workers whose
+    contract marks secrets are in the result. A console without a server knows no such worker, so its result is empty. None if there are too
+    many runs to read them all."""
     served = viewer.served
     marking = (
         set() if served is None else {name for name in served.names() if any(has_marks(x.input_schema) for x in served.contracts(name))}
@@ -101,7 +104,8 @@ def _below(viewer: Viewer, header: Execution) -> list[tuple[Any, Contract]] | No
 
 
 def _asked(viewer: Viewer, served: Served, asks: Execution, marking: set[str]) -> Sequence[Execution]:
-    """The executions that one execution asked for. If there are many, only those that may have secrets or may ask for runs that do."""
+    """The executions that `asks` asked for directly. If there are many, executions that can neither have secrets nor ask for runs that have
+    some are left out. `marking`: the workers whose contracts mark secrets."""
     found = viewer.store.list(Filter(parent=asks.id, limit=_MOST_BELOW + 1))
     if len(found) <= _MOST_BELOW:
         return found
@@ -111,5 +115,5 @@ def _asked(viewer: Viewer, served: Served, asks: Execution, marking: set[str]) -
 
 
 def _is_worker(served: Served, header: Execution) -> bool:
-    """Whether it is a run of a worker that is no pipeline: such a run asks for no other runs."""
+    """Whether an execution is a run of a worker that is not a pipeline. Such a run asks for no other runs."""
     return bool(served.contracts(header.function)) and served.graph(header.function) is None

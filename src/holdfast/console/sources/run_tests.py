@@ -48,8 +48,8 @@ class RunTestSource:
         self._viewer = viewer
 
     def recorded(self, execution: str) -> RecordedRun:
-        """The run as a test needs it. Raises InvalidParameter if the run has not ended. Raises ExecutionNotFound if there is no such run,
-        or if the caller may not see it."""
+        """Everything that the test of a run needs. Raises InvalidParameter if the run has not ended. Raises ExecutionNotFound if there is
+        no such run, or if the caller may not see it."""
         header = self._viewer.find(execution)
         if header.status is ExecutionStatus.RUNNING:
             raise InvalidParameter("The run is not over yet: a test needs its result. Wait until the run has ended.")
@@ -86,7 +86,8 @@ class RunTestSource:
         )
 
     def _outputs(self, response: Response, contract: Contract | None, cleaner: Veil) -> tuple[Any, bool]:
-        """The outputs without secrets, and True if nothing was taken out. (None, False) if the contract is not known."""
+        """The outputs without secrets; and True if they had no secret, so that nothing was taken out. (None, False) if the contract is not
+        known."""
         if contract is None:
             return None, False
         outputs = msgspec.to_builtins(response.outputs)
@@ -94,8 +95,8 @@ class RunTestSource:
         return clean, same(clean, outputs)
 
     def _answers(self, header: Execution, cleaner: Veil) -> tuple[dict[str, list[Gave]], bool]:
-        """The inputs and the answers of the runs that a pipeline's run asked for, by worker; and True if there are more than MOST_CHILDREN,
-        and some are left out."""
+        """The inputs and the answers of the runs that a pipeline's run asked for, by worker id. With them True if there are more than
+        MOST_CHILDREN such runs, so that some are left out."""
         found: dict[str, list[Gave]] = {}
         cut = False
         for number, (child, accepted) in enumerate(self._children(header)):
@@ -107,8 +108,8 @@ class RunTestSource:
         return found, cut
 
     def _gave(self, child: Execution, accepted: AcceptedRequest, above: Veil) -> Gave:
-        """What a run was asked and what it answered, also without the secrets of the run that asked. If its contract is not known, no value
-        is left."""
+        """What a child run was asked, and what it answered, without its own secrets and without those of the run that asked for it
+        (`above`). If the contract of the child run is not known, placeholders stand for all its values."""
         contract, response = contract_of(self._viewer, child, accepted), response_of(self._viewer.store, child, accepted)
         own = Cleaner(accepted.request.inputs, contract)
         given = _unnamed(above.value(own.value(without_secrets(accepted.request.inputs, contract))))
@@ -120,8 +121,8 @@ class RunTestSource:
         return Gave(given=given, error=response.error.error_code, message=message)
 
     def _children(self, header: Execution) -> Iterator[tuple[Execution, AcceptedRequest]]:
-        """The runs with a response that a run asked for itself, or through the shards of its maps. The runs which those asked for are not
-        among them."""
+        """The runs that this run asked for, by itself or through the shards of its maps, if they have a response. Runs that these runs
+        asked for in turn are not among them."""
         for child in _all(self._viewer, header.id):
             accepted = accepted_in(self._viewer.store, child)
             if accepted is None or child.status is not ExecutionStatus.SUCCEEDED:
@@ -145,7 +146,7 @@ class RunTestSource:
         return found
 
     def _decisions(self, header: Execution, cleaner: Veil) -> dict[str, list[Any]]:
-        """What people decided, by the name of the node that asked; without a node, by the question or the tool."""
+        """What people decided in this run. The key is the name of the node that asked; if no node asked, the question, or else the tool."""
         found: dict[str, list[Any]] = {}
         for approval, callback, _ in approvals_of(header, self._viewer.store.operations(header.id)):
             decision = None if callback.status in OPEN else decision_of(callback)
@@ -195,8 +196,8 @@ class RunTestSource:
                 yield Called(name=op.name, text=text, error=error)
 
     def _invoked(self, header: Execution, veil: Veil) -> tuple[dict[str, list[Gave]], dict[str, list[Gave]]]:
-        """The answers of the workers, and of the functions, that the execution called, by name. Left out are child executions whose status
-        is not SUCCEEDED, and those after the first MOST_CHILDREN."""
+        """The answers of the workers that the execution called, by worker id, and the answers of the functions that it called, by name.
+        Only the first MOST_CHILDREN child executions are looked at, and of these only those whose status is SUCCEEDED."""
         workers: dict[str, list[Gave]] = {}
         functions: dict[str, list[Gave]] = {}
         store = self._viewer.store
@@ -232,14 +233,14 @@ def _value(text: str | None) -> Any:
 
 
 def _text(text: str) -> str:
-    """The answer of a callback, without the texts under names such as `password`."""
+    """The text with which a callback was answered, with a placeholder for each text under a name such as `password`."""
     value = _value(text)
     clean = _unnamed(value)
     return text if isinstance(value, str) or same(clean, value) else codec.dumps(clean)
 
 
 def _unnamed(value: Any, depth: int = 0) -> Any:
-    """A value in which the texts under names such as `password` are replaced."""
+    """The same value, with a placeholder for each text under a name such as `password`."""
     if depth > _MOST_DEPTH:
         return REDACTED
     if isinstance(value, dict):
@@ -251,7 +252,7 @@ def _unnamed(value: Any, depth: int = 0) -> Any:
 
 
 def _shape(value: Any, depth: int = 0) -> Any:
-    """A value of the same shape in which every text and number is replaced. A list keeps only its first element."""
+    """A value of the same shape, in which a placeholder stands for every text and every number. A list keeps only its first element."""
     if isinstance(value, dict) and depth < _MOST_DEPTH:
         return {name: _shape(one, depth + 1) for name, one in value.items()}
     if isinstance(value, list) and depth < _MOST_DEPTH:

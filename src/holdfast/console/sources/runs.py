@@ -55,10 +55,10 @@ class RunPage(msgspec.Struct, frozen=True, kw_only=True):
 
     rows: tuple[RunRow, ...]
     beyond: str | None = None
-    """The id of the last row: the next page begins after it. None if no next page is known."""
+    """The id of the last row of this page, after which the next page begins. None if the search found no more rows."""
     searched_to: str | None = None
-    """The id at which the search stopped before the page was full, because one search looks at a bounded number of executions. None if it
-    did not stop early."""
+    """The id of the execution at which the search stopped although the page was not full: one search looks at a bounded number of
+    executions. None if the search did not stop early."""
 
 
 class FacetValue(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ class FacetCounts(msgspec.Struct, frozen=True, kw_only=True):
     facets: dict[str, tuple[FacetValue, ...]]
     counted: int
     bounded: bool
-    """Whether there may be more matches than were counted."""
+    """Whether more executions may match than were counted."""
 
 
 class RunsSource:
@@ -85,14 +85,16 @@ class RunsSource:
         self._viewer = viewer
 
     def page(self, query: Query, beyond: str | None = None, limit: int = PAGE) -> RunPage:
-        """One page of the executions that match. It begins after the id `beyond`, or with the newest execution."""
+        """One page of at most `limit` executions that match, newest first. It begins after the execution with the id `beyond`; if that is
+        None, with the newest."""
         found = self._viewer.store.browse(self._asked(query, beyond=beyond, limit=limit), READ_SECONDS)
         following = found.rows[-1].header.id if found.more and found.rows else None
         return RunPage(rows=tuple(self._rows(found.rows)), beyond=following, searched_to=found.searched_to)
 
     def facets(self, query: Query) -> FacetCounts:
-        """The counts of each facet. For a facet with a chosen value, its values are counted without that choice, so that a person sees what
-        adding another value brings. All counts together look at no more executions than one search may."""
+        """The counts of each facet. If the question chooses a value of a facet, the values of that facet are counted as if none were
+        chosen, so that a person sees what adding another value would bring. All counts together look at no more executions than one search
+        may."""
         store, counted = self._viewer.store, 1 + sum(bool(query.of(key)) for key in FACETS)
         scan, seconds = MAX_SCAN // counted, READ_SECONDS / counted
         whole = store.facets(self._asked(query, scan=scan), seconds)
@@ -109,7 +111,7 @@ class RunsSource:
         return FacetCounts(facets=shown, counted=whole.counted, bounded=whole.bounded)
 
     def complete(self, key: str, prefix: str) -> Sequence[str]:
-        """A few values of a qualifier that begin with `prefix`. Empty for an unknown qualifier."""
+        """Some values of a qualifier that begin with `prefix`, for completion. Empty for an unknown qualifier."""
         if key == "status":
             return [one.value for one in ShownStatus if one.value.startswith(prefix)]
         if key in _FIXED:
@@ -127,7 +129,7 @@ class RunsSource:
         return self._viewer.store.views(self._viewer.owner)
 
     def save_view(self, name: str, query: Query) -> None:
-        """Save a question under a name, for this caller. It replaces the view that has this name."""
+        """Save a question under a name, for this caller. If the caller has a view of this name already, it is replaced."""
         view = SavedView(owner=self._viewer.owner, name=name, query=str(query), made_at=self._viewer.now)
         self._viewer.store.put_view(view)
 

@@ -19,7 +19,7 @@ PAGE: Final = 50
 
 
 class Backfill(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backfill asks for: the times (`due`, in milliseconds) that were due from `begin` on and before `end`."""
+    """What a backfill asks for. `due` has the times, in milliseconds, at which the schedule was due from `begin` on and before `end`."""
 
     begin: int
     end: int
@@ -39,7 +39,8 @@ class SchedulesSource:
         self._verbs = Schedules(viewer.store, viewer.clock, actor=viewer.actor, tenant=viewer.tenant)
 
     def page(self, beyond: str) -> tuple[Sequence[ScheduleState], str | None]:
-        """Schedules after a name, in the order of names; and the name after which the next page begins, None on the last page."""
+        """A page of schedules, in the order of their names: those after the name `beyond`. With it, the name after which the next page
+        begins; None if this is the last page."""
         found = list(islice(self._verbs.list(PAGE + 1, beyond), PAGE + 1))
         return found[:PAGE], found[PAGE - 1].name if len(found) > PAGE else None
 
@@ -48,7 +49,8 @@ class SchedulesSource:
         return self._verbs.get(name)
 
     def statuses(self, state: ScheduleState) -> Mapping[str, ShownStatus]:
-        """The statuses of the executions of the last occurrences, by execution id. Executions that the store has removed are left out."""
+        """The statuses of the executions that belong to the newest occurrences of a schedule (`state.recent`), by execution id. An
+        execution that the store has removed, or that the caller may not see, is left out."""
         found = {}
         for line in state.recent:
             header = None if line.execution is None else self._viewer.store.find(line.execution)
@@ -73,7 +75,8 @@ class SchedulesSource:
         self._verbs.pause(name)
 
     def resume(self, name: str) -> None:
-        """Resume a schedule. Occurrences that were due during the pause, or that waited for an earlier one, are not started."""
+        """Resume a schedule. Occurrences that were due during the pause are not started, and neither are those that still waited for an
+        earlier occurrence to end."""
         self._verbs.resume(name)
 
     def run_now(self, name: str) -> None:
@@ -82,6 +85,6 @@ class SchedulesSource:
         self._verbs.run_now(name)
 
     def backfill(self, name: str, begin: int, end: int) -> int:
-        """Ask for the occurrences that were due from `begin` on and before `end` (milliseconds), and return how many were due. A runner
-        that hosts the function starts them. Raises ScheduleInvalid if there are too many, or if `end` is not after `begin`."""
+        """Ask for the occurrences that were due from `begin` on and before `end` (both in milliseconds), and return how many these are. A
+        runner that hosts the function starts them. Raises ScheduleInvalid if there are too many, or if `end` is not after `begin`."""
         return self._verbs.backfill(name, begin, end)[1]

@@ -15,7 +15,7 @@ PAGE: Final = 50
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """A signal that a sink could not deliver, and does not try to deliver again."""
+    """A signal that a sink could not deliver and has given up."""
 
     sink: str
     number: int
@@ -36,7 +36,7 @@ class SignalsView(msgspec.Struct, frozen=True, kw_only=True):
     letters: tuple[DeadLetter, ...] = ()
     """Dead letters of this server's sinks, the newest first."""
     before: int | None
-    """The next page has signals with numbers below this one. None if the store has no older signal."""
+    """The next page has the signals whose numbers are below this one. None if the store has no signal older than those of this page."""
 
 
 class SignalsSource:
@@ -46,7 +46,8 @@ class SignalsSource:
         self._viewer = viewer
 
     def page(self, before: int | None) -> SignalsView:
-        """The subscribers, and the newest signals with numbers below `before`. If `before` is None, the newest signals."""
+        """The subscribers, and one page of signals: the newest of those whose number is below `before`, or the newest of all if `before` is
+        None."""
         store = self._viewer.store
         found = tuple(store.subscribers())
         newest = max((one.newest for one in found), default=0)
@@ -65,7 +66,7 @@ class SignalsSource:
 
 
 def _letter(sink: str, kept: Mapping[str, Any]) -> DeadLetter:
-    """Read one line of the sink's file. A person may have changed the file, so a field may have any type."""
+    """The dead letter in one line of a sink's file. A person may have changed the file, so a field of the line may have any type."""
 
     def number(value: object) -> int:
         return value if isinstance(value, int) else 0

@@ -22,7 +22,7 @@ class StartSource:
         self._viewer = viewer
 
     def why_not(self, name: str, kind: Kind) -> str:
-        """Why this console cannot start the worker or pipeline; empty if it can. Always empty for a function."""
+        """Why this console cannot start this worker or pipeline, as a sentence; empty if it can. Always empty for a function."""
         served = self._viewer.served
         if kind is Kind.FUNCTION or (served is not None and served.contracts(name)):
             return ""
@@ -51,10 +51,11 @@ class StartSource:
         return begun[0].id
 
     def function(self, name: str, payload: str, wanted: str | None) -> str:
-        """Start an execution of a durable function, and return its id. It does not wait for a runner to claim the execution.
+        """Start an execution of a durable function, and return its id. This does not wait until a runner claims the execution.
 
-        `wanted` is the name of the execution, or None. If an execution of this name was started with the same input, the result is its id.
-        Raises FunctionNotFound if no runner has published the function, and ExecutionAlreadyStarted if another execution has the name.
+        `wanted` is the name that the execution gets, or None. If there is an execution of this name already, and it was started with the
+        same input, nothing is started, and the result is the id of that execution. Raises FunctionNotFound if no runner has published the
+        function. Raises ExecutionAlreadyStarted if the name belongs to an execution with another input.
         """
         store, now = self._viewer.store, self._viewer.now
         hosted = [one for one in store.hosted(name) if one.kind is Kind.FUNCTION]

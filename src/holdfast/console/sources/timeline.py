@@ -25,7 +25,7 @@ PAGE: Final = 200
 """One slice has at most this many rows, if the caller gives no other limit."""
 _MOST_TREES: Final = 12
 _MOST_OPERATIONS: Final = 120_000
-"""The trees in memory have at most this many operations together. A larger tree is the only one in memory."""
+"""All trees in memory together have at most this many operations. One exception: a single tree that is larger is kept, alone."""
 _WHOLE_OPERATIONS: Final = 2_000
 _WHOLE_BYTES: Final = 8 * 1024 * 1024
 """If an execution has at most _WHOLE_OPERATIONS operations and _WHOLE_BYTES stored bytes, all its payloads are read at once. Of a larger
@@ -34,7 +34,7 @@ _MOST_CHILDREN: Final = 1_000
 _MOST_READ: Final = 4 * 1024 * 1024
 _RANGE: Final = 50
 _LATE_MS: Final = 2_000
-"""The lines that an operation logged may arrive this long after the operation has changed."""
+"""A line that an operation logged may arrive up to this many milliseconds after the operation has changed."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,16 +53,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     x0: int = 0
     x1: int = 0
     bar: str = ""
-    """wait, group or work; empty for a log line."""
+    """What kind of bar the row has: `wait`, `group` or `work`; empty for a log line, which has no bar."""
     took: int | None = None
-    """How long it took, in milliseconds; if it has not ended, how long it has taken until now."""
+    """How long the operation took, in milliseconds; if it has not ended, how long it has run until now."""
     going: bool = False
     tokens: int | None = None
     cost: int | None = None
     held: int = 0
     held_tokens: int = 0
     run: str = ""
-    """The id of the execution that the operation started; empty if it started none, or if the caller may not see it."""
+    """The id of the execution that the operation started. Empty if it started none, or if the caller may not see that execution."""
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,26 +70,27 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
 
     revision: int
     total: int
-    """How many rows a person sees with this choice (`Choice`), in all slices together."""
+    """How many rows there are with this choice (`Choice`), in all slices together."""
     operations: int
     counts: dict[str, int]
     at: int
     rows: tuple[Row, ...]
     ticks: tuple[tuple[int, int], ...]
     folds: tuple[tuple[int, int, int], ...]
-    """Where each fold begins and ends on the axis, and how many milliseconds it is long."""
+    """For each fold: where it begins on the axis, where it ends on the axis, and how many milliseconds it stands for."""
     idle: int
     span: int
     now: int
     """The position of the present on the axis; if the execution has ended, the position of its end."""
     is_over: bool
     selected: int | None = None
-    """The position of the row that was asked for; None if no row was asked for, or if the operation has no row."""
+    """The position of the row of the operation that was asked for (`wanted`); None if none was asked for, or if it has no row."""
     toggled: tuple[int, ...] = ()
 
 
 class Trees:
-    """The trees of the executions that people look at now. Their number, and the number of their operations together, are bounded."""
+    """The trees of the executions that people look at now. There is a bound for the number of trees, and a bound for all their operations
+    together. The tree that was not used for the longest time is dropped first."""
 
     def __init__(self, most: int = _MOST_TREES, operations: int = _MOST_OPERATIONS) -> None:
         self._most = most
@@ -98,7 +99,7 @@ class Trees:
         self._lock = threading.Lock()
 
     def of(self, viewer: Viewer, header: Execution) -> tuple[Tree, Mapping[str, Execution]]:
-        """The tree of an execution at its present revision, and the executions that its operations started."""
+        """The tree of an execution at its present revision; and the executions that its operations started, by the operation's id."""
         with self._lock:
             kept = self._kept.get(header.id)
         if kept is not None and _is_fresh(kept[0], header):
@@ -122,8 +123,8 @@ def _is_fresh(tree: Tree, header: Execution) -> bool:
 
 
 def _known_logs(header: Execution, before: Tree | None, now: int) -> Tree | None:
-    """The earlier tree, if its logs can be used again; else None. While an execution runs, its logs are read at most every two seconds,
-    because reading them may take long."""
+    """The earlier tree, if its log lines can be used again; None if they must be read. While an execution runs, its log lines are read at
+    most every two seconds, because reading them may take long."""
     if before is None or before.logs is None or header.status is not ExecutionStatus.RUNNING:
         return None
     return before if now - before.logs_at < _LATE_MS else None
@@ -165,7 +166,8 @@ class TimelineSource:
         self._viewer = viewer
 
     def slice(self, header: Execution, trees: Trees, choice: Choice, at: int = 0, wanted: str | None = None, limit: int = PAGE) -> Slice:
-        """The rows from the position `at` on. If the operation with the id `wanted` has a row: the slice that contains this row."""
+        """At most `limit` rows, from the position `at` on. If `wanted` is given, and the operation with this id has a row, `at` is ignored:
+        the result is the slice that contains this row."""
         now = self._viewer.now
         tree, children = trees.of(self._viewer, header)
         scale = tree.scale if tree.is_over else tree.measured(now)
@@ -200,7 +202,7 @@ class TimelineSource:
         )
 
     def _read(self, tree: Tree, shown: Sequence[Entry]) -> None:
-        """Read the payloads that these rows still need, up to a bound of bytes."""
+        """Read the payloads of those rows whose payloads have not been read yet, until a bound of bytes is reached."""
         missing = sorted({place for entry in shown if entry.said is None for place in (entry.intent, entry.op.place) if place is not None})
         found: dict[int, Operation] = {}
         left = _MOST_READ
@@ -259,7 +261,7 @@ def _line(entry: Entry) -> Row:
 
 
 def _waited(op: Operation) -> str:
-    """How long the author's wait was set to last, as a text such as `30 s`; empty if that is not known."""
+    """How long the author's wait lasts, or lasted, as a text such as `30 s`; empty if that is not known."""
     until = op.due_at or op.ended_at
     if until is None:
         return ""

@@ -42,7 +42,7 @@ class Scale:
     """Turns the times of one execution into positions on its axis. Pure."""
 
     def __init__(self, start: int, end: int, busy: Iterable[tuple[int, int]]) -> None:
-        """`busy` are the times in which something ran, in the order in which they began."""
+        """`busy`: the spans of time in which something ran, each as (start, end), in the order of their starts."""
         self.start = start
         self.end = max(end, start + 1)
         gaps = _folded(_gaps(self.start, self.end, busy), self.end - self.start)
@@ -77,8 +77,8 @@ class Scale:
         return min(WIDTH, round(self._places[piece] + (time - self._times[piece]) * self._rates[piece]))
 
     def ticks(self, most: int = 8) -> list[tuple[int, int]]:
-        """The marks on the axis: each is a position and the time since the start, in milliseconds. No mark after the first is in a fold or
-        close to another mark."""
+        """The marks on the axis, each as (position, milliseconds since the start). The first is at the start. No later mark is in a fold,
+        or close to another mark."""
         step = next((size for size in _STEPS if self.shown / size <= most), _STEPS[-1])
         found, last = [(0, 0)], 0
         for begin, finish in self._pieces():
@@ -91,7 +91,7 @@ class Scale:
         return found
 
     def _is_free(self, place: int) -> bool:
-        """Whether there is room for the label of a mark."""
+        """Whether the label of a mark at this position would fit: it would not touch a fold or the end of the axis."""
         return WIDTH - place > _LABEL and not any(fold.x0 - _LABEL < place < fold.x1 + _LABEL // 2 for fold in self.folds)
 
     def _pieces(self) -> Iterable[tuple[int, int]]:
@@ -103,7 +103,7 @@ class Scale:
 
 
 def _gaps(start: int, end: int, busy: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The times of at least `_LEAST_IDLE` milliseconds in which nothing ran."""
+    """The spans of time in which nothing ran, if they last at least `_LEAST_IDLE` milliseconds, each as (start, end)."""
     found, at = [], start
     for begin, finish in busy:
         if begin - at >= _LEAST_IDLE:
@@ -115,7 +115,8 @@ def _gaps(start: int, end: int, busy: Iterable[tuple[int, int]]) -> list[tuple[i
 
 
 def _folded(gaps: list[tuple[int, int]], whole: int) -> list[tuple[int, int]]:
-    """The gaps that are folded: those longer than half of the time in which something ran; if there are too many, only the longest."""
+    """The gaps that are folded: each that is longer than half of all the time in which something ran. If there are too many, only the
+    longest of them."""
     ran = whole - sum(end - start for start, end in gaps)
     long = [(begin, end) for begin, end in gaps if end - begin > max(_LEAST_IDLE, ran // 2)]
     longest = sorted(long, key=lambda gap: gap[0] - gap[1])[:_MOST_FOLDS]

@@ -1,7 +1,8 @@
-"""The operations of one execution as a tree of rows, from which slices are cut. The tree is built once for each revision of the execution.
+"""The operations of one execution as a tree of rows, from which slices are cut.
 
-The rows are ordered for people: calls are under the attempt that made them, and the work of a pipeline's node is under its node. An intent
-and its receipt are one row. Timers and parents that only the engine needs have no row.
+The tree is built once for each revision of the execution. The rows are ordered for people: calls are under the attempt that made them, and
+the work of a pipeline's node is under its node. The intent and the receipt of a call are one row. Operations that only the engine needs,
+such as timers, have no row.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _MOST_DEPTH: Final = 64
 _MOST_TURNS: Final = 6
 _KEPT_VIEWS: Final = 6
 _MOST_LINES: Final = 20
-"""At most this many log lines of an operation have a row. The panel of the operation shows more."""
+"""At most this many log lines of one operation have a row in the timeline. The panel of the operation shows more of its lines."""
 _OPEN: Final = ("person", "running", "retrying", "waiting")
 _BAD: Final = frozenset({"failed", "stopped", "blocked", "quarantined"})
 
@@ -41,23 +42,24 @@ class Entry(msgspec.Struct, kw_only=True, gc=False):
     name: str
     status: str
     above: int = -1
-    """The number of the entry under which this one is; -1 at the top."""
+    """The number of the entry directly above this one in the tree; -1 if there is none."""
     depth: int = 0
     kids: int = 0
     lines: int = 0
-    """How many of the rows under it are lines that it logged."""
+    """How many of the entries directly under this one are lines that its operation logged."""
     kids_ok: int = 0
     kids_bad: int = 0
     end: int = 0
-    """The number of the first entry after this one that is not under it."""
+    """The number of the next entry that is not under this one."""
     closed: bool = False
     """Whether the page hides its children until a person opens the row."""
     intent: int | None = None
-    """The place of the operation with the intent of a call, or with the request of an approval; None for any other row."""
+    """For a call, the place of the operation with its intent. For an approval, the place of the operation with its request. None for any
+    other entry."""
     told: bool = False
-    """Whether its status was copied from a row under it."""
+    """Whether the status of this entry was copied from an entry under it."""
     said: Said | None = None
-    """What its payloads say; None as long as they have not been read."""
+    """What the payloads of the operation say; None until they have been read."""
 
     @property
     def is_line(self) -> bool:
@@ -66,16 +68,18 @@ class Entry(msgspec.Struct, kw_only=True, gc=False):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """Which rows a person wants to see. With `errors`: those that failed, stopped, were blocked or quarantined, or are retried. With
-    `text`: those whose verb, name or result contains it, or whose id begins with it. The rows above these are shown too."""
+    """Which rows a person wants to see. With `errors`: rows that failed, stopped, were blocked or quarantined, or are retried. With `text`:
+    rows whose verb, name or result contains the text, or whose id begins with it. The rows that are above such a row in the tree are shown
+    too."""
 
     errors: bool = False
     text: str = ""
     toggled: frozenset[int] = frozenset()
-    """The places of the rows that a person opened or closed by a click."""
+    """The places of the operations whose rows a person opened or closed by a click."""
 
     def flipped(self, place: int | None = None) -> str:
-        """The toggled places as the address of the page has them; with `place`, as they are after a click on that row."""
+        """The toggled places, as the address of the page has them. With `place`: as they would be after a click on the row at that
+        place."""
         return ",".join(map(str, sorted(self.toggled if place is None else self.toggled ^ {place})))
 
 
@@ -153,7 +157,8 @@ class Tree:
         self._pass_up()
 
     def _lines(self, entry: Entry, at: int, lines: Sequence[Mapping[str, Any]]) -> list[Entry]:
-        """The rows of the lines that an operation logged. They are under the row of the operation, after its other children."""
+        """The rows of the first lines that an operation logged, at most _MOST_LINES. If there are more lines, one more row says how many.
+        The rows are under the row of the operation, after its other children."""
         told = [logged(line) for line in lines[:_MOST_LINES]]
         if len(lines) > _MOST_LINES:
             told.append(("", f"… {len(lines) - _MOST_LINES:,} more"))
@@ -161,8 +166,8 @@ class Tree:
         return [Entry(op=entry.op, verb=LOG, name=level, status="", above=at, said=Said(tail=message)) for level, message in told]
 
     def _pass_up(self) -> None:
-        """Set the status of rows from the rows under them. A row that has not ended gets the status of what it waits for. A map or a
-        parallel that succeeded although some of its branches failed is partial."""
+        """Set statuses from the rows below. A row that has not ended gets the status of a row under it that has not ended, because it waits
+        for that one. A map or a parallel that succeeded although some of its branches failed becomes `partial`."""
         for entry in reversed(self.entries):
             if entry.status == "ok" and entry.kids_bad and entry.op.sub_type in BATCHES:
                 entry.status = "partial"
@@ -177,7 +182,8 @@ class Tree:
         return "undo" if op.sub_type == NODE else verb_of(op)
 
     def _hidden(self, operations: Sequence[Operation]) -> tuple[set[str], dict[str, int]]:
-        """The operations that have no row of their own; and for each call or question the place of its intent or request."""
+        """Two results. First, the ids of the operations that have no row of their own. Second, for each receipt of a call, the place of its
+        intent, and for each approval, the place of its request."""
         timers = {TIME_AT.operation_id} if self._kinds else set()
         for node in self._kinds:
             timers |= {node_time_at(node, turn).operation_id for turn in range(1, _MOST_TURNS)}
@@ -234,8 +240,8 @@ class Tree:
             parent.kids_bad += entry.status in _BAD
 
     def find(self, operation: str) -> tuple[int, Entry] | None:
-        """The number and the entry of an operation. The number is -1 for an operation that has no row of its own. None if there is no such
-        operation."""
+        """The number and the entry of an operation. If the operation has no row of its own, the number is -1, and the entry is made for
+        this call. None if the execution has no such operation."""
         at = self.by_id.get(operation, -1)
         if at >= 0:
             return at, self.entries[at]
@@ -245,7 +251,8 @@ class Tree:
         return -1, Entry(op=op, verb=verb_of(op), name=name_of(op), status=stands(op, is_over=self.is_over))
 
     def say(self, entry: Entry, half: Operation | None) -> None:
-        """Read the facts of a row from its payloads. `half` is the operation with its intent or request, if it has one."""
+        """Read what the payloads of a row say, and keep it in the entry. `half` is the operation with the intent of the call or with the
+        request of the approval; None if the row has neither."""
         said = said_of(self._veil.operation(entry.op), None if half is None else self._veil.operation(half))
         if said.status is not None and entry.op.ended_at is not None:
             entry.status = said.status
@@ -254,14 +261,16 @@ class Tree:
     # --- time
 
     def measured(self, now: int) -> Scale:
-        """The scale of the time axis, from the start of the execution to its end. If it has not ended, the axis ends at `now`."""
+        """The scale of the time axis. The axis begins at the start of the execution and ends at its end, or at `now` if it has not
+        ended."""
         header = self.header
         end = header.ended_at if header.ended_at is not None else max(now, header.touched_at)
         return Scale(header.started_at, end, self._busy(end))
 
     def _busy(self, end: int) -> Iterator[tuple[int, int]]:
-        """The spans of time in which something ran, in order. Some rows have only two moments here, their start and their end: a row with
-        rows under it, a wait, a callback, an operation with several attempts, and one that has not ended although the execution has."""
+        """The spans of time in which something ran, in the order of their starts. Some rows count only at their start and at their end, not
+        in between: a row with rows under it, a wait, a callback, an operation with several attempts, and an operation that has not ended
+        although the execution has."""
         spans = []
         for entry in self.entries:
             op = entry.op
@@ -290,7 +299,7 @@ class Tree:
         return found
 
     def is_closed(self, entry: Entry, choice: Choice) -> bool:
-        """Whether the rows under a row are hidden."""
+        """Whether this choice hides the rows under a row."""
         return entry.kids > 0 and entry.closed != (entry.op.place in choice.toggled)
 
     def _unfolded(self, choice: Choice) -> list[int]:
@@ -302,7 +311,7 @@ class Tree:
         return found
 
     def _filtered(self, choice: Choice) -> list[int]:
-        """The rows that match, and the rows above them."""
+        """The numbers of the entries that match the filter, and of the entries above them in the tree, in order."""
         wanted, text = set(), choice.text.casefold()
         for at, entry in enumerate(self.entries):
             if choice.errors and entry.status not in _BAD and entry.status != "retrying":
@@ -320,8 +329,8 @@ class Tree:
         return sorted(wanted)
 
     def shown_at(self, entry: int, choice: Choice) -> tuple[int, Choice]:
-        """The position of a row on the page, and the choice with which the rows above it are open. If the given choice does not show the
-        row, the returned choice has no filter."""
+        """Where a row is on the page: its position, and the choice for which the position holds. In this choice, all rows above the row in
+        the tree are open. If the filter of `choice` hides the row, the returned choice has no filter."""
         toggled, above = set(choice.toggled), self.entries[entry].above
         while above >= 0:
             one = self.entries[above]
@@ -336,7 +345,7 @@ class Tree:
             return self.shown_at(entry, Choice(toggled=frozenset(toggled)))
 
     def tail(self, entry: Entry) -> str:
-        """The result of a row, in a few words; empty if there is none."""
+        """The result of a row in a few words; for a map or a parallel, the counts of its items or branches. Empty if there is no result."""
         if entry.op.sub_type in BATCHES and entry.kids:
             what = "item" if entry.op.sub_type == SubType.MAP.value else "branch"
             return counted(entry.kids - entry.lines, entry.kids_ok, entry.kids_bad, what)

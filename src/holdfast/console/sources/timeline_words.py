@@ -57,11 +57,11 @@ _BY_TYPE: Final[Mapping[Type, str]] = {
     Type.CHAINED_INVOKE: "invoke",
 }
 LOG: Final = "log"
-"""The verb of a row that shows a line which an operation logged."""
+"""The verb of a row that shows one log line of an operation."""
 _MOST_LEVEL: Final = 10
 _MOST_LINE: Final = 300
 BATCHES: Final = frozenset({SubType.MAP.value, SubType.PARALLEL.value})
-"""Contexts whose children are branches or items; their row shows counts."""
+"""Operations whose children are branches or items. Their rows show how many of these there are, and how they ended."""
 _ENDS: Final[Mapping[Status, str]] = {
     Status.SUCCEEDED: "ok",
     Status.FAILED: "failed",
@@ -79,15 +79,15 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
     tail: str = ""
     status: str | None = None
-    """How the work really ended, if the operation's own status does not say it; else None."""
+    """How the work really ended, if it differs from the operation's own status; else None."""
     run: str | None = None
     """The id of the run that the operation asked for; None if it asked for none."""
     tokens: int | None = None
     cost: int | None = None
-    """Billionths of a dollar."""
+    """What the work cost, in billionths of a dollar; None if it cost nothing, or if that is not known."""
     held_tokens: int = 0
     held: int = 0
-    """The money that the call has reserved and not settled yet, in billionths of a dollar."""
+    """The money that the call has reserved and that is not settled yet, in billionths of a dollar."""
 
 
 def verb_of(op: Operation) -> str:
@@ -96,15 +96,16 @@ def verb_of(op: Operation) -> str:
 
 
 def name_of(op: Operation) -> str:
-    """The name of a row: the number of an attempt; else the name that the author gave; else the first 8 characters of the operation's
-    id."""
+    """The name of a row. For an attempt: its number. For any other operation: the name that the author gave, or, without a name, the first
+    8 characters of the operation's id."""
     if op.sub_type == ATTEMPT:
         return (op.name or "").removeprefix("attempt-")
     return clear(op.name or op.id[:8], 200)
 
 
 def stands(op: Operation, *, is_over: bool) -> str:
-    """The status of an operation. In an execution that has ended (`is_over`), an operation that has not ended is shown as stopped."""
+    """The status of an operation, as its row shows it. `is_over`: the execution has ended; an operation that has not ended is then shown as
+    stopped."""
     ended = _ENDS.get(op.status)
     if ended is not None:
         return ended
@@ -118,8 +119,8 @@ def stands(op: Operation, *, is_over: bool) -> str:
 
 
 def said_of(op: Operation, intent: Operation | None = None) -> Said:
-    """The result of an operation, read from its payloads. `intent` is the operation with the intent of a call. If a payload cannot be
-    decoded, its text is shown as it is, on one line."""
+    """What the payloads of an operation say. If the operation is the receipt of a call, `intent` is the operation with the intent of the
+    same call. If a payload cannot be decoded, its text is shown as it is, on one line."""
     try:
         if op.sub_type == RECEIPT:
             return _call(op, intent)
@@ -227,8 +228,8 @@ def failure_line(error: Failure) -> str:
 
 
 def bare(text: str) -> str:
-    """A payload without the type marks that the SDK puts around each value. A text without marks, and a text that is too long, is returned
-    unchanged."""
+    """A payload without the type marks that the SDK puts around each value. It is returned unchanged if it has no marks, is too long, or is
+    not JSON."""
     if not text.startswith(_MARKED) or len(text) > _MOST_BARED:
         return text
     try:
@@ -261,7 +262,7 @@ def brief(text: str) -> str:
 
 def clear(text: str, most: int, *, whole: int = 0) -> str:
     """A text of a stranger on one line, cut after `most` characters. Characters that are invisible, or that change the direction of text,
-    are written as their codes. `whole`: the length of the whole text, if `text` is only its beginning. The result is not escaped for
-    HTML."""
+    are written as their codes. If `text` is only the beginning of a longer text, `whole` is the length of the longer one. The result is not
+    escaped for HTML."""
     cut = text[:most] + "…" if max(len(text), whole) > most else text
     return cut if cut.isprintable() else "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut)

@@ -17,7 +17,7 @@ from holdfast.store.seam import Store
 from holdfast.workers.run_lookup import Asker
 
 READ_SECONDS = 5.0
-"""How long one read of a list or a count may take. A longer read raises ReadTooLong."""
+"""How many seconds one read of a list or a count may take. A read that takes longer raises ReadTooLong."""
 
 
 class Viewer:
@@ -48,7 +48,7 @@ class Viewer:
 
     @cached_property
     def client(self) -> Client:
-        """The operator's client, acting for this caller: the audit log names the caller for each action."""
+        """A client with which the console acts as an operator does. The audit log names this caller for each action."""
         return Client(self.store, self.where, clock=self.clock, ids=self.ids, actor=self.actor)
 
     @property
@@ -58,7 +58,7 @@ class Viewer:
 
     @property
     def owner(self) -> str:
-        """The name under which the caller's own things are kept, such as saved views."""
+        """The name of the caller, under which the store keeps what belongs to this caller, such as saved views."""
         return self.asker.principal
 
     def may_see(self, header: Execution) -> bool:
@@ -66,8 +66,8 @@ class Viewer:
         return self.tenant is None or (header.tenant or "default") == self.tenant
 
     def status(self, header: Execution) -> ShownStatus:
-        """The status of an execution, the same as in the list of runs. Only a suspended execution may wait for a person, so the store is
-        asked only for a suspended one."""
+        """The status of an execution, the same as in the list of runs. A suspended execution may wait for a person, so its status is read
+        from the store. For any other execution the header is enough."""
         if header.state is State.SUSPENDED:
             for row in self.store.browse(Browse(text=header.id, limit=2), READ_SECONDS).rows:
                 if row.header.id == header.id:  # another execution may have this id as its name

@@ -103,8 +103,8 @@ class CompletionPolicy:
         return (failed / self.total) * 100 > self.tolerated_failure_percentage
 
     def should_continue(self, failed: int) -> bool:
-        """Whether the batch may go on after this many failures. False if the config tolerates fewer. Other reasons to end the batch are not
-        checked."""
+        """Whether the batch may go on after `failed` failures: True unless these are more than the config tolerates. Other reasons to end
+        the batch are not checked here."""
         return not self.is_tolerance_exceeded(failed)
 
     def evaluate(self, succeeded: int, failed: int, items: tuple[CompletionItemStatus, ...] = ()) -> CompletionDecision | None:
@@ -134,8 +134,8 @@ class CompletionPolicy:
         items: tuple[CompletionItemStatus, ...] = (),
         decision: CompletionDecision | None = None,
     ) -> CompletionReason:
-        """Why the batch ended. The causes are checked in this order: too many failures, the decision of `should_complete`, all branches
-        ended, enough branches succeeded."""
+        """Why the batch ended. If several causes apply, the first of these is returned: too many failures, the decision of
+        `should_complete`, all branches ended, enough branches succeeded."""
         if self.is_tolerance_exceeded(failed):
             return CompletionReason.FAILURE_TOLERANCE_EXCEEDED
         decision = decision or self.evaluate(succeeded, failed, items)
@@ -182,8 +182,8 @@ class BatchResult(Generic[R], BatchResultProtocol[R]):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], completion_config: CompletionConfig | None = None) -> BatchResult[R]:
-        """The result in a dictionary that `to_dict` made. If the reason is missing, it is worked out from the items, and a warning is
-        logged."""
+        """The result in a dictionary that `to_dict` made. If the dictionary does not say why the batch ended, this is worked out from the
+        items, and a warning is logged."""
         items: list[BatchItem[R]] = [BatchItem.from_dict(item) for item in data["all"]]
         reason = data.get("completionReason")
         if reason is not None:
@@ -194,8 +194,8 @@ class BatchResult(Generic[R], BatchResultProtocol[R]):
 
     @classmethod
     def from_items(cls, items: list[BatchItem[R]], completion_config: CompletionConfig | None = None) -> BatchResult[R]:
-        """The result with these items, with a reason that is worked out from them. The reason is certain only if `items` has every branch
-        of the batch."""
+        """A result with these items. Why the batch ended is worked out from the items; this is certain only if `items` has every branch of
+        the batch."""
         statuses = [item.status for item in items]
         seen = tuple(CompletionItemStatus(item.index, status=item.status) for item in items)
         policy = CompletionPolicy.from_config(len(items), completion_config)
@@ -282,10 +282,10 @@ def _indexes(raw: object, below: int) -> frozenset[int] | None:
 
 @dataclass(frozen=True)
 class CompletionRecord:
-    """How a batch ended whose result is too large to store. With it a replay makes the same result again.
+    """How a batch ended, stored if the result of the batch is too large to store. A replay makes the same result again from this record.
 
-    Branches start in the order of their indexes, so the branches `range(started_total)` were started. The branches in `started_indexes` had
-    not ended when the batch ended.
+    Branches start in the order of their indexes, so `range(started_total)` are the indexes of the branches that were started. Those in
+    `started_indexes` had not ended when the batch ended.
     """
 
     completion_reason: CompletionReason
@@ -313,8 +313,8 @@ class CompletionRecord:
 
     @staticmethod
     def summary_index_fields(items: Iterable[BatchItem[Any]]) -> dict[str, list[int]]:
-        """The indexes of the branches that had not ended (`startedIndexes`), or of those that had (`completedIndexes`): the shorter
-        list."""
+        """One list of indexes, by its name: the branches that had not ended (`startedIndexes`), or those that had (`completedIndexes`). The
+        shorter of the two lists is taken."""
         started: list[int] = []
         completed: list[int] = []
         for item in items:
@@ -342,7 +342,8 @@ class CompletionRecord:
 def envelope_summary_generator(
     result_type: str, custom_generator: SummaryGenerator[BatchResult[Any]] | None
 ) -> SummaryGenerator[BatchResult[Any]]:
-    """A function that makes the `summary_envelope` of a result, with the text of `custom_generator` if there is one."""
+    """A function that makes the `summary_envelope` of a BatchResult. The envelope has the text that `custom_generator` makes; no text if
+    that is None."""
 
     def generate(result: BatchResult[Any]) -> str:
         summary = custom_generator(result) if custom_generator is not None else None

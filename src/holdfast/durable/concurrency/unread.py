@@ -1,5 +1,5 @@
-"""Whether the code has read the failures of a batch. `map` and `parallel` return failures and do not raise them, so code that never reads
-the result does not notice them."""
+"""Notes whether the author's code has read the failures of a batch. `map` and `parallel` return failures and do not raise them, so code
+that never reads the result does not notice them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ _UNREAD: Final = "_unread"
 
 
 class Looked:
-    """The descriptor of a field of a BatchResult. Code that reads the field has seen the failures: the result is then marked as read."""
+    """The descriptor of a field of a BatchResult. When code reads the field, the result is marked as read, because the code can see the
+    failures there."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -38,13 +39,14 @@ def is_unread(result: Any) -> bool:
 
 
 def quietly(result: Any, field: str) -> Any:
-    """Read a field without marking the result as read. For methods that return only branches without a failure, or the number of all
-    branches: the caller of such a method has not seen a failure."""
+    """Read a field without marking the result as read. This is for methods whose answer shows no failure, such as the list of the branches
+    that succeeded, or the number of all branches."""
     return vars(result)[field]
 
 
 def tolerates(config: CompletionConfig, reason: str, succeeded: int) -> bool:
-    """Whether the author's completion config accepts failures in a batch that ended for this reason, with this many successes."""
+    """Whether the author's completion config accepts the failures of a batch. `reason` is why the batch ended, `succeeded` how many
+    branches succeeded."""
     if reason in ("MIN_SUCCESSFUL_REACHED", "CUSTOM_COMPLETION_SUCCEEDED"):
         return True
     if reason != "ALL_COMPLETED":

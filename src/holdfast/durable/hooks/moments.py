@@ -1,7 +1,7 @@
-"""Hooks: call the plugins of an execution at the same moments as AWS's SDK.
+"""Hooks: call the plugins of an execution, at the same moments as AWS's SDK does.
 
-A state without plugins has no hooks: callers check that first. A plugin object is used for one invocation; a Hooks object is used as long
-as the state of its execution.
+If an execution has no plugins, its state has no Hooks object; callers check that first. A plugin object is used for one invocation. A Hooks
+object is used as long as the state of the execution exists, which may be several invocations.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from holdfast.model.ports import Invocation
 
 T = TypeVar("T")
 LEFT = SuspendExecution("The invocation is over.")
-"""The exception that is reported for a function, if the invocation ended before the function."""
+"""The exception with which the end of a function is reported, if the function is still under way when the invocation ends."""
 
 
 class Body(msgspec.Struct, eq=False):
-    """One call of a user's function, as it is reported to plugins. `over`: its end was reported."""
+    """One call of a user's function, as it is reported to plugins. `over`: whether its end was reported."""
 
     began: UserFunctionStartInfo
     over: bool = False
@@ -56,7 +56,7 @@ class Open(msgspec.Struct):
     """An operation that the code has reached and that has not ended."""
 
     strand: Any = None
-    """The asyncio task of the strand that runs it; None in a `def` handler, where no strand rests between two invocations."""
+    """The asyncio task of the strand that runs the operation. None in a `def` handler: its strands do not rest between two invocations."""
     body: Body | None = None
     """For a context whose function has begun: this call of the function. Else None."""
 
@@ -103,7 +103,8 @@ class Hooks:
         self._plugins.begin(self._start)
 
     def _forget(self, updated: frozenset[str] = frozenset()) -> None:
-        """Forget what was reported: the next invocation has new plugins."""
+        """Forget what was reported to the plugins of the last invocation, because the next one has new plugins. `updated` are the ids of
+        the operations that the service changed between the two."""
         self._updated = updated
         self._met_again: set[str] = set()
         self._ends: dict[str, Operation] = {}
@@ -143,8 +144,8 @@ class Hooks:
     # --- operations
 
     def met_again(self, operation: Operation) -> None:
-        """A replay reaches an operation: report its end, if the service closed it since the last invocation; report its start, if it is
-        open and the service has not changed it since then."""
+        """A replay reaches an operation. If the service changed it since the last invocation: report its end, if it is closed. If the
+        service did not change it: report its start, if it is open."""
         if operation.id not in self._updated:
             self.met_open(operation)
         elif operation.status not in OPEN:
@@ -156,7 +157,8 @@ class Hooks:
             self._opened(operation.id)
 
     def met_open(self, operation: Operation) -> None:
-        """A replay reaches an operation: report its start, if it is open. A READY operation is reported when it begins again."""
+        """A replay reaches an operation: report its start, if it is open. The start of a READY operation is not reported here, but when its
+        next attempt begins."""
         if operation.status not in OPEN:
             return
         self._opened(operation.id)
@@ -176,8 +178,8 @@ class Hooks:
         self._tell(OperationStartInfo(update.id, update.type, update.sub_type, update.name, update.parent_id, None, again, Status.STARTED))
 
     def recorded(self, update: Update) -> None:
-        """An update is on disk, and the code waited for it: report the end of its operation, if the update ended it, and what the
-        checkpoint changed."""
+        """An update is on disk, and the code waited for that: report the end of its operation, if the operation has ended, and then what
+        checkpoints changed."""
         self._tell_end(update.id)
         self._tell_changes()
 
@@ -187,8 +189,8 @@ class Hooks:
             self._tell_end(operation.id)
 
     def learning(self, operations: Iterable[Operation], learn: Callable[[Iterable[Operation]], None]) -> None:
-        """A checkpoint was answered: note which operations it changed and ended, then call `learn`. The ends are noted before the code can
-        see them, so that they are reported before the code continues."""
+        """A checkpoint was answered with these changed operations: note which have a new status and which have ended, then call `learn`
+        with them. The ends are noted before the code can see them, so that they are reported before the code continues."""
         changed: dict[str, None] = {}
         with self._lock:
             for operation in operations:
@@ -214,8 +216,8 @@ class Hooks:
         )
 
     def _tell_end(self, operation_id: str) -> None:
-        """Report the end of an operation, if it is noted and not reported yet. Before it, report the noted ends of waits, callbacks and
-        invokes inside it, whose results no code has read."""
+        """Report the end of an operation, if its end is noted and not reported yet. Before that, report the noted ends of the waits,
+        callbacks and invokes directly inside it: no code has read their results."""
         with self._lock:
             if operation_id not in self._ends:
                 return
@@ -227,8 +229,8 @@ class Hooks:
             self._tell(OperationEndInfo(**vars(OperationInfo.from_operation(operation))))
 
     def _tell_changes(self) -> None:
-        """Report what checkpoints changed. One thread at a time reports for all threads, so that plugins never get an older state after a
-        newer one."""
+        """Report which operations checkpoints have changed. If several threads call this, one of them reports for all, so that plugins
+        never get an older state after a newer one."""
         while self._changed:
             with self._lock:
                 if self._telling_changes or not self._changed:
@@ -246,7 +248,8 @@ class Hooks:
     # --- functions
 
     def watched(self, func: Callable[..., Any], at: Identity, attempt: int) -> Callable[..., Any]:
-        """The function of a step or a condition, wrapped so that its start and its end are reported."""
+        """The function of a step or of a condition, wrapped so that the start and the end of each call are reported. `attempt` is the
+        number that is reported."""
 
         def call(*arguments: Any) -> Any:
             body = self._enter(at, attempt)
@@ -273,8 +276,9 @@ class Hooks:
         return call
 
     def running(self, at: Identity, plan: Plan[T], seen: Operation | None) -> Plan[T]:
-        """The body of a context, wrapped so that its start and its end are reported. If the body rests between two invocations, its end is
-        reported to the plugins of the first, and its start to those of the second."""
+        """The body of a context, wrapped so that its start and its end are reported. If the body rests between two invocations, an end is
+        reported to the plugins of the first invocation, and a start to those of the second. `seen` is the recorded context; None if the
+        context is new."""
         opened = self._opened(at.operation_id)
         opened.body = body = self._enter(at, 1 if seen is None else None, again=seen is not None and seen.replay_children)
         try:
@@ -312,8 +316,8 @@ class Hooks:
         self._tell(UserFunctionEndInfo.from_start_info(body.began, failed, outcome=outcome, clock=self._clock))
 
     def _leave_all(self) -> None:
-        """Report the end of the functions that are still under way when the invocation ends: branches that wait, or branches that their
-        batch did not wait for."""
+        """Report the end of every function that is still under way when the invocation ends. Such a function waits in a branch, or is in a
+        branch that its batch did not wait for."""
         for body in reversed(list(self._bodies.values())):
             self._leave(body, LEFT)
 
@@ -337,7 +341,7 @@ class Hooks:
         return self._open.setdefault(operation_id, Open())
 
     def _told(self) -> dict[str, OperationInfo]:
-        """All operations that plugins may see, in their present state; the execution comes first."""
+        """All operations that plugins may see, in their present state, by id. The first one stands for the execution itself."""
         header = self._invocation.header
         execution = Operation(id=header.id, type=Type.EXECUTION, status=Status.STARTED, started_at=header.started_at, name=header.name)
         known = [execution, *self._operations.values()]
@@ -346,8 +350,8 @@ class Hooks:
 
 @contextmanager
 def _until_stopped() -> Iterator[None]:
-    """Raise BackgroundThreadError in place of an exit (such as SystemExit) that a plugin raises: it ends the invocation, but not the loop,
-    which other executions share."""
+    """A context manager around calls of plugins. If a plugin raises an exit such as SystemExit, it raises BackgroundThreadError in its
+    place: that ends the invocation, but not the event loop, which other executions share."""
     try:
         yield
     except BaseException as stop:

@@ -133,8 +133,8 @@ def _call(plugin: DurableInstrumentationPlugin, info: Info) -> None:
 
 
 def _contain(error: BaseException, message: str, *names: str) -> None:
-    """Log an error that a plugin raised; raise an exit (KeyboardInterrupt, SystemExit or GeneratorExit) again. An exception group may
-    contain both."""
+    """Log an error that a plugin raised. If it is an exit (KeyboardInterrupt, SystemExit or GeneratorExit), raise it again and do not log
+    it. An exception group may contain errors and exits: the errors are logged, and the exits are raised."""
     stop: BaseException | None
     rest: BaseException | None
     if isinstance(error, BaseExceptionGroup):

@@ -1,8 +1,8 @@
 """Hooks of a coroutine that may rest in memory between two invocations.
 
-Plugins must not notice that it rests. When the coroutine rests, its functions are reported as ended, as if a suspension had left them. When
-it continues, the new plugins get the same reports as in a replay; but functions that ended earlier do not run again, so they are not
-reported again.
+Plugins must not notice the rest. When the coroutine begins to rest, its functions are reported as ended, as if a suspension had left them.
+When it continues, the plugins of the new invocation get the same reports as in a replay. One thing differs: functions that ended earlier do
+not run again, so they are not reported again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class RestingHooks(Hooks):
         self._contexts: WeakKeyDictionary[Strand, contextvars.Context] = WeakKeyDictionary()
 
     def spawned(self, strand: Strand, context: contextvars.Context) -> None:
-        """Note that a strand runs in this context. Hooks that report on the strand run in this context, also while the strand rests."""
+        """Note the contextvars context in which a strand runs. Hooks that report on this strand are called in this context, also while the
+        strand rests."""
         self._contexts[strand] = context
 
     def rest(self, outcome: Outcome) -> Outcome:
@@ -49,8 +50,8 @@ class RestingHooks(Hooks):
         return self._within(self.main, self.end, outcome)
 
     def resume(self, invocation: Invocation, payload: str | None) -> None:
-        """The next invocation begins: report its start, then the open operations and the functions that have not ended. Raises RuntimeError
-        if a plugin stops the invocation."""
+        """The next invocation begins: report its start to its new plugins, then the open operations and the functions that have not ended.
+        Raises RuntimeError if a plugin stops the invocation."""
         self._hidden = self._operations.keys() - {operation.id for operation in unpruned(self._operations.values())}
         try:
             self._within(self.main, self.begin, invocation, payload)
@@ -70,7 +71,8 @@ class RestingHooks(Hooks):
             self._begin_body(held.body)
 
     def _is_reached(self, operation: Operation) -> bool:
-        """Whether a replay would reach this operation: a replay does not run inside a context that has ended."""
+        """Whether a replay would reach this operation. It would not, if a context around the operation has ended: a replay does not run the
+        code inside."""
         parent = self._operations.get(operation.parent_id or "")
         return parent is None or (parent.status in OPEN and self._is_reached(parent))
 
@@ -83,8 +85,8 @@ class RestingHooks(Hooks):
         return self._open.get(operation_id) or self._open.setdefault(operation_id, Open(strand=asyncio.current_task()))
 
     def _within(self, strand: Strand | None, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Call a function in the context of this strand. If the strand is None or has no context, call it in a copy of the present
-        context."""
+        """Call `call` in the contextvars context of this strand, and return its result. If `strand` is None, or no context is known for it,
+        `call` runs in a copy of the present context."""
         if strand is not None and strand is asyncio.current_task():
             return call(*arguments, **named)
         context = self._contexts.get(strand) if strand is not None else None

@@ -32,7 +32,7 @@ class Kind(msgspec.Struct, frozen=True):
 
     branch: SubType
     prefix: str
-    """A branch without a name of its own is called by this prefix and its index."""
+    """A branch to which its author gave no name is called by this prefix and its index."""
     result_type: str
 
 
@@ -46,8 +46,8 @@ class Branch(msgspec.Struct, frozen=True):
 def batch(
     at: Identity, scope: Scope, kind: Kind, branches: Callable[[], Sequence[Branch]], config: Config, func: Any
 ) -> Plan[BatchResult[Any]]:
-    """Run branches concurrently. `branches` makes them; it is not called if the result of the batch can be read from the history. `func`
-    (a hints.BatchOf) says which class each result becomes."""
+    """Run branches concurrently, and return the result of the batch. `branches` is a function that makes them; it is not called if the
+    result can be read from the history. `func` (a hints.BatchOf) says which class the result of each branch becomes."""
 
     def body(inner: Scope) -> Plan[BatchResult[Any]]:
         made = _Batch(at, inner, kind, branches(), config)
@@ -64,8 +64,8 @@ def batch(
 
 
 def _watch(at: Identity, scope: Scope, config: Config, result: object) -> None:
-    """Remember a result with failures that the completion config does not tolerate, so that a warning is logged if the code never reads
-    them."""
+    """Keep a result that has failures which the completion config does not tolerate, so that a warning is logged if the code never reads
+    the failures."""
     if not isinstance(result, BatchResult):  # the author's serdes returned something else than a BatchResult
         return
     failed = result.failure_count
@@ -107,8 +107,8 @@ class _Batch:
         return (yield from child(at, scope, self._branches[index].func, self._each))
 
     def first(self) -> Plan[BatchResult[Any]]:
-        """Start branches in the order of their indexes, at most `max_concurrency` at a time, until all have ended or the policy ends the
-        batch. Returns the result."""
+        """Start branches in the order of their indexes, at most `max_concurrency` at a time, until all have ended or the completion policy
+        ends the batch. Returns the result of the batch."""
         total = len(self._branches)
         policy = CompletionPolicy.from_config(total, self._completion)
         items: list[BatchItem[Any]] = []
@@ -162,8 +162,8 @@ class _Batch:
         return BatchResult(items, record.completion_reason)
 
     def _rerun(self, index: int) -> Plan[BatchItem[Any]]:
-        """The item of a branch that has ended. Its result is read from the history; if the history does not have it (a FLAT branch, or a
-        large result), the branch runs again on its recorded operations."""
+        """The BatchItem of a branch that has ended. The result is read from the history. If the history does not have it (a FLAT branch, or
+        a result that was too large), the branch runs again on its recorded operations."""
         try:
             value = yield from self._run(index)
         except Exception as error:
@@ -195,7 +195,8 @@ def _ended(index: int, value: Any, error: Exception | None) -> BatchItem[Any]:
 
 
 def _escaped(error: Exception) -> ErrorObject:
-    """The error that the branch raised, without the wrapper around it: the same as in the branch's own record."""
+    """The error of a branch, as the branch's own record has it: the error that the code of the branch raised, without the exception that
+    Holdfast wrapped around it."""
     if isinstance(error, DurableOperationError):
         return ErrorObject(error.message, error.error_type, error.data, error.stack_trace)
     return ErrorObject.from_exception(error)

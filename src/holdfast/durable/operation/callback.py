@@ -16,8 +16,8 @@ _AS_IT_CAME: SerDes[Any] = PassThroughSerDes()
 
 
 def create_callback(at: Identity, config: CallbackConfig) -> Plan[str]:
-    """Create the callback, if the history does not have it, and return its id. A callback that has already failed raises nothing here, only
-    in `result()`: so the code between both calls runs in a replay as in the first run."""
+    """Create the callback, if the history does not have it, and return its id. If the callback has failed already, nothing is raised here;
+    `result()` raises the error. So the code between the two calls runs in a replay, too, as in the first run."""
     seen = yield Lookup(at)
     if seen is None:
         update = at.update(

@@ -1,8 +1,9 @@
 """run_in_child_context: operations that belong to a context operation. If the result of the context is recorded, a replay does not need the
-operations inside.
+operations inside it.
 
-In an `async def` handler without plugins, the end of a context is written together with the next write. If the process crashes before that
-write, nothing that depends on the end is on disk either: the body runs again on its recorded operations, and ends in the same way.
+In an `async def` handler without plugins, the end of a context is written together with the next write, and the code does not wait for it.
+If the process crashes before that write, nothing that depends on the end is on disk either. The body then runs again on its recorded
+operations, and ends in the same way.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from holdfast.model.operations import Action, Operation, Status
 T = TypeVar("T")
 
 LARGE_RESULT: Final = 256 * 1024
-"""The result of a context is not stored if its text has more characters than this: a replay runs the body again on the recorded operations
-inside."""
+"""If the text of a context's result has more characters than this, the result is not stored. A replay makes it again: it runs the body on
+the recorded operations inside the context."""
 
 
 def child(at: Identity, scope: Scope, func: Callable[[Any], T], config: ChildConfig[T]) -> Plan[T]:
@@ -41,11 +42,12 @@ def child(at: Identity, scope: Scope, func: Callable[[Any], T], config: ChildCon
 
 
 def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], config: ChildConfig[T], func: Any = None) -> Plan[T]:
-    """Run the plan that `body` makes inside a context operation, record its result and return it. If the plan raises, raise
-    ChildContextError. A SerDesError is raised as SerDesError instead, and an error that ends the execution or the invocation is raised
-    unchanged. If the history has the result or the error already, the plan does not run.
+    """Run the plan that `body` makes, inside a context operation; record its result and return it. If the history has the result or the
+    error already, the plan does not run.
 
-    The return annotation of `func` says which class a result that is read from JSON becomes (step.py).
+    If the plan raises, ChildContextError is raised. There are two exceptions: a SerDesError is raised as SerDesError, and an error that
+    ends the execution or the invocation is raised unchanged. The return annotation of `func` says which class a result that is read from
+    JSON becomes (step.py).
     """
     seen: Operation | None = yield Lookup(at)
     if seen is not None and config.is_virtual:

@@ -1,8 +1,8 @@
-"""enqueue: start an execution in a queue, and do not wait for it. The operation is a step that closes with the id of the execution.
+"""enqueue: start an execution in a queue, and do not wait for it.
 
-The write that closes the step also makes the execution, so it is made once, also if a process crashes. It has no parent: a stop of the
-execution that enqueues it does not stop it. The step fails if the request is refused, for example because the queue is full or the target
-does not exist.
+The operation is a step whose result is the id of the new execution. One write closes the step and makes the execution, so it is made only
+once, also if a process crashes. The new execution has no parent: if the execution that enqueued it is stopped, the new one continues. If
+the request is refused, for example because the queue is full or the target does not exist, the step fails.
 """
 
 from __future__ import annotations
@@ -38,5 +38,6 @@ def enqueue(at: Identity, scope: Scope, asked: EnqueueAsked) -> Plan[str]:
 
 
 def _address(asked: EnqueueAsked, order: Order) -> str:
-    """The target, with `:version` if it is a function and a version was given. The order of a worker's run already has the version."""
+    """The target as text. If it is a function and a version was given, `:version` is added. The order of a worker's run contains its
+    version already."""
     return f"{asked.target}:{asked.version}" if order.kind is Kind.FUNCTION and asked.version is not None else asked.target

@@ -23,9 +23,9 @@ _PLAIN: Final[SerDes[Any]] = JsonSerDes()
 def invoke(
     at: Identity, scope: Scope, function_name: str, payload: Any, config: InvokeConfig[Any, R], typing: Typing | None = None
 ) -> Plan[R]:
-    """Start another function, unless the history has it already, wait for its end and return its result. `typing` turns the result into its
-    class; None leaves it as it is. It is not used if the config has a `serdes_result`. Raises InvokeError if the function failed, timed out
-    or was stopped."""
+    """Start another function, unless the history has this invoke already, wait for its end and return its result. `typing` turns the result
+    into its class; None leaves the result as it is. If the config has a `serdes_result`, `typing` is not used. Raises InvokeError if the
+    function failed, timed out or was stopped."""
     arn = scope.state.durable_execution_arn
     seen = yield Lookup(at)
     if seen is None:

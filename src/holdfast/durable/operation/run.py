@@ -1,7 +1,7 @@
-"""run: accept a request to a worker, start its run as an execution of its own, and wait for its response.
+"""run: ask for a run of a worker, which is an execution of its own, and wait for its response.
 
-If the request is refused, the write that starts the operation also fails it. If a rate limit refuses it, the request is made again when
-the limit allows it: each further request is an operation of its own, after a wait.
+If the request is refused, one write starts and fails the operation. If a rate limit refused it, the run is requested again when the limit
+allows it: each further request is an operation of its own, after a wait, which is an operation, too.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from holdfast.model.run_port import RunAsked
 from holdfast.model.transitions import MAX_WAIT_SECONDS
 
 MOST_ASKED: Final = 100
-"""At most this many requests are made for one run if rate limits refuse it. If the last one is refused, too, the response has the error
-code `rate_limited`."""
+"""The most requests for one run. If rate limits refuse all of them, the response has the error code `rate_limited`."""
 _MOST_SPREAD: Final = 10
 _LIMIT: Final = "LimitReached"
 _CODES: Final = {"ResourceNotFoundException": "worker_not_found", _LIMIT: "rate_limited"}
-"""The error code of a run that did not begin, by the type of the failure."""
+"""For a run that did not begin: the error code of its response, by the type of the failure."""
 
 
 def run(at: Identity, scope: Scope, asked: RunAsked, *, check: bool) -> Plan[RunResponse]:
-    """The response of a run, after the run has ended. With `check`, a response whose status is not `ok` raises WorkerFailed."""
+    """Request a run, wait until it has ended, and return its response. With `check`, this raises WorkerFailed if the status of the response
+    is not `ok`."""
     place, number = at, 1
     while True:
         seen: Operation = yield from _over(place, asked)
@@ -50,7 +50,8 @@ def run(at: Identity, scope: Scope, asked: RunAsked, *, check: bool) -> Plan[Run
 
 
 def _over(at: Identity, asked: RunAsked) -> Plan[Operation]:
-    """Request the run once, unless the history has the request already, and wait until its operation has ended."""
+    """Request the run once, unless the history has this request already, and wait until the operation of the request has ended. Returns
+    that operation."""
     seen: Operation | None = yield Lookup(at)
     if seen is None:
         accepted: Order | Failure = yield Accept(at, asked)
@@ -65,34 +66,37 @@ def _over(at: Identity, asked: RunAsked) -> Plan[Operation]:
 
 
 def _beside(at: Identity, number: int, kind: Type, sub_type: str) -> Identity:
-    """The identity of a further operation of the same call. Its id follows from the id of the call, so the context's numbering of calls
-    does not change."""
+    """The identity of a further operation (a wait or another request) of the call `at`. Its id is made from the id of the call and from
+    `number`, so it takes no number in the context's order of calls."""
     return Identity(operation_id(at.operation_id, number), kind, sub_type, at.parent_id, at.name)
 
 
 def _pause(seen: Operation, until: int, number: int) -> int:
-    """Seconds until the run is requested again. From the second refusal on a part of the time differs from run to run and grows with each
-    refusal, so that runs which were refused at the same moment do not ask again at the same moment."""
+    """How many seconds to wait until the run is requested again. `seen` is the refused request, `until` the time until which the limit
+    refuses, `number` how often it has refused this run. From the second refusal on, the wait is longer by a part that differs from run to
+    run and grows with each refusal, so that runs which were refused together do not ask again together."""
     seconds = max(1.0, (until - (seen.ended_at or seen.started_at)) / 1000)
     chance = int.from_bytes(blake2b(seen.id.encode(), digest_size=4).digest(), "big") / (1 << 32)
     return min(MAX_WAIT_SECONDS, math.ceil(seconds * (1 + chance * min(number - 1, _MOST_SPREAD))))
 
 
 def refused_until(seen: Operation) -> int | None:
-    """When a run that a rate limit refused may be requested again, in milliseconds since the epoch; None if no rate limit refused it."""
+    """From when on a run that a rate limit refused may be requested again, in milliseconds since the epoch; None if no rate limit refused
+    it."""
     if seen.error is None or seen.error.type != _LIMIT:
         return None
     return json_structs.decoded(seen.error.data or "{}", _Limit).until
 
 
 class _Limit(msgspec.Struct):
-    """What the failure of an operation says about the rate limit that refused it: until when, in milliseconds since the epoch."""
+    """The data of a failure that a rate limit caused: until when the limit refuses, in milliseconds since the epoch."""
 
     until: int = 0
 
 
 def response_in(seen: Operation, asked: RunAsked) -> RunResponse:
-    """The response in an operation that has ended. If the run ended without a response, one is made, with a code such as `timeout`."""
+    """The response in an operation that has ended. If the run ended without a response, this makes one, with an error code such as
+    `timeout`."""
     error = seen.error
     if seen.status is Status.SUCCEEDED:
         return response_from(seen.result or "{}")

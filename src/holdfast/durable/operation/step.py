@@ -33,7 +33,9 @@ _default_strategy = RetryPresets.default()
 
 
 def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: StepConfig) -> Plan[T]:
-    """Run `func` until it succeeds, and return its result. If it raises and the retry strategy allows no other attempt, raise StepError."""
+    """Run `func` until it succeeds, and return its result. If it raises, the retry strategy is asked for another attempt; if it allows
+    none, this raises StepError. The strategy is not asked about a value that cannot be written, nor about a function that does not take the
+    arguments of a step: these fail at once."""
     once = config.step_semantics is StepSemantics.AT_MOST_ONCE_PER_RETRY
     seen: Operation | None = yield Lookup(at)
     while True:
@@ -71,10 +73,10 @@ def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: S
 
 
 def remembered(value: T, serdes: SerDes[T] | None, at: Identity, scope: Scope, func: Any) -> tuple[str | None, T]:
-    """The text to record, and the value that this text gives back: user code gets the same value as in a replay.
+    """The text to record, and the value that user code gets: the value that this text gives back, so that it is the same as in a replay.
 
-    `func` is the function that made the value. Its return annotation says which class the value becomes; it is not used if `serdes` is
-    given. Text and value are None if the serdes returned None as text.
+    `func` is the function that made the value. If `serdes` is None, the return annotation of `func` says which class the value becomes. If
+    the serdes returns None in place of a text, both are None.
     """
     arn = scope.state.durable_execution_arn
     text: str | None = serialize(serdes, value, at.operation_id, arn)
@@ -95,8 +97,8 @@ def remembered(value: T, serdes: SerDes[T] | None, at: Identity, scope: Scope, f
 
 
 def recalled(seen: Operation, serdes: SerDes[Any] | None, scope: Scope, func: Any) -> Any:
-    """The result of a recorded operation that succeeded; None if it has none. The return annotation of `func` says which class it becomes,
-    unless `serdes` is given."""
+    """The result of a recorded operation that succeeded; None if no result is recorded. If `serdes` is None, the return annotation of
+    `func` says which class the result becomes."""
     if seen.result is None:
         return None
     value: Any = deserialize(serdes, seen.result, seen.id, scope.state.durable_execution_arn)
@@ -117,7 +119,8 @@ def _recalled(scope: Scope, seen: Operation, serdes: SerDes[Any] | None, func: A
 
 
 def raise_recorded(seen: Operation, kind: type[DurableOperationError]) -> NoReturn:
-    """Raise the recorded error of a failed operation, as an error of the class `kind` (a SerDesError as SerDesError)."""
+    """Raise the recorded error of a failed operation. It is raised as an error of the class `kind`; only a recorded SerDesError is raised
+    as SerDesError."""
     recorded = ErrorObject.from_failure(seen.error) if seen.error else ErrorObject(None, None, None, None)
     recorded.raise_as_operation_error(kind)
 

@@ -27,7 +27,7 @@ def started(at: Identity, seconds: int) -> Plan[None]:
 
 
 def rested(at: Identity) -> Plan[None]:
-    """The second half of a timer: suspend until the time has passed. A cancelled timer does not suspend."""
+    """The second half of a timer: suspend until its time has passed. Returns at once if the timer was cancelled."""
     seen = yield Lookup(at)
     while seen.status is Status.STARTED:
         yield Suspend(at.operation_id)
@@ -35,7 +35,7 @@ def rested(at: Identity) -> Plan[None]:
 
 
 def cancelled(at: Identity) -> Plan[None]:
-    """In place of the second half of a timer: cancel the wait, if it has not ended."""
+    """The other end of a timer, in place of `rested`: cancel the wait, if it has not ended."""
     seen = yield Lookup(at)
     if seen.status is Status.STARTED:
         yield Record(at.update(Action.CANCEL, if_open=True))  # the wait may end before the update is written

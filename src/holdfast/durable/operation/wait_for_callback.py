@@ -1,4 +1,5 @@
-"""wait_for_callback: in a context of its own, create a callback, run a submitter step that gets its id, and wait for the answer."""
+"""wait_for_callback: in a context of its own, create a callback, run a step that gives the callback's id to the submitter, and wait for the
+answer."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ Submitter = Callable[[str, WaitForCallbackContext], Any]
 
 
 def wait_for_callback(at: Identity, scope: Scope, submitter: Submitter, config: WaitForCallbackConfig) -> Plan[Any]:
-    """Create a callback, run the submitter with its id, and return the answer. Raises CallbackSubmitterError if the submitter failed, else
-    the error of the callback."""
+    """Create a callback, run the submitter with the id of the callback, wait for the answer and return it. Raises CallbackSubmitterError if
+    the submitter failed. If the callback failed or timed out, raises the error of the callback."""
 
     def body(inner: Scope) -> Plan[Any]:
         return _submitted(inner, at.name, submitter, config)

@@ -24,8 +24,8 @@ Check = Callable[[T, WaitForConditionCheckContext], T]
 
 
 def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T]) -> Plan[T]:
-    """The state at which the wait strategy said stop. If the check or the strategy raises, this raises WaitForConditionError; the check is
-    not tried again."""
+    """Call the check until the wait strategy says stop, and return the state at which it said so. If the check or the strategy raises, this
+    raises WaitForConditionError, and the check is not called again."""
     state = StateOf(check, config.initial_state)
     while True:
         seen: Operation | None = yield Lookup(at)
@@ -59,7 +59,8 @@ def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: Wait
 def _looked(
     at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T], seen: Operation | None, kind: StateOf
 ) -> Plan[tuple[str | None, WaitForConditionDecision]]:
-    """Call the check once. Returns the new state as text, and the strategy's decision. Check and strategy get the same values as in a
+    """Call the check once. Returns the new state as text, and the decision of the strategy. `seen` is the recorded operation, which has the
+    state before this check; None if it is not recorded yet. Check and strategy get values that were written and read back, as in a
     replay."""
     attempt = (seen.attempt if seen is not None else 0) + 1
     if seen is not None and seen.result:

@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 
 def retried(context: Any, func: Callable[..., Any], config: WithRetryConfig[T], name: str | None) -> Plan[T]:
-    """Run `func(context, attempt)` until it returns, and return its result. If it raises and the strategy allows no other attempt, its last
-    error is raised unchanged. An ExecutionError, and an error that Holdfast's checks of arguments raise, is raised without asking the
-    strategy."""
+    """Run `func(context, attempt)` until it returns, and return its result. If it raises and the strategy allows no other attempt, the
+    error is raised unchanged. Two kinds of errors are raised at once, without asking the strategy: an ExecutionError, and an error of
+    Holdfast's checks of arguments."""
     strategy = config.retry_strategy or create_retry_strategy()
     attempt = 1
     while True:
@@ -40,7 +40,8 @@ def retried(context: Any, func: Callable[..., Any], config: WithRetryConfig[T], 
 
 
 def retried_inside(at: Identity, scope: Scope, func: Callable[..., Any], config: WithRetryConfig[T], child: ChildConfig[T]) -> Plan[T]:
-    """Run all attempts of `retried` in one child context, which records the result or the error of the last attempt."""
+    """Run all attempts of `retried` in one child context. That context records the result of the attempt that succeeded, or the error of
+    the last attempt."""
 
     def body(inner: Scope) -> Plan[T]:
         value = yield from retried(scope.make_context(inner), func, config, at.name)

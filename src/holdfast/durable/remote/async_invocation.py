@@ -1,8 +1,8 @@
 """One invocation of an `async def` handler in another process than its service. The handler runs on an event loop of its own; a thread
 makes the requests to the service.
 
-The service does not tell this process about changes. So while one strand runs and others rest, this process asks the service for changes as
-soon as a wait is due. When all strands rest, the invocation ends as PENDING.
+The service does not tell this process about changes. So while at least one strand runs and others rest, this process asks the service for
+changes as soon as a wait of a resting strand is due. When all strands rest, the invocation ends as PENDING.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class RemoteState(AsyncState):
         super().__init__(invocation, port, port.clock, LoopStragglers(), threads=threads, quiet=self.settle)
 
     def watch(self, factories: Sequence[DurableInstrumentationPluginFactory], context: contextvars.Context) -> None:
-        """Call the plugins of these factories from now on. Hooks that report on the current task, the handler, run in `context`."""
+        """From now on, call the plugins that these factories make. Hooks that report on the current asyncio task, which runs the handler,
+        run in `context`."""
         self.hooks = RestingHooks(factories, self.operations, self.clock)
         main = asyncio.current_task()
         assert main is not None
@@ -41,7 +42,7 @@ class RemoteState(AsyncState):
         self.hooks.spawned(main, context)
 
     async def rest(self, suspend: Suspend) -> None:
-        """Rest until one of the operations that `suspend` names changes. Ask the service for changes when one of them is due."""
+        """Rest until one of the operations that `suspend` names changes. When one of them is due, the service is asked for changes."""
         for operation_id in (suspend.operation_id, *(other.id for other in suspend.others)):
             due_at = self.operations[operation_id].due_at
             if due_at is not None:
@@ -54,7 +55,8 @@ class RemoteState(AsyncState):
             self._loop.call_later(pause_ms / 1000, self._look, operation_id, min(2 * pause_ms, SELDOM_MS))
 
     def settle(self) -> None:
-        """Called when all strands rest: write the updates that are left; when all are written, end the strands with a suspension."""
+        """Called when all strands rest. Writes the updates that are not written yet. When nothing is left to write, it raises a suspension
+        in all strands, which ends them."""
         if self.is_writing or self.suspended:
             return  # the end of the write calls this again
         if self.unwritten and self.broken is None:
@@ -98,7 +100,7 @@ async def _run(function: Function, port: RemotePort, lambda_context: Any, thread
 
 
 async def _failed(state: RemoteState, error: BaseException) -> Ended:
-    """How the handler ended that raised this error. The updates that are left are written first."""
+    """How a handler ended that raised `error`. The updates that are not written yet are written first."""
     ended = Ended(failed(state, error), error)
     try:
         if state.broken is not None:

@@ -1,8 +1,8 @@
 """One invocation of a `def` handler in another process than its service.
 
-The service does not tell this process about changes. So a branch that waits gives its thread back, and this module runs the branch again
-from its start when the operation that it waits for has changed, while another branch still runs. When all branches wait, the invocation
-ends as PENDING.
+The service does not tell this process about changes. A branch that must wait gives its thread back. As long as another branch runs, this
+module asks for changes; when an operation that the first branch waits for has changed, it runs that branch again from its start. When all
+branches wait, the invocation ends as PENDING.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from holdfast.model.ports import Invocation
 
 
 class Resting(SuspendExecution):
-    """A suspension that says which operations the strand waits for."""
+    """A suspension that says which operations the suspended strand waits for."""
 
     def __init__(self, operations: Mapping[str, int], due_at: int | None) -> None:
         super().__init__(f"Waiting for {', '.join(operations)}.")
@@ -49,7 +49,7 @@ class RemoteState(BlockingState):
         """Notified when operations changed, or when a branch ended."""
 
     def learn(self, operations: Iterable[Operation]) -> None:
-        """Store these operations in their present state, and notify the threads that wait for a change."""
+        """Store these changed operations, and notify the threads that wait for a change."""
         super().learn(operations)
         with self.changed:
             self.changed.notify_all()
@@ -59,24 +59,24 @@ class RemoteState(BlockingState):
         self.flush(even_if_empty=True)
 
     def suspension(self, effect: Suspend) -> SuspendExecution:
-        """The exception that frees the thread of a strand. It says which operations the strand waits for, so that the strand can run
-        again."""
+        """The exception that frees the thread of a strand that must wait. It says which operations the strand waits for, so that the strand
+        can run again when one of them changes."""
         waits = [effect.operation_id, *(other.id for other in effect.others)]
         due = [at for operation_id in waits if (at := self.operations[operation_id].due_at) is not None]
         return Resting({operation_id: self._blocked[operation_id] for operation_id in waits}, min(due, default=None))
 
     def has_news_for(self, waits: Resting) -> bool:
-        """Whether an operation that the strand waits for has changed since the strand saw it."""
+        """Whether one of the operations in `waits` has changed since the strand saw it."""
         return any(self.operations[at].revision > then for at, then in waits.operations.items())
 
     def unblock(self, waits: Resting) -> None:
-        """A strand runs again: forget its old wait."""
+        """Forget what a strand waited for, because it runs again."""
         for operation_id in waits.operations:
             self._blocked.pop(operation_id, None)
 
     @property
     def has_news(self) -> bool:
-        """Whether an operation has changed that a strand waited for, and the strand did not run again."""
+        """Whether a strand waits for an operation that has changed since the strand saw it, and has not run again after the change."""
         return self.acted_on < self.revision
 
     def strands(self) -> _Strands:
@@ -102,8 +102,8 @@ class _Strands:
         self._begin(spawn, spawn.plan)
 
     def next_done(self) -> Done:
-        """Wait for the next branch that ends. Raises SuspendExecution if all remaining branches wait. If a branch ended with another error
-        that is no `Exception`, raises that error."""
+        """Wait until a branch has ended, and return its Done. Raises SuspendExecution if all remaining branches wait. If a branch raised an
+        error that is neither an `Exception` nor a suspension, raises that error."""
         while True:
             with self._changed:
                 if self._fatal is not None:
@@ -153,7 +153,7 @@ class _Strands:
             self._changed.notify_all()
 
     def _woken(self) -> list[tuple[Spawn, Plan[Any]]]:
-        """Remove the branches that can continue from those that wait, and return each with a new plan."""
+        """The waiting branches whose operations have changed, each with a new plan. They do not count as waiting any more."""
         woken = []
         for key, (spawn, waits) in list(self._resting.items()):
             if spawn.again is not None and self._state.has_news_for(waits):
@@ -163,7 +163,7 @@ class _Strands:
         return woken
 
     def _wait(self) -> bool:
-        """Wait for a change, or until a waiting branch is due. Returns whether a branch became due before a change came. Raises
+        """Wait until an operation changes, a branch ends, or a waiting branch is due. Returns True only in the last case. Raises
         SuspendExecution if no branch runs."""
         due_at = min((waits.due_at for _, waits in self._resting.values() if waits.due_at is not None), default=None)
         if self._elsewhere == 0:
@@ -175,7 +175,8 @@ class _Strands:
         return not self._changed.wait(max(0, due_at - self._state.clock.now()) / 1000)
 
     def _look(self) -> None:
-        """Ask the service for changes. A branch that is due, and whose operations have not changed, becomes due again a little later."""
+        """Ask the service for changes. A waiting branch that is due, but whose operations have not changed, becomes due again a little
+        later."""
         self._state.refresh()
         now = self._state.clock.now()
         with self._changed:
@@ -188,8 +189,8 @@ class _Strands:
 def run(function: Function, port: RemotePort, lambda_context: Any) -> Ended:
     """Run the handler until it ends or all its branches wait, and return how it ended.
 
-    If an operation has changed that the handler waits for, the invocation must not end as PENDING: the service would not invoke the
-    function again. The handler is replayed instead, in the same invocation.
+    If an operation that the handler waits for has changed meanwhile, the invocation must not end as PENDING, because the service would not
+    invoke the function again for that change. In this case the handler is replayed in the same invocation.
     """
     while True:
         ended, again = _run(function, port, lambda_context)

@@ -43,10 +43,11 @@ def default_client() -> LambdaClient:
 
 
 class InjectedClient:
-    """The client that AWS's test runner puts into its event, with the methods of boto3's client.
+    """The client that AWS's test runner puts into its event; this class gives it the methods of boto3's client.
 
-    The client of the test runner accepts updates only as objects of a class in its package, and answers with such objects. The class of the
-    event is in the same package, so the update class is found there, and Holdfast need not import the package.
+    The test runner's client accepts updates only as objects of a class in the test runner's package, and answers with objects of that
+    package. The class of the event is in the same package, so the class for updates is found from there, and Holdfast need not import the
+    package.
     """
 
     def __init__(self, event: Any) -> None:

@@ -14,11 +14,12 @@ T = TypeVar("T")
 
 SOON_MS: Final = 50
 SELDOM_MS: Final = 1000
-"""If the service says that a wait has not ended, because its clock is behind the clock of this process, this process asks again after
-SOON_MS milliseconds, then after twice the time before, at most after SELDOM_MS."""
+"""The longest pause between two questions about a wait that is due. If the service's clock is behind the clock of this process, the service
+says that the wait has not ended. This process then asks again after SOON_MS milliseconds, and doubles the pause after each question, up to
+SELDOM_MS."""
 _THREADS: Final = 256
-"""At most this many threads, which are made only when they are needed. If a batch has more branches, the others run on the thread of the
-batch, one by one."""
+"""The most threads of one invocation. They are made only when they are needed. If a batch has more branches than there are free threads,
+the thread of the batch runs the other branches, one after the other."""
 
 
 class Function(Protocol):
@@ -34,15 +35,15 @@ class Function(Protocol):
 
 
 class Ended(NamedTuple):
-    """How a handler ended: its outcome, and the exception that caused it; None if there was none."""
+    """How a handler ended: its outcome, and the exception that led to this outcome (None if the handler raised nothing)."""
 
     outcome: Outcome
     error: BaseException | None = None
 
 
 class Threads:
-    """The threads of one invocation. All of them end with the invocation: Lambda freezes the process after it, and a thread would continue
-    in a later invocation."""
+    """The threads of one invocation. All of them end before the invocation ends: after an invocation Lambda freezes the process, and a
+    thread that is left would continue in a later invocation."""
 
     def __init__(self) -> None:
         self._free = threading.Semaphore(_THREADS)
@@ -53,8 +54,8 @@ class Threads:
         return self._executor.submit(call)
 
     def lend(self, call: Callable[[], None]) -> bool:
-        """Run a call on a free thread and return True, without waiting for its end. Returns False if no thread is free; then the call is
-        not run."""
+        """If a thread is free, run the call on it and return True at once, without waiting for the end of the call. If none is free, do not
+        run the call, and return False."""
         if not self._free.acquire(blocking=False):
             return False
         self._executor.submit(call).add_done_callback(lambda _: self._free.release())

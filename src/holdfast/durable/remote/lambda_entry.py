@@ -1,8 +1,8 @@
 """The entry from a Lambda runtime: one invocation, from its event to its output.
 
-The service sends an ARN, a token and the operations so far, and gets SUCCEEDED, FAILED or PENDING. If another invocation may succeed, the
-error is raised, so that the service invokes the function again. AWS's test runner works in the same way; its events contain a client of
-their own.
+The service sends an ARN, a token and the operations so far. It gets SUCCEEDED, FAILED or PENDING. If the invocation failed and another one
+may succeed, the error is raised instead, so that the service invokes the function again. AWS's test runner works in the same way, but its
+events contain a client that is used in place of boto3's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.model.operations import Action, Failure, Type, Update
 log = logging.getLogger("holdfast.durable")
 
 MAX_ANSWER: Final = 6 * 1024 * 1024 - 50
-"""The most bytes of an output; a larger result or error is written with a checkpoint instead."""
+"""The most bytes of an output. A result or an error that makes the output larger is written with a checkpoint instead."""
 
 _NOT_DURABLE = (
     "This durable function was called with something that is not a durable invocation: it has no DurableExecutionArn and CheckpointToken. "
@@ -48,8 +48,8 @@ class _Asked(NamedTuple):
 
 
 def answer(function: Function, event: Any, lambda_context: Any = None, *, clock: Clock | None = None) -> wire.Wire:
-    """Run one invocation, and return its output for the Lambda service. Raises ExecutionError if the event is not a durable invocation;
-    raises the error of the invocation if another invocation may succeed."""
+    """Run one invocation, and return its output for the Lambda service. Raises ExecutionError if the event is not the event of a durable
+    invocation. If the invocation failed and another one may succeed, raises the error of the invocation."""
     asked = _read(event)
     client = asked.client or function.boto3_client or default_client()
     port = RemotePort(client, asked.arn, asked.token, clock or SystemClock())
@@ -95,7 +95,8 @@ def _output(port: RemotePort, ended: Ended) -> wire.Wire:
 
 
 def _written(port: RemotePort, outcome: Outcome) -> wire.Wire:
-    """Write an outcome that is too large for the output with a checkpoint. Returns the output, which has only the status."""
+    """Write an outcome with a checkpoint, because it is too large for the output. Returns the output, which has only the status of the
+    outcome."""
     succeeded = outcome.status is OutcomeStatus.SUCCEEDED
     update = Update(
         id=f"execution-result-{port.clock.now()}",
@@ -112,7 +113,7 @@ def _written(port: RemotePort, outcome: Outcome) -> wire.Wire:
 
 
 def _unless_retryable(error: BotoClientError) -> wire.Wire:
-    """The output that fails the execution, if no other invocation can succeed. If one may succeed, raise the error."""
+    """The output that fails the execution, if no other invocation can succeed. If another invocation may succeed, `error` is raised."""
     if error.is_retryable():
         raise error
     log.error("The Lambda service refused the call, so the execution fails: %s", error, extra=error.build_logger_extras())

@@ -1,7 +1,9 @@
-"""The port over a Lambda client: checkpoints and state by requests, for a function in another process than its service.
+"""The port of a function that runs in another process than its service: it writes checkpoints and reads the state by requests of a Lambda
+client.
 
-Only the newest token of the service is valid; the port keeps it. Callers get a Position in place of the token: it counts the port's own
-requests. A failed request becomes a CheckpointError or a GetExecutionStateError, which say whether another invocation can help.
+Only the newest token that the service sent is valid, and the port keeps it. Callers get a Position in place of the token; it counts the
+requests that this port made. If a request fails, CheckpointError or GetExecutionStateError is raised; the error says whether another
+invocation may succeed.
 """
 
 from __future__ import annotations
@@ -29,14 +31,15 @@ log = logging.getLogger("holdfast.durable")
 
 MAX_UPDATES: Final = 250
 MAX_BYTES: Final = 750 * 1024
-"""The most bytes of the updates in one request; a single update that is larger is sent alone."""
+"""At most this many bytes of updates are sent in one request. An update that is larger than this is sent in a request of its own."""
 PAGE: Final = 1000
 
 Told = Mapping[str, Any]
 
 
 class ServiceClock:
-    """This machine's clock, moved forward if the service has shown a later time: the service's time decides when a wait is due."""
+    """The clock of this machine. If the service has shown a later time than this machine, the clock is moved forward by the difference: the
+    time of the service decides when a wait is due."""
 
     virtual = False
 
@@ -45,14 +48,14 @@ class ServiceClock:
         self._ahead = 0
 
     def now(self) -> int:
-        """The service's time, as far as it is known."""
+        """The time of the service, as far as this process can know it, in milliseconds since the epoch."""
         return self._clock.now() + self._ahead
 
     def skip_to(self, at: int) -> None:
         """Does nothing: this clock cannot be set."""
 
     def seen(self, at: int) -> None:
-        """Note that the service's clock has reached this time."""
+        """Note that the service's clock has reached the time `at`; `now` is not behind it from now on."""
         self._ahead = max(self._ahead, at - self._clock.now())
 
 
@@ -77,15 +80,17 @@ class RemotePort:
     # --- the invocation
 
     def begin(self, state: Told, updated: Iterable[str] = ()) -> None:
-        """Store the operations of an event, and fetch those that did not fit into it. Raises GetExecutionStateError if these cannot be
-        fetched. `updated` are the ids of the operations that the service itself changed since the last invocation."""
+        """Store the operations that the event contains, and fetch those that did not fit into the event. Raises GetExecutionStateError if
+        they cannot be fetched. `updated` are the ids of the operations that the service itself changed since the invocation before this
+        one."""
         self._updated = tuple(updated)
         if state.get("NextMarker") and not self._token:
             raise GetExecutionStateError("The event has no checkpoint token, so the rest of the execution's state cannot be read.")
         self._learn(self._pages(state, self._token))
 
     def invocation(self, terms: Terms, request_id: str | None = None) -> Invocation:
-        """This invocation, for the code that runs handlers."""
+        """This invocation, in the form that the code which runs handlers needs. `request_id` is the id that Lambda gave it; None if there
+        is none."""
         identity = self.arn.rpartition("/")[2]
         parts = DurableExecutionArn.from_arn(self.arn)
         execution = self._execution
@@ -116,7 +121,7 @@ class RemotePort:
         self.checkpoint(self._position(), [update])
 
     def close(self) -> None:
-        """Accept no more requests from `checkpoint_soon`, and wait for the request that is under way."""
+        """Refuse all later calls of `checkpoint_soon`, and wait until the requests of earlier calls have ended."""
         self._closed = True
         if self._thread is not None:
             self._thread.shutdown()
@@ -128,12 +133,12 @@ class RemotePort:
         return self._execution.result if self._execution is not None else None
 
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
-        """The operations that this invocation knows and that changed after the revision `newer_than`."""
+        """Those operations that this invocation knows and that changed after the revision `newer_than`."""
         return [operation for operation in self._operations.values() if operation.revision > newer_than]
 
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
         """Write updates, in as many requests as the limits require, and return when the service has stored them. Raises CheckpointError if
-        a request fails. If the service withdraws the token, the remaining updates are not written."""
+        a request fails. If the service withdraws the token, the updates that were not sent yet are not written."""
         changed: dict[str, Operation] = {}
         following: Position | None = token
         for batch in batches(updates):
@@ -144,8 +149,8 @@ class RemotePort:
         return Checkpointed(following, tuple(changed.values()), self._revision)
 
     def checkpoint_soon(self, token: Position, updates: Sequence[Update], landed: Callable[[Checkpointed | HoldfastError], None]) -> None:
-        """Write updates from a handler's event loop without blocking it: a thread calls `checkpoint`, and then `landed` is called on the
-        loop with the answer or the error."""
+        """Write updates from a handler's event loop without blocking it. A thread calls `checkpoint`; when that has ended, `landed` is
+        called on the loop with the answer or the error."""
         loop = asyncio.get_running_loop()
 
         def deliver(answered: Future[Checkpointed]) -> None:
@@ -184,7 +189,8 @@ class RemotePort:
         return changed
 
     def _pages(self, page: Told, token: str) -> Iterator[Told]:
-        """The operations of this page and of the pages after it. Without a token, only those of this page."""
+        """The operations on this page and on all pages after it, which are fetched. If `token` is empty, nothing can be fetched, and only
+        the operations on this page are given."""
         yield from page.get("Operations") or ()
         while (marker := page.get("NextMarker")) and token:
             try:
@@ -213,8 +219,8 @@ def _failure(error: BaseException) -> HoldfastError:
 
 
 def batches(updates: Sequence[Update]) -> Iterator[list[wire.Wire]]:
-    """The updates in lists, one for each request, within the limits of a request. Without updates there is one empty list, for a request
-    that only asks for changes."""
+    """The updates in lists, one list for each request, so that no request is above the limits. Without updates there is one empty list: a
+    request that only asks for changes."""
     batch: list[wire.Wire] = []
     size = 0
     for update in updates:

@@ -27,7 +27,8 @@ MOST_WAITING: Final = 64
 IDLE_SECONDS: Final = 60.0
 _SHORT: Final = 0.25
 _RESTS: Final = 3
-"""After a check that took longer than `_SHORT` seconds, the requester's next check waits this many times as long as that check took."""
+"""After a check that took longer than `_SHORT` seconds, no check of its requester starts for a pause. The pause is this many times as long
+as the check took."""
 
 
 def requester(tenant: str, worker_id: str) -> str:
@@ -51,7 +52,7 @@ class _Job(NamedTuple):
 
 
 class Evaluators:
-    """A limited number of evaluators, shared fairly."""
+    """A limited number of evaluators, which all requesters share fairly."""
 
     def __init__(
         self, processes: int = PROCESSES, seconds: float = SECONDS, idle_seconds: float = IDLE_SECONDS, shares: CpuShares | None = None
@@ -67,7 +68,7 @@ class Evaluators:
         self._live: set[Evaluator] = set()
 
     def submit(self, who: str, check: Check) -> Future[CheckResult]:
-        """Queue a check for the requester `who`. Raises TooManyChecks if too many wait, or after `close`.
+        """Queue a check for the requester `who`. Raises TooManyChecks if too many checks of this requester wait already, or after `close`.
 
         The future raises EvaluatorLate if the check takes too long. It raises EvaluatorDied if the process of the check cannot be started,
         or ends without an answer.
@@ -117,8 +118,9 @@ class Evaluators:
                 self._live.discard(evaluator)
 
     def _next(self) -> _Job | None:
-        """The next check, of the requester that waits longest among those of which a check may start now (`_may`). Blocks until there is
-        such a check. Returns None after a while without work, or after `close`."""
+        """The next check to make. Requesters take turns: after one check of a requester, the requester goes to the end of the queue.
+        Requesters of which no check may start now (`_may`) are passed over. Blocks until a check may start. Returns None after a while
+        without work, or after `close`."""
         with self._changed:
             while not self._closed:
                 who = next(filter(self._may, self._waiting), None)
@@ -134,7 +136,8 @@ class Evaluators:
             return None
 
     def _may(self, who: str) -> bool:
-        """Whether a check of this requester may start now: no other check of it runs, and it does not wait because of a slow check."""
+        """Whether a check of this requester may start now: no other check of it runs, and the pause after its last slow check (`_RESTS`) is
+        over."""
         if who in self._busy:
             return False
         if self._resting.get(who, 0.0) > monotonic():

@@ -48,7 +48,8 @@ async def problems(checker: Checker, value: Any, who: str, pool: Evaluators | No
 
 
 async def problems_in(schema: Schema, value: Any, who: str, pool: Evaluators | None = None) -> tuple[Mismatch, ...]:
-    """As `problems`, for a schema that a worker's body brings. Raises SchemaInvalid if the schema is not valid, or is above a limit."""
+    """The places where a value breaks a schema that a worker's body brings; empty if it fits. Raises the errors of the function `problems`,
+    and SchemaInvalid if the schema is not valid or is above a limit."""
     text = msgspec.json.encode(schema)
     if _is_small(text):
         return await problems(checker_of(schema), value, who, pool)
@@ -57,8 +58,8 @@ async def problems_in(schema: Schema, value: Any, who: str, pool: Evaluators | N
 
 
 async def examined(schema: Schema, who: str, pool: Evaluators | None = None) -> None:
-    """Check a schema that a worker's body brings: that it is valid and within the limits. Raises SchemaInvalid if it is not. Also raises
-    CheckTooCostly and Overloaded, as `problems` does."""
+    """Check a schema that a worker's body brings: that it is valid and within the limits. Raises SchemaInvalid if it is not. Raises
+    CheckTooCostly if this check takes too long or its process dies, and Overloaded if too many checks of this requester wait."""
     text = msgspec.json.encode(schema)
     if _is_small(text):
         checker_of(schema)
@@ -86,7 +87,8 @@ def _is_small(schema: bytes) -> bool:
 
 
 def _in_place(checker: Checker, value: Any) -> tuple[Mismatch, ...] | Size:
-    """Check in this process if that is fast, and return the problems. Else return the value in the form that an evaluator reads."""
+    """If the check is fast, make it in this process and return the problems. Else return the value as JSON with its size, for an evaluator;
+    nothing is checked then."""
     size = _written(value)
     if isinstance(size, tuple) or not _is_quick(checker, size):
         return size

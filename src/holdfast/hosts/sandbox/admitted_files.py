@@ -43,8 +43,8 @@ def refusal_reason(name: str) -> str | None:
 
 def check_included(top: Path, path: Path) -> None:
     """Raises IncludeRefused for a file of `include` that the body must not see: it is a link to a file outside `top`, `refusal_reason`
-    refuses its name, a part of its path is named like secrets (such as `credentials.json`), or other users may not read it or enter its
-    folder."""
+    refuses its name, a part of its path is named like secrets (such as `credentials.json`), other users may not read it, or other users may
+    not enter a folder between `top` and the file."""
     name = path.relative_to(top).as_posix()
     if not path.resolve().is_relative_to(top):
         raise IncludeRefused(f"include: {name} is a link that leaves the worker's folder.")
@@ -72,8 +72,8 @@ def check_page(module: Path, page: str) -> Path:
 
 
 def reason_not_copied(module: Path, neighbour: Path, name: str) -> str | None:
-    """Why a module (`neighbour`) that belongs to the worker's own module is not copied for the body; None if it is copied. `name` is its
-    path below the worker's folder."""
+    """`neighbour` is a module that belongs to the worker's code. Returns why it is not copied for the body; None if it is copied. `module`
+    is the worker's own module. `name` is the path of `neighbour` below the worker's folder."""
     if neighbour == module:
         return None
     hidden = next((part for part in PurePosixPath(name).parts if part.startswith(".")), None)
@@ -87,8 +87,8 @@ def reason_not_copied(module: Path, neighbour: Path, name: str) -> str | None:
 
 
 def _more_private(module: Path, path: Path) -> str | None:
-    """Why a file is more private than the worker's own file, else None. If other users may read neither of the two, the user's umask made
-    both private."""
+    """Why a file is more private than the worker's own file (`module`): other users may read that one, and not this file. Else None. If
+    other users may read neither, the file is not more private: the user's umask probably made both private."""
     if module.stat().st_mode & stat.S_IROTH and not path.stat().st_mode & stat.S_IROTH:
         return f"others may read {module.name}, and may not read this file"
     return None

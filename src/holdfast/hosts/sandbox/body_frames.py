@@ -42,15 +42,16 @@ class FrameReader:
 
     @property
     def rest(self) -> float:
-        """The seconds, at most 1, that the runner waits before it reads from this body again, because the body's frames caused more work
-        than they may; 0 if they did not."""
+        """The seconds, at most 1, that the runner must wait before it reads from this body again. 0 unless the body's frames caused more
+        work than `_WORK_PER_SECOND` allows."""
         return min(max(0.0, -self._work / _WORK_PER_SECOND), _LONGEST_REST)
 
     def take(self, data: bytes, fds: list[int], now: float) -> list[Frame]:
         """Add received bytes, and return the frames that are complete now. The descriptors `fds` belong to the frame that the last byte of
         `data` is part of: the kernel ends a read after bytes that carry descriptors.
 
-        Raises Malformed if the body broke a rule. Then all these descriptors are closed.
+        Raises Malformed if the body broke a rule. Then all descriptors are closed: those in `fds`, and those of frames that were not
+        returned yet.
         """
         self._buffer += data
         begun, self._fds = self._fds, []
@@ -97,8 +98,8 @@ class FrameReader:
         return text
 
     def _count(self, now: float, frames: int) -> None:
-        """Subtract frames from what the rate limit allows. The frames of one second may come all at once; a large frame counts as several
-        frames. Raises Malformed above the limit."""
+        """Count frames against the rate limit. `frames` is 1 for a small frame, and more for a large one. All frames that one second allows
+        may come at the same moment. Raises Malformed if the limit is exceeded."""
         passed = now - self._counted_at
         self._credit = min(self._rate, self._credit + passed * self._rate)
         self._work = min(_WORK_PER_SECOND, self._work + passed * _WORK_PER_SECOND)

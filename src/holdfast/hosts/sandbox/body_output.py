@@ -32,7 +32,8 @@ class BodyOutput:
         return bytes(self._kept)
 
     def close(self) -> None:
-        """Read what is left in the pipe, up to the limit, and close it. Call this when the body is dead."""
+        """Read what is left in the pipe, until the limit of the kept output is reached, and close the pipe. Call this when the body is
+        dead."""
         if self._pause is not None:
             self._pause.cancel()
         more = self._open and not self.cut

@@ -39,12 +39,13 @@ class Jail(Struct, frozen=True, kw_only=True):
     """Folders from which it may import, besides the standard library and its package. They are trusted: the stub imports `preload`
     from them."""
     readable: tuple[Path, ...] = ()
-    """Other paths that it may read (visible_folders.py finds those of the interpreter)."""
+    """Other paths that the body may read. `visible_folders.readable` returns the paths that the interpreter needs."""
     preload: tuple[str, ...] = ()
     """Trusted modules that the stub imports once for all attempts."""
     memory_mb: int = 512
     cpu_seconds: float = 60
-    """The CPU seconds that an attempt may use. The import of the worker's code, before the attempt, may use as many again."""
+    """The CPU seconds that an attempt may use. The import of the worker's code before the attempt has the same limit and is counted
+    separately."""
     scratch_mb: int = 64
     open_files: int = 128
     allow_children: bool = False

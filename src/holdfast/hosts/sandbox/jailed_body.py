@@ -77,7 +77,8 @@ class JailedBody:
     # --- for the sandbox
 
     def hand_over(self, stub: socket.socket, nice: int, *, children: bool) -> None:
-        """Pass the other ends of the sockets to the stub, which makes the keeper."""
+        """Pass the other ends of the sockets to the stub, which makes the keeper. `nice` is the nice value of the body. With
+        `children=False` the body may start no processes."""
         theirs, keepers, printing = self._given
         try:
             asked = (body_channel.AS_THE_JAIL_SAYS if children else body_channel.WITHOUT_CHILDREN) + bytes([nice])
@@ -89,7 +90,8 @@ class JailedBody:
 
     def begin(self, timeout: float, left: float, idle_timeout: float | None, tighter: TighterLimits) -> None:
         """Begin the attempt. `timeout` is its time limit in seconds, of which `left` seconds remain from now on. The body is ended after
-        `idle_timeout` seconds without a frame; None: no such limit."""
+        `idle_timeout` seconds without a frame from the body; None: there is no such limit. `tighter`: limits of this attempt that are lower
+        than those of the jail."""
         self._server_limits.body_began(self)
         nice = self._server_limits.nice(self.tenant or "")
         order = {"begin": timeout, "left": left, "memory_mb": tighter.memory_mb, "cpu_seconds": tighter.cpu_seconds, "nice": nice}
@@ -105,8 +107,8 @@ class JailedBody:
             self._control.send(msgspec.json.encode(order) + b"\n")
 
     def stop(self, code: Code, detail: str) -> None:
-        """Kill the body, without waiting for its death. After several calls, the first code and detail are reported. Does nothing if the
-        body is dead."""
+        """Kill the body, without waiting for its death. `code` and `detail` become those of the BodyEnd; if this is called several times,
+        those of the first call. Does nothing if the body is dead."""
         if self._ended is not None:
             return
         self._verdict = self._verdict or (code, detail)
@@ -141,8 +143,8 @@ class JailedBody:
         return self._output.cut
 
     async def send(self, frame: dict[str, Any], fd: int | None = None) -> None:
-        """Send one frame to the body, in order; wait while the body does not read. Does nothing after the body's end; `receive` returns
-        that end."""
+        """Send one frame to the body. Frames arrive in the order of the calls. Waits while the body does not read. Does nothing after the
+        end of the body; the caller learns of the end from `receive`."""
         data = memoryview(body_frames.encoded(frame))
         async with self._sending:
             while data and self._ended is None:
@@ -156,7 +158,7 @@ class JailedBody:
                     data, fd = data[sent:], None
 
     async def receive(self) -> Frame | BodyEnd:
-        """Wait for the next frame, and return it. After the last frame, every call returns the end."""
+        """Wait for the next frame, and return it. When the body has ended and no frame is left, every call returns the end."""
         while True:
             if self._queue:
                 if self._full and self._ended is None:
@@ -169,8 +171,8 @@ class JailedBody:
             await self._news.wait()
 
     async def kill(self, code: Code = "cancelled", detail: str = "") -> BodyEnd:
-        """End the body with all its processes, and return when none is left. Unread frames are dropped. After several calls, the first code
-        and detail are reported."""
+        """End the body with all its processes, and return when none is left. Frames that were not received yet are dropped. `code` and
+        `detail` become those of the BodyEnd; if the body was told to end before, those of the first time stay."""
         self.stop(code, detail)
         while self._ended is None:
             self._news.clear()
@@ -194,7 +196,8 @@ class JailedBody:
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """Inside this block the idle timeout does not end the body, because the runner works for it."""
+        """While the caller is inside this block, the idle timeout does not run: the runner works for the body, and the body waits. After
+        the block the idle timeout starts again from 0."""
         self._working += 1
         try:
             yield
@@ -210,7 +213,7 @@ class JailedBody:
             self._order({"left": None})
 
     def go_on(self) -> None:
-        """Start the clock of the body's time limit again, with the time that was left."""
+        """Start the clock of the body's time limit again, with the time that was left at `stop_time`."""
         left, self._time_left = self._time_left, None
         if left is not None and not self.over:
             self._order({"left": left})
@@ -225,8 +228,8 @@ class JailedBody:
             self._loop.remove_reader(self._channel.fileno())
 
     def _hear(self) -> bool:
-        """Read once what the body sent. Returns False if there is nothing more to read. The time that this takes is charged to the body's
-        tenant."""
+        """Read once what the body sent. Returns True if bytes were read. Returns False if there are none at the moment, if the channel is
+        closed, or if the body broke a rule. The time that the reading takes is charged to the body's tenant."""
         began = monotonic()
         more = self._read()
         if self.tenant is not None:
@@ -338,8 +341,8 @@ class JailedBody:
                 self._server_limits.body_used(self, self.tenant, self.charged, message["ended"]["cpu_seconds_in_all"])
 
     def _keeper_gone(self) -> None:
-        """The keeper's socket closed. The keeper ends after its body. If the keeper was killed, its body dies too, and the body's
-        descriptor shows that."""
+        """Called when the keeper has closed its socket. Normally the keeper ends only after its body has ended. If the keeper was killed
+        first, its body is killed too, and the descriptor of the body's process shows when it is dead."""
         if self._account is None and self.unable is None and self._pidfd is not None:
             self._signal()
             self._loop.add_reader(self._pidfd, self._over)
@@ -361,7 +364,8 @@ class JailedBody:
             self._timers["idle"] = self._loop.call_later(left, self._idle)
 
     def _over(self) -> None:
-        """All processes are dead: deliver the frames that the body sent before, then the end."""
+        """Called when all processes of the body are dead. Queues the frames that the body sent before its death, then the end, for
+        `receive`."""
         for timer in self._timers.values():
             timer.cancel()
         if self._verdict is None or self._verdict[0] != "worker_crashed":

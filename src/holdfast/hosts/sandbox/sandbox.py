@@ -70,7 +70,8 @@ class Sandbox:
     async def attempt(
         self, timeout: float, idle_timeout: float | None = None, tighter: TighterLimits = _AS_THE_JAIL_SAYS, *, tenant: str = ""
     ) -> JailedBody:
-        """A body that has imported its code and waits for frames. If the body ended before that, `receive` returns its end.
+        """A body that has imported its code and waits for frames. If the body ended before it was ready, it is returned too, and its
+        `receive` returns the end. `idle_timeout` and `tighter` mean the same as in `JailedBody.begin`.
 
         The timeout starts now: it includes the start of the sandbox and the wait for free capacity. The CPU that the body uses is charged
         to the tenant. Raises Overloaded if no capacity is free within the timeout. Raises SandboxUnavailable if the sandbox is closed or
@@ -130,8 +131,8 @@ class Sandbox:
         return not self._starting.locked() and all(attempt.over or attempt is self._spare for attempt in self._attempts)
 
     def _taken(self, tenant: str) -> JailedBody | None:
-        """Take the spare; None if there is none, or if it is dead or being ended. A moment later the next spare is made, if there is
-        capacity for it."""
+        """Take the spare; None if there is none, or if it is dead or being ended. In each case the next spare is made a moment later, if
+        there is capacity for it. `tenant` decides the nice value of that next spare."""
         spare, self._spare = self._spare, None
         asyncio.get_running_loop().call_later(_REFILL_SECONDS, self._refill, tenant)
         return None if spare is None or spare.over or spare.stopped else spare
@@ -181,7 +182,8 @@ class _Stub:
 
     @classmethod
     async def started(cls, jail: Jail) -> _Stub:
-        """Start the stub, send it its jail, and read the kernel features that it found."""
+        """Start the stub, send it its jail, and read the kernel features that the stub found. Raises SandboxUnavailable if the stub cannot
+        be started, or if kernel features are missing."""
         stub = cls(jail)
         try:
             await stub._greet(jail)
@@ -204,7 +206,8 @@ class _Stub:
             raise
 
     async def close(self) -> None:
-        """End the stub, and wait until it is dead. It waits for its keepers first, at most 10 seconds; then it is killed."""
+        """End the stub, and wait until it is dead. The stub first waits until its keepers have ended. A stub that takes longer than 10
+        seconds is killed."""
         self._control.close()
         try:
             await in_thread(Purpose.HOUSE, self._process.wait, _END_SECONDS)

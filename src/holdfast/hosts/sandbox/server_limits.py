@@ -61,7 +61,7 @@ class ServerLimits:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def described(self) -> str:
-        """How limits are enforced, as a line for the operator."""
+        """The limits and how they are enforced, as a line of text for the operator."""
         cgroup = "cgroup v2 is here and not used" if cgroup_v2() else "there is no cgroup v2"
         caps = f"all bodies together may have {self.memory_mb:,} MB and {self.processes:,} processes"
         return f"{caps}; limits are watched every {PERIOD_MS} ms ({cgroup})"
@@ -69,8 +69,8 @@ class ServerLimits:
     # --- the bodies
 
     def add_body(self, member: LimitedBody, worker: object, *, spare: bool = True) -> None:
-        """Count a new body. A spare may be ended to make room for another body, until its attempt begins (`body_began`). A body that was
-        made for an attempt is not ended for that."""
+        """Count a new body. With `spare`, the body may be ended to make room for another body, until its attempt begins (`body_began`). A
+        body that was made for an attempt is not ended to make room."""
         self._parts[member] = _Part(worker, spare)
         self._admit()
 
@@ -109,13 +109,13 @@ class ServerLimits:
             self.shares.end(tenant, part.worker, charged, cpu_seconds, monotonic())
 
     def nice(self, tenant: str) -> int:
-        """The nice value of a new body of this tenant."""
+        """The nice value that a new body of this tenant gets: a higher one if the tenant is greedy (`CpuShares.greedy`)."""
         return NICE_OF_BUSY if self.shares.greedy(tenant, monotonic()) else NICE
 
     # --- capacity for another body
 
     async def turn(self, tenant: str, seconds: float) -> None:
-        """Wait while a tenant has used more than its share of the CPU. Raises Overloaded after this many seconds.
+        """Wait while this tenant has used more than its share of the CPU. Raises Overloaded if that takes longer than `seconds`.
 
         The attempts of one tenant get their turns in the order in which they arrived; tenants do not wait for each other. The caller makes
         its body right after this returns. With that, the tenant is charged for the body, so that the tenant's next attempt sees the charge.
@@ -134,12 +134,13 @@ class ServerLimits:
             raise Overloaded(f"This tenant {told}, so no body could start within {seconds:g} s. Try again later.") from None
 
     def has_room(self) -> bool:
-        """Whether one more body may be made. The first body always may: if it is above the limit, it is ended."""
+        """Whether one more body may be made now. While there are no bodies, always: if the new body alone goes above a limit, it is ended
+        then."""
         return self._processes() == 0 or (self._kilobytes() + _NEW_KB <= self.memory_mb * 1024 and self._processes() < self.processes)
 
     async def room(self, seconds: float) -> None:
-        """Wait until there is capacity for one more body. Callers get it in the order in which they began to wait. Spares are ended to free
-        capacity. Raises Overloaded after this many seconds."""
+        """Wait until there is capacity for one more body. Callers are admitted in the order in which they began to wait. Spares are ended
+        if that frees the capacity. Raises Overloaded if there is no capacity within `seconds`."""
         until = monotonic() + seconds
         if not self._waiting and self._made_room():
             return
@@ -165,7 +166,8 @@ class ServerLimits:
         return True
 
     def _admit(self) -> None:
-        """Admit one waiter at a time: the waiter's body is counted only when it is made, and the next waiter is admitted after that."""
+        """Admit the first waiter of the queue, if there is capacity for its body. Only one is admitted, because its body is counted only
+        when it is made; `add_body` then admits the next waiter."""
         while self._waiting and self._waiting[0].done():
             del self._waiting[0]
         if self._waiting and self._made_room():
@@ -181,7 +183,8 @@ class ServerLimits:
         return sum(part.processes for part in self._parts.values() if not part.leaving)
 
     def _end_one(self, code: Code, detail: str) -> bool:
-        """End one body: a spare, or else the largest body of the worker that uses the most. Returns False if there is no body to end."""
+        """End one body: a spare if there are other bodies too, else the largest body of the worker that uses the most. `code` says what is
+        measured: memory for `memory_exceeded`, else processes. Returns False if there is no body to end."""
         staying = [(member, part) for member, part in self._parts.items() if not part.leaving]
         spares = [member for member, part in staying if part.spare]
         if not staying:

@@ -27,7 +27,7 @@ def readable() -> tuple[Path, ...]:
 
 @cache
 def packages() -> tuple[Path, ...]:
-    """The value of `Jail.path`: installed packages, then Holdfast itself."""
+    """The value of `Jail.path`: the folders of installed packages, then the folder of Holdfast itself."""
     installed = [Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")]
     if site.ENABLE_USER_SITE:
         installed.append(Path(site.getusersitepackages()))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ToolRefused(Exception):
-    """A tool raises this to say that it did nothing, and why."""
+    """A tool raises this to say that the call did nothing, and why (`ToolCall.refused` makes it)."""
 
     def __init__(self, message: str, code: str = "tool_failed", retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
@@ -73,16 +73,16 @@ class ToolCall:
 
     @cached_property
     def http(self) -> httpx.Client:
-        """An HTTP client for this call. It is closed when the call ends, and ignores environment variables. Its timeout is the time until
-        the call's deadline, at most an hour."""
+        """The HTTP client of this call. It is closed when the call ends. It ignores environment variables, such as those for proxies. Its
+        timeout is the time until the call's deadline, at most an hour."""
         import httpx
 
         return httpx.Client(trust_env=False, timeout=self._patience(), verify=_authorities(), headers=self._trace())
 
     @cached_property
     def async_http(self) -> httpx.AsyncClient:
-        """An HTTP client for an async tool. It is closed when the call ends, and ignores environment variables. Its timeout is the time
-        until the call's deadline, at most an hour."""
+        """The HTTP client of this call, for an async tool. It is closed when the call ends. It ignores environment variables, such as those
+        for proxies. Its timeout is the time until the call's deadline, at most an hour."""
         import httpx
 
         return httpx.AsyncClient(trust_env=False, timeout=self._patience(), verify=_authorities(), headers=self._trace())
@@ -94,7 +94,8 @@ class ToolCall:
         return max(min(self.remaining, 3600.0), 0.001)
 
     def refused(self, message: str, code: str = "tool_failed", retry_after_seconds: float | None = None) -> ToolRefused:
-        """Make the error that says that the tool did nothing: `raise call.refused("card declined")`."""
+        """Make the error that says that the tool did nothing; the tool must raise it: `raise call.refused("card declined")`. `code` is the
+        error code that the worker sees. `retry_after_seconds`: when to try again; None if that is not known."""
         return ToolRefused(message, code, retry_after_seconds)
 
     # --- for reconcile functions

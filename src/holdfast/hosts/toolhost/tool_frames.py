@@ -40,7 +40,8 @@ async def read_frame(reader: asyncio.StreamReader) -> Frame | None:
 
 
 def receive(sock: socket.socket) -> Frame | None:
-    """As `read_frame`, for a caller that blocks. It does not limit the size of a frame."""
+    """The next frame; None when the other side has closed the socket. Blocks until the whole frame is there. Raises FrameBroken if the
+    bytes are not a frame. Unlike `read_frame`, it accepts a frame of any size."""
     size = _exactly(sock, 4)
     if size is None:
         return None

@@ -1,5 +1,5 @@
-"""ToolHost: a limited number of warm processes. A call takes a process of its tool. After an answer the process is kept for later calls, as
-far as the limits allow; else it is killed.
+"""ToolHost: a limited number of warm processes. A call takes a process of its tool. After an answer the process is kept for later calls; if
+too many processes are kept, the one that has been idle longest is killed. A process that gave no answer is killed.
 
     take (warm, else a new one) → send the call → answer → give back
                                          └ deadline, crash, cancel → kill the group
@@ -36,12 +36,12 @@ class HostLimits(Struct, frozen=True, kw_only=True):
 
 
 class ToolRequest(Struct, frozen=True, kw_only=True):
-    """One call, or one question to a reconcile function, that a tool's process shall serve."""
+    """A request to a tool's process: to make one call of the tool, or to ask the tool's reconcile function about a lost call."""
 
     op: str
     """`call` or `reconcile`."""
     call: Mapping[str, Any]
-    """The fields of ToolCall."""
+    """The fields of the ToolCall object that the tool gets, by name."""
     arguments: Mapping[str, Any]
     secrets: Mapping[str, str]
     deadline: float
@@ -138,7 +138,7 @@ class ToolHost:
         }
 
     async def _taken(self, hosted: HostedTool) -> tuple[ToolProcess, bool]:
-        """A process of this tool, and whether it is a warm one. Starts a process if there is no warm one."""
+        """A process for a call of this tool; and True if it is a warm process, False if it was started now because there is no warm one."""
         await self._tend()
         for at in range(len(self._idle) - 1, -1, -1):
             if self._idle[at][1].hosted == hosted:
@@ -166,7 +166,7 @@ class ToolHost:
             await self._end(process)
 
     async def _tend(self) -> None:
-        """End the processes that have been idle for too long."""
+        """End the processes that have been idle for longer than `idle_seconds`."""
         oldest = monotonic() - self._limits.idle_seconds
         stale = [process for since, process in self._idle if since < oldest]
         self._idle = [(since, process) for since, process in self._idle if since >= oldest]
@@ -183,7 +183,7 @@ class ToolHost:
         return [process.pid for process in self._live]
 
     async def close(self) -> None:
-        """End all processes."""
+        """End all processes, also those that are at work on a call."""
         self._closed = True
         self._idle.clear()
         for process in list(self._live):

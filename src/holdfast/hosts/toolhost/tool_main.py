@@ -102,7 +102,8 @@ async def _awaited(function: Any, call: ToolCall, arguments: dict[str, Any]) -> 
 
 
 def _done(value: Any, cap: int) -> bytes:
-    """The frame of a result. A result that is not JSON or is too large is reported as `unfit`: the call still happened."""
+    """The frame for what a tool returned. `cap` is the largest allowed result, in bytes of JSON. A result that cannot be written as JSON,
+    or is larger, is reported as `unfit`: the call happened, but its result is not passed on."""
     verdict = None
     if isinstance(value, Verdict):
         verdict, value = value.word, value.result
@@ -116,8 +117,9 @@ def _done(value: Any, cap: int) -> bytes:
 
 
 def _told(error: Exception) -> Frame:
-    """The frame of an exception. `known` is False after a timeout, a lost connection or an HTTP status 5xx: the tool's call may have
-    happened all the same. After any other exception it is True: the call failed."""
+    """The frame of an exception. `known` is False after a timeout, a connection that was lost, or an HTTP status 5xx: what the tool wanted
+    to do may have happened all the same. After any other exception, also if no connection could be made, `known` is True: the call
+    failed."""
     told: Frame = {"type": type(error).__name__, "message": str(error)[:_LONGEST_MESSAGE], "code": "tool_failed", "known": True}
     told["where"] = _where(error)
     if isinstance(error, ToolRefused):
@@ -135,8 +137,8 @@ def _told(error: Exception) -> Frame:
 
 
 def _of_status(status: int) -> Frame:
-    """The part of the frame for an HTTP status. After a 5xx status the server may have done what the tool asked for (`known` is False). Any
-    other status is a refusal."""
+    """The members of the frame that depend on an HTTP status with which a server answered the tool. After a 5xx status that server may have
+    done what the tool asked for (`known` is False). Any other status means that it refused."""
     if status >= 500:
         return {"code": "tool_unavailable", "known": False}
     return {"code": {401: "access_denied", 403: "access_denied", 429: "rate_limited"}.get(status, "tool_failed")}

@@ -29,7 +29,7 @@ _ROOT: Final = Path(__file__).parents[3]
 _LONGEST_LINE: Final = 8 * 1024
 _MOST_OUTPUT: Final = 1024 * 1024
 _LAST_LINES_SECONDS: Final = 0.5
-"""So long the last lines of a killed process may still come."""
+"""After a process is killed, its last printed lines are read for at most this many seconds."""
 
 Log = Callable[[str, str], None]
 """Called for each line that a tool prints, with the tool's name and the line."""
@@ -117,7 +117,7 @@ class ToolProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id, which is also its group's."""
+        """The id of the process, which is also the id of its process group."""
         return self._process.pid
 
     async def ask(self, frame: Mapping[str, Any]) -> Frame:

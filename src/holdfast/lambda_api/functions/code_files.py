@@ -119,7 +119,8 @@ def _copy(source: IO[bytes], file: IO[bytes], room: int, what: str, content: has
 
 def code_of_folder(folder: Path, leave_out: Collection[Path] = ()) -> Code:
     """The id, hash and size of a folder's code. The hash is made from the names and contents of its files, and from whether each is
-    executable. Raises CodeInvalid if a file cannot be read, or the folder exceeds a limit."""
+    executable. Files and folders in `leave_out` are not part of the code. Raises CodeInvalid if a file cannot be read, or the folder
+    exceeds a limit."""
     whole, size = hashlib.sha256(), 0
     for name, path in files_of(folder, leave_out):
         try:
@@ -163,8 +164,8 @@ def _raised(error: OSError) -> None:
 
 
 def copy_folder(folder: Path, into: Path, leave_out: Collection[Path] = ()) -> Code:
-    """Copy the files of a folder into another folder. Returns the id, hash and size of the copy. Raises CodeInvalid if a file cannot be
-    copied or the folder exceeds a limit, and OSError if the disk has a problem."""
+    """Copy the files of `folder` into the folder `into`. Files and folders in `leave_out` are not copied. Returns the id, hash and size of
+    the copy. Raises CodeInvalid if a file cannot be copied or the folder exceeds a limit, and OSError if the disk has a problem."""
     whole, left = hashlib.sha256(), MAX_BYTES
     for name, path in files_of(folder, leave_out):
         target = into / name
@@ -193,8 +194,9 @@ def _code(whole: hashlib._Hash, size: int) -> Code:
 
 
 def files_of(folder: Path, leave_out: Collection[Path] = ()) -> Iterator[tuple[str, Path]]:
-    """The files below a folder, in order of their names: the path relative to the folder, and the path. Raises CodeInvalid if the folder
-    does not exist, cannot be read, or exceeds a limit."""
+    """The files below a folder, sorted by name. For each: its path relative to the folder, and its whole path. Files and folders in
+    `leave_out`, and those with a name in LEFT_OUT, are left out. Raises CodeInvalid if the folder does not exist, cannot be read, or
+    exceeds a limit."""
     if not folder.is_dir():
         raise CodeInvalid(f"There is no folder {folder}.")
     count, size = 0, 0

@@ -103,7 +103,8 @@ class DeployedFunctions:
         dry_run: bool = False,
     ) -> Version:
         """UpdateFunctionCode. Returns the new `$LATEST`, or with `publish` the published version. With `dry_run` nothing is changed, and
-        the `$LATEST` that would result is returned. Raises RevisionMismatch if `revision` is given and is not the current one."""
+        the `$LATEST` that would result is returned. If `architectures` is None, they stay as they are. Raises RevisionMismatch if
+        `revision` is given and is not the revision of `$LATEST`."""
         entry, latest = self._current(name, revision)
         config = latest.config
         if architectures is not None:
@@ -113,7 +114,8 @@ class DeployedFunctions:
 
     def update_config(self, name: str, changed: Mapping[str, object], *, revision: str | None = None) -> Version:
         """UpdateFunctionConfiguration: members that are not in `changed` stay as they are. Returns the new `$LATEST`. Raises
-        RevisionMismatch if `revision` is given and is not the current one."""
+        RevisionMismatch if `revision` is given and is not the revision of `$LATEST`. Raises InvalidParameter if a new value is not allowed,
+        or if it would make a function durable that is not."""
         entry, latest = self._current(name, revision)
         if latest.config.terms is None and changed.get("terms") is not None:
             raise InvalidParameter("You cannot add a durable configuration to an existing function that is not durable; create a new one.")
@@ -133,8 +135,9 @@ class DeployedFunctions:
         return self._kept(entry, publish=True, description=description)
 
     def delete(self, name: str, qualifier: str | None = None) -> None:
-        """DeleteFunction: without `qualifier` the function with all its versions and aliases, else the version with this number. Raises
-        ResourceConflict if an alias names the version. Raises InvalidParameter if `qualifier` is `$LATEST` or an alias."""
+        """DeleteFunction. Without `qualifier`, deletes the function with all its versions and aliases; else only the version with this
+        number. Raises ResourceConflict if an alias names the version. Raises FunctionNotFound if there is no such function or version.
+        Raises InvalidParameter if `qualifier` is `$LATEST` or an alias."""
         entry = self.needed(name)
         if qualifier is None:
             self._keep(Entry(name=name, latest=None, last=entry.last))
@@ -154,9 +157,9 @@ class DeployedFunctions:
     def deploy(
         self, name: str, config: Config, code: Code, *, aliases: Sequence[str] = (), publish: bool = False, tags: Mapping[str, str]
     ) -> Entry:
-        """Make a function equal to this description, as deploying a template does. Parts that are equal already do not change. With
-        `publish` or `aliases`, a version is published unless the newest version equals `$LATEST` already. After that, each of these aliases
-        names the newest version."""
+        """Make a function equal to this description, as deploying a template does; the function is created if it does not exist. Parts that
+        are equal already do not change. With `publish` or `aliases`, `$LATEST` is published as a new version, unless the newest published
+        version equals it already. After that, each alias in `aliases` names the newest published version."""
         checked_function(name)
         before = self._entries.get(name) or Entry(name=name, latest=None)
         latest = before.latest
@@ -177,7 +180,7 @@ class DeployedFunctions:
         return entry
 
     def sweep(self, running: Collection[str]) -> None:
-        """Remove code that no version uses and that is not in `running`, the ids of the code that processes run."""
+        """Remove from disk all code that no version of any function uses. Code whose id is in `running` stays, because processes run it."""
         named = {version.code.id for entry in self._entries.values() for version in entry.everything()}
         self.keeper.sweep({*named, *running})
 
@@ -210,7 +213,8 @@ class DeployedFunctions:
         weights: Mapping[str, float] | None = None,
         revision: str | None = None,
     ) -> Alias:
-        """UpdateAlias: what is None stays as it is. Raises RevisionMismatch if `revision` is given and is not the current one."""
+        """UpdateAlias: of `version`, `description` and `weights`, those that are None stay as they are. Raises RevisionMismatch if
+        `revision` is given and is not the alias's revision."""
         known = self.alias(name, alias)
         if revision is not None and revision != known.revision:
             raise RevisionMismatch(_CHANGED.format("GetAlias"))

@@ -53,7 +53,8 @@ class CodeCache:
 
 
 class FunctionFolder:
-    """The folder of deployed functions. Only one process at a time may use it. It is made when the first code or function is written."""
+    """The folder of deployed functions. Only one process at a time may use it. The folder is made when the first code or the first function
+    is written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -93,7 +94,8 @@ class FunctionFolder:
             _sync(self._functions)
 
     def add_zip(self, packed: bytes, looked: CodeCache | None = None) -> Code:
-        """Copy the code of a zip file into the folder, if it is not there yet. Raises CodeInvalid if the zip file cannot be used."""
+        """Copy the code of a zip file (`packed` is its content) into the folder, if it is not there yet. `looked` remembers which code was
+        checked already. Raises CodeInvalid if the zip file cannot be used."""
         code = code_files.code_of_zip(packed)
         return self._add(code, lambda draft: code_files.unpack(packed, draft), looked or CodeCache())
 
@@ -114,8 +116,9 @@ class FunctionFolder:
             raise CodeInvalid(f"{file} could not be read: {error.strerror}.") from None
 
     def add_folder(self, folder: Path, leave_out: Collection[Path] = (), looked: CodeCache | None = None) -> Code:
-        """Copy the code in `folder`, as it is now, into the folder of deployed functions, if it is not there yet. If `looked` has this
-        folder, it is not read again. Raises CodeInvalid if the code cannot be used, or changes while it is read."""
+        """Copy the code in `folder`, as it is now, into the folder of deployed functions, if it is not there yet. Files and folders in
+        `leave_out` are not copied. If `looked` has this folder, it is not read again. Raises CodeInvalid if the code cannot be used, or
+        changes while it is read."""
         looked = looked or CodeCache()
         if folder in looked.sources:
             return looked.sources[folder]
@@ -128,7 +131,8 @@ class FunctionFolder:
         raise CodeInvalid(f"{folder} changes while it is read. Try again when no program writes to it.")
 
     def add_text(self, name: str, text: str, looked: CodeCache | None = None) -> Code:
-        """Write code that is one file into the folder, if it is not there yet. `name` is the name of the file."""
+        """Write code that is one file into the folder, if it is not there yet. `name` is the name of the file, `text` its content. `looked`
+        remembers which code was checked already."""
         digest = hashlib.sha256(f"{name}\n{text}".encode())
         code = Code(digest.hexdigest(), base64.b64encode(digest.digest()).decode(), len(text.encode()))
         return self._add(code, lambda draft: private.write_new(draft / name, text.encode()), looked or CodeCache())
@@ -138,8 +142,9 @@ class FunctionFolder:
         return self._code / code.id
 
     def intact(self, code: Code, looked: CodeCache | None = None) -> bool:
-        """Whether the files of the kept code are as they were deployed. False also if they cannot be read. If no hash of the code was
-        stored with it, the files are accepted as they are. Blocks. Bytecode that earlier runs left is removed first, because Python would
+        """Whether the files of this code in the folder are still as they were deployed. False also if they cannot be read. If no hash was
+        stored with the code (an older release wrote it), True, and the hash of the files as they are now is stored. If `looked` has the
+        answer for this code, the files are not read again. Blocks. Bytecode that earlier runs left is removed first, because Python would
         run it instead of the code."""
         looked = looked or CodeCache()
         if code.id not in looked.intact:
@@ -176,8 +181,9 @@ class FunctionFolder:
             self._lock = None
 
     def _add(self, code: Code, fill: Callable[[Path], Code | None], looked: CodeCache) -> Code:
-        """Copy code into the folder with `fill`, unless an unchanged copy is there already, and return it. If the source of the code
-        changed meanwhile, nothing is kept, and the returned code has another id than `code`."""
+        """Copy code into the folder, unless an unchanged copy is there already. `fill` writes the files of the code into the folder that it
+        gets. Returns the code. If the source of the code changed while it was copied, nothing is kept, and the returned code has another id
+        than `code`."""
         place = self.code_folder(code)
         if place.exists() and self.intact(code, looked):
             return code
@@ -220,7 +226,7 @@ class FunctionFolder:
         self._lock = lock
 
     def sweep(self, used: Collection[str]) -> None:
-        """Remove all code whose id is not in `used`."""
+        """Remove all code from the folder whose id is not in `used`."""
         with _told(self.folder):
             for code in self._code.iterdir():
                 if code.name.removesuffix(_NOTED) not in used:

@@ -117,7 +117,8 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     description: str = ""
     weights: Mapping[str, float] = {}
-    """Another version that gets a part of the invocations, and which part: a number from 0 to 1. Empty: there is none."""
+    """A second version that gets a part of the invocations of this alias: its number, and the part from 0 to 1. Empty: all invocations go
+    to `version`."""
     revision: str
 
     def to_wire(self, function: str) -> Wire:
@@ -146,7 +147,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     tags: Mapping[str, str] = {}
 
     def everything(self) -> list[Version]:
-        """All versions, `$LATEST` first."""
+        """All versions: `$LATEST` first (if the function is not deleted), then the others by their numbers."""
         latest = () if self.latest is None else (self.latest,)
         return [*latest, *sorted(self.versions.values(), key=lambda one: int(one.version))]
 

@@ -28,8 +28,8 @@ class ServedFunctions:
         """By function and version: why the version is not run. Its code on disk is not the code that was deployed."""
 
     def find(self, asked: FunctionReference) -> FoundFunction:
-        """The function in the version that a request names by a version or an alias. Without a qualifier it is `$LATEST`, or the highest
-        version of a function of the program without `$LATEST`. Raises FunctionNotFound if there is none."""
+        """The function in the version that a request names by a version or an alias. Without a qualifier it is `$LATEST`. If a function of
+        the program has no `$LATEST`, it is the highest version of this function. Raises FunctionNotFound if there is none."""
         if asked.name in self._names:
             try:
                 return self._own.find(asked)
@@ -39,8 +39,9 @@ class ServedFunctions:
         return self._shown(asked.name, self._deployed.version(asked))
 
     def draw(self, asked: FunctionReference) -> FoundFunction:
-        """The function that shall run one invocation: the one that `find` returns, or for an alias with weights, at random, its other
-        version. Raises FunctionNotFound if there is none, and CodeChanged if its code on disk is not what was deployed."""
+        """The function that shall run one invocation: the one that `find` returns. An alias may have a second version with a weight: then
+        that version is chosen at random, as often as the weight says. Raises FunctionNotFound if there is none, and CodeChanged if its code
+        on disk is not what was deployed."""
         entry = self._deployed.entry(asked.name)
         alias = None if entry is None or asked.qualifier is None else entry.aliases.get(asked.qualifier)
         if alias is not None:
@@ -56,7 +57,7 @@ class ServedFunctions:
         return found
 
     def all(self) -> Sequence[FoundFunction]:
-        """Every version of every function, sorted by name and version."""
+        """Every version of every function, sorted by name, then by version number; `$LATEST` comes before the numbers."""
         own = self._own.all()
         taken = {(found.name, found.version) for found in own}
         deployed = [

@@ -68,8 +68,8 @@ class Logs:
         return answer if page.is_last else answer | {"nextToken": str(Token(page.end, is_forward, search))}
 
     def get_log_events(self, asked: GetLogEvents, tenant: str | None) -> Answer:
-        """GetLogEvents: a page of the events of one stream. The first page has the newest events, unless the request asks for the
-        beginning. In each page the oldest event comes first. Raises LogNotFound if there is no such stream."""
+        """GetLogEvents: a page of the events of one stream. The first page has the newest events, or the oldest ones if the request has
+        `startFromHead` true. In each page the oldest event comes first. Raises LogNotFound if there is no such stream."""
         asked = asked.checked()
         function, limit, name = asked.function(), asking.events_size(asked.limit), asked.log_stream_name
         search = asking.search_of(function, name)
@@ -99,8 +99,8 @@ class Logs:
     def _ends(
         self, function: str, found: list[KeptRecord], page: LogPage, token: Token | None, *, is_forward: bool
     ) -> tuple[LogPosition, LogPosition]:
-        """The positions for the next page: backward, and forward. At an end of the log the client gets the token back that it sent, which
-        tells it that nothing follows."""
+        """Two positions: where the next page backward begins, and where the next page forward begins. If nothing was found and the log ends
+        here, both are the position in the token that the client sent: the same token tells the client that nothing follows."""
         if not found and page.is_last:
             place = token.position if token is not None else self._reader.newest(function)
             return place, place
@@ -197,8 +197,8 @@ class Logs:
         return max(start or 0, self._folder.retention.oldest(self._clock.now()))
 
     def _known(self, function: str, tenant: str | None) -> None:
-        """Wait a short time until the writer has written the lines that it has. Then raise LogNotFound if there is no function of this
-        name, and its log does not exist or has no line of this tenant."""
+        """Wait a short time until the writer has written the lines that it has. Then raise LogNotFound, unless there is a function of this
+        name, or a log of this name that has a line of this tenant (if `tenant` is None: a log of this name)."""
         self._keeper.flush(_FLUSH_SECONDS)
         if self._is_function(function):
             return

@@ -34,7 +34,7 @@ class LogPage(msgspec.Struct, frozen=True):
     end: LogPosition
     """The position at which the next page begins."""
     is_last: bool
-    """True if the search reached the end of the log in this direction. Records may be added after that."""
+    """True if the search reached the end of the log in its direction (backwards: the beginning). New records may be added later."""
 
 
 class Stream(msgspec.Struct):
@@ -59,8 +59,8 @@ class LogReader:
         self._adding = threading.Lock()
 
     def forward(self, function: str, begin: LogPosition, since: int, wanted: Wanted, limit: int) -> LogPage:
-        """The next records after `begin` for which `wanted` is true, the oldest first, at most `limit`. Segments without a record at or
-        after the time `since` are skipped."""
+        """The next records after the position `begin` for which `wanted` returns True, the oldest first, at most `limit`. Segments that end
+        before the time `since` are skipped; older records in other segments are skipped only if `wanted` refuses them."""
         collected = _Collected(limit, self._now)
         end = begin
         for segment in self.folder.segments(function):
@@ -77,8 +77,9 @@ class LogReader:
         return LogPage(collected.found, end, is_last=True)
 
     def backward(self, function: str, end: LogPosition | None, since: int, wanted: Wanted, limit: int) -> LogPage:
-        """The next records before `end` for which `wanted` is true, the newest first, at most `limit`. If `end` is None, it begins with the
-        newest record. Segments without a record at or after the time `since` are skipped."""
+        """The next records before the position `end` for which `wanted` returns True, the newest first, at most `limit`. If `end` is None,
+        the newest record comes first. Segments that end before the time `since` are skipped; older records in other segments are skipped
+        only if `wanted` refuses them."""
         collected = _Collected(limit, self._now)
         begin = end or self.newest(function)
         for segment in reversed(self.folder.segments(function)):
@@ -102,8 +103,8 @@ class LogReader:
         return LogPosition(segments[-1].number, segments[-1].size) if segments else BEGINNING
 
     def streams(self, function: str, tenant: str | None, since: int) -> dict[str, Stream]:
-        """The streams of a log, by name, as the records of one tenant make them, or the records of all tenants if `tenant` is None. A
-        segment is left out for a stream that has no record in it at or after the time `since`."""
+        """The streams of a log, by name. Only records of `tenant` count; if `tenant` is None, the records of all tenants. The records of a
+        stream in one segment count only if the last of them is at or after the time `since`."""
         found: dict[str, Stream] = {}
         for segment in self.folder.segments(function):
             for (name, whose), part in self._summary(segment).items():
@@ -137,7 +138,8 @@ class _Collected:
 
     @property
     def is_late(self) -> bool:
-        """Whether the time for this page is used up, because a caller may choose a slow filter. The next page continues at this place."""
+        """Whether the time for this page is used up. There is a time limit, because a caller may choose a slow filter. The next page
+        continues where this page ended."""
         return self._now() > self._until
 
     def is_full_with(self, kept: KeptRecord) -> bool:

@@ -195,8 +195,9 @@ def no_such_token() -> InvalidParameter:
 
 
 def after(text: str | None, keys: Sequence[str], search: str, *, descending: bool = False) -> int:
-    """The index of the first key after the key in the token `text`; 0 without a token. `keys` is sorted, with `descending` from the largest
-    to the smallest. Raises InvalidParameter if the token was made for another search."""
+    """The index in `keys` at which the next page begins: that of the first key after the key in the token `text`; 0 if `text` is None.
+    `keys` is sorted from the smallest to the largest, with `descending` from the largest to the smallest. Raises InvalidParameter if the
+    token was made for another search."""
     if text is None:
         return 0
     mine, _, key = text.partition("/")

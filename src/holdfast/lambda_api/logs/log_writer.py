@@ -123,8 +123,9 @@ class LogWriter:
                 self._lose([function for function, records in logs.items() for _ in records], _reason(error))
 
     def _append(self, function: str, records: list[LogLine], now: int) -> bool:
-        """Append records, after a record about dropped lines if there are any. Returns True if the newest segment was full, so that a new
-        one began. If the disk cannot be written, the records are dropped and counted, and it returns False."""
+        """Append records to the log of a function. If lines of this log were dropped before, a record that says so is written first.
+        Returns True if the newest segment was full, so that a new segment began. If the disk cannot be written, the records are dropped and
+        counted, and it returns False."""
         with self._changed:
             lost, reason = self._lost.pop(function, (0, ""))
         first = [dropped(records[0].stream, records[0].at, lost, reason)] if lost else []
@@ -148,8 +149,8 @@ class LogWriter:
             log.warning("old logs could not be removed: %s", _reason(error))
 
     def _lose(self, functions: Sequence[str], reason: str) -> None:
-        """Count lost lines; `functions` has one name for each line. Logs a warning if this begins a time in which lines are lost. The
-        caller holds the lock."""
+        """Count lost lines; `functions` has one name for each line. The server logs a warning at the first loss, and another one only if a
+        log that had lost lines was written again in between. The caller holds the lock."""
         for function in functions:
             before, _ = self._lost.get(function, (0, ""))
             self._lost[function] = (before + 1, reason)

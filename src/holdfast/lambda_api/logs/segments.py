@@ -100,7 +100,7 @@ class LogFolder:
     # --- reading
 
     def groups(self) -> list[LogGroup]:
-        """The logs of all functions that have logged a line, by name."""
+        """The logs of all functions that have logged a line, sorted by the name of the function."""
         return sorted(filter(None, map(_group, self.root.glob("*/group.json"))), key=lambda group: group.function)
 
     def group(self, function: str) -> LogGroup | None:
@@ -112,7 +112,8 @@ class LogFolder:
         return _segments(self._place(function))
 
     def has(self, function: str, position: LogPosition) -> bool:
-        """Whether a position is at the beginning of a segment, after a record, or in a segment that was removed."""
+        """Whether reading can continue at a position: it is at the beginning of a segment, directly after a record, or in an old segment
+        that was removed. False if the log has no segments, or the position is beyond the newest one."""
         found = self.segments(function)
         if not found or position.segment > found[-1].number:
             return False
@@ -159,8 +160,8 @@ class LogFolder:
         return filled
 
     def sweep(self, now: int) -> None:
-        """Remove segments that have only records that are too old, and the oldest segments above the size limit. The caller holds the
-        lock."""
+        """Remove the segments in which all records are too old. If all logs together still exceed the size limit, remove the oldest
+        segments of all logs. The caller holds the lock."""
         oldest, spare = self.retention.oldest(now), self.retention.max_bytes
         everything = [(segment, segments[-1]) for place in self._places() if (segments := _segments(place)) for segment in segments]
         for segment, newest in sorted(everything, key=lambda found: (found[0].last, found[0].number), reverse=True):
@@ -180,7 +181,8 @@ class LogFolder:
 
 
 def read(segment: Segment, offset: int = 0) -> Iterator[KeptRecord]:
-    """The records of a segment after an offset. Incomplete lines are skipped. If the file was removed, there are no records."""
+    """The records of a segment, from an offset in bytes to the end. Incomplete lines are skipped. If the file was removed, there are no
+    records."""
     try:
         with segment.path.open("rb") as file:
             file.seek(offset)

@@ -116,8 +116,9 @@ class ExecutionReads:
         return shown
 
     def _lines(self, header: Execution, at: int, size: int, *, newest_first: bool) -> tuple[list[HistoryEntry], bool]:
-        """At most `size` events after the event number `at`; with `newest_first`, events up to this number, backwards. And whether more
-        events follow. A page with large payloads has fewer events."""
+        """Two values: at most `size` events, and whether more events follow. The events begin after the event number `at`; with
+        `newest_first`, they begin with the event number `at` and go backwards. If payloads are large, there are fewer than `size`
+        events."""
         page: list[HistoryEntry] = []
         room = PAGE_BYTES
         chunks = _chunks()

@@ -153,8 +153,8 @@ class InvokeOperation:
         return (self._tail(header) if self._tail is not None else b"") or self._platform_lines(header)
 
     def _platform_lines(self, header: Execution) -> bytes:
-        """The lines that Lambda itself logs for each invocation, made from the history. They are used if no log of the function is
-        known."""
+        """The log lines that Lambda itself writes for each invocation, made from the history of the execution. They are used if the log
+        lines of the function are not known."""
         lines = []
         for line in self._engine.store.history(header.id, max(0, header.events - _TAIL_EVENTS), _TAIL_EVENTS):
             if line.event.type is EventType.INVOCATION_COMPLETED:

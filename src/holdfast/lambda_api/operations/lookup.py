@@ -49,12 +49,13 @@ class FunctionLookup(Protocol):
         ...
 
     def draw(self, asked: FunctionReference) -> FoundFunction:
-        """The function that shall run one invocation: the one that `find` returns, or for an alias with weights, at random, its other
-        version. Raises FunctionNotFound if there is none, and CodeChanged if its code on disk is not what was deployed."""
+        """The function that shall run one invocation: the one that `find` returns. An alias may have a second version with a weight: then
+        that version is chosen at random, as often as the weight says. Raises FunctionNotFound if there is none, and CodeChanged if its code
+        on disk is not what was deployed."""
         ...
 
     def all(self) -> Sequence[FoundFunction]:
-        """Every version of every function, sorted by name and version."""
+        """Every version of every function, sorted by name, then by version number; `$LATEST` comes before the numbers."""
         ...
 
 
@@ -108,7 +109,7 @@ class RegisteredFunctions:
         return self.find(asked)
 
     def all(self) -> Sequence[FoundFunction]:
-        """Every version of every function, sorted by name and version."""
+        """Every version of every function, sorted by name, then by version number; `$LATEST` comes before the numbers."""
         hosted = sorted(self._hosted(), key=lambda hosted: (hosted.function, _order(hosted.version)))
         return [FoundFunction(name=one.function, version=one.version, terms=one.terms) for one in hosted]
 

@@ -48,7 +48,7 @@ def kind_of(runtime: Runtime) -> tuple[str, str]:
 
 
 def is_tried(runtime: Runtime, interpreters: Interpreters) -> bool:
-    """Whether `command_of` will not block, because it need not try an interpreter."""
+    """Whether `command_of` returns at once. False if it would first have to try an interpreter, which blocks."""
     known = _KNOWN.fullmatch(runtime.runtime)
     return bool(runtime.command) or known is None or interpreters.knows(known["kind"], known["version"])
 

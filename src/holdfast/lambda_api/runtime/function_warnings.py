@@ -53,8 +53,8 @@ def _of_endpoints(runtime: Runtime) -> list[FunctionWarning]:
 
 
 def _of_interpreter(runtime: Runtime, interpreters: Interpreters) -> list[FunctionWarning]:
-    """A warning about the interpreter, if there is a reason for one. It is logged once for all functions of a runtime, and names the first
-    of these functions."""
+    """A warning about the interpreter, if there is a reason for one. A server logs it only for the first function of each runtime, and the
+    text names that function."""
     if runtime.command:
         return []
     about, who = f"runtime {runtime.runtime}", f"{runtime.runtime} (wanted by {runtime.function})"

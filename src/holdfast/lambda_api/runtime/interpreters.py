@@ -146,7 +146,8 @@ def _not_used(tried: Sequence[TriedInterpreter]) -> str:
 @functools.lru_cache(maxsize=64)
 def _tried(file: str, ask: tuple[str, ...], seconds: float, identity: tuple[int, int]) -> TriedInterpreter:
     """Start a file and ask for its version. The file gets the server's environment variables, because a shim needs them; a function never
-    gets them. `identity` changes when the file changes; then the file is tried again."""
+    gets them. `identity` is not used in the try: results are cached by all arguments, and `identity` changes when the file changes, so that
+    a changed file is tried again."""
     try:
         child = subprocess.Popen(
             [file, *ask], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True

@@ -41,8 +41,9 @@ def seen_by(invocation: Invocation, port: Port) -> int:
 
 
 def durable_event(invocation: Invocation, port: Port, token: Token, room: int = PAGE_BYTES) -> bytes:
-    """The event of a durable function, with the first page of its state; the function asks for the other pages. `room` is the size of a
-    page in bytes. If the input alone fills it, the event has no operations."""
+    """The event of a durable function, with the first page of its state. The function asks for the other pages later. `room` is how many
+    bytes the input and the operations may have. If the input alone is larger, the event has no operations, and the function asks for all of
+    them. `token` makes the checkpoint token."""
     given = _input(invocation, port)
     stored: list[Operation] = [] if invocation.fresh else list(port.state(invocation.token))
     updated = invocation.updated if invocation.updated is not None else served_since(stored, invocation.header.seen)
@@ -88,8 +89,8 @@ def outcome_of(runtime: Runtime, called: JobResult | Exception, header: Executio
 
 
 def _plain_outcome(called: JobResult, header: Execution) -> Outcome:
-    """The outcome of a function that is not durable. A failed Event invocation is tried again, at most twice; the store counts the
-    failures. An invocation by a durable function is not tried again."""
+    """The outcome of a function that is not durable. If the function failed, an Event invocation is tried again, at most twice
+    (`header.failures` counts the failures). If a durable function made the invocation, it is not tried again."""
     if called.error is not None:
         error = codec.readable(called.error)
         if header.parent is None and header.failures < len(EVENT_RETRY_SECONDS):

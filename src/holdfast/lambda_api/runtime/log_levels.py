@@ -30,8 +30,8 @@ class LogLevels:
         self._system = _RANKS[runtime.system_log_level or "INFO"]
 
     def from_function(self, text: bytes, level: str | None) -> bool:
-        """Whether to keep a record that the function wrote. `level` is what the runtime client gave. If it is None, the level in a JSON
-        record is used, and any other record has the level INFO."""
+        """Whether to keep a record that the function wrote. `level` is the level that the runtime client gave with the record. If it is
+        None, the level inside the text is used if the text is a JSON record; else the level is INFO."""
         return not self.filters or (_RANKS[level] if level is not None else _rank(text)) >= self._application
 
     def from_platform(self, level: str) -> bool:

@@ -22,13 +22,13 @@ _TABLE: Final = "/proc/net/tcp"
 _TABLE_6: Final = "/proc/net/tcp6"
 _ESTABLISHED: Final = b"01"
 _INODE: Final = 5
-"""The index of the inode in a row, counted from the field after the state."""
+"""The index of the inode among the fields of a row that come after the state; the first of these has the index 0."""
 _MAPPED: Final = bytes(10) + b"\xff\xff"
 _LOOKS: Final = 2
 """The socket is searched at most this many times: while a child ends, the kernel's list of children may miss another child."""
 _MOST_DESCRIPTORS: Final = 20_000
-"""A search looks at no more than this many descriptors of the descendants of a guard, because it would take too long. If the socket is not
-among them, the connection is refused."""
+"""A search looks at this many descriptors of the descendants of a guard at most, because more would take too long. If the socket is not
+among these descriptors, the connection is refused."""
 
 
 def can_tell() -> bool:
@@ -59,7 +59,7 @@ def is_from_below(transport: asyncio.Transport, guard: int | None) -> bool:
 
 
 def _socket_of(table: bytes, here: bytes, there: bytes) -> int:
-    """The inode of the socket at the address `here`, if the table has an established connection from there to `there`; else 0."""
+    """The inode of the socket at the address `here`, if the table has an established connection from `here` to `there`; else 0."""
     _, found, rest = table.partition(b" %s %s %s " % (here, there, _ESTABLISHED))
     return int(rest[: rest.find(b"\n")].split()[_INODE]) if found else 0
 

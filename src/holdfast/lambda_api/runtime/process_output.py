@@ -92,7 +92,7 @@ class ProcessOutput:
             self._give([text], level=level)
 
     def flush(self) -> None:
-        """Pass on the last line, although its line end has not arrived."""
+        """Pass on the unfinished line, as if its line end had arrived."""
         if self._part:
             part, self._part = self._part, b""
             self._give([part])

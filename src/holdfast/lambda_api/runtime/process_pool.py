@@ -36,8 +36,8 @@ class VersionProcesses:
         them."""
 
     def free(self) -> RuntimeProcess | None:
-        """Take an idle process from the list; None if there is none. A process that has just died may still be in the list; it is removed
-        and not returned."""
+        """Take the idle process that worked last from the list; None if no process is idle. A process that has just died may still be in
+        the list; it is removed and not returned."""
         while self.idle:
             process = self.idle.pop()
             if process.stage is Stage.IDLE:
@@ -71,7 +71,8 @@ class Pool:
     # --- functions
 
     def put(self, runtime: Runtime) -> None:
-        """Host a function version. Processes of an earlier runtime with the same name and version end when no job waits for them."""
+        """Host a function version. Processes of an earlier runtime with the same name and version still do the jobs that they have and that
+        wait for them, and then end."""
         self.drop(runtime.function, runtime.version)
         self._groups[runtime.function, runtime.version] = VersionProcesses(runtime)
 
@@ -156,11 +157,12 @@ class Pool:
         return sum(group.working() for group in self._all())
 
     def may_invoke(self, process: RuntimeProcess) -> bool:
-        """Whether a process may invoke another function and wait for it. False if too many other processes wait for functions already."""
+        """Whether a process may invoke another function and wait for it. True if it already waits for another function. Else False if too
+        many other processes wait for functions."""
         return bool(process.invoking) or sum(bool(other.invoking) for other in self._all_processes()) < self._limits.nested
 
     def _evict(self) -> None:
-        """End the process that has been idle the longest."""
+        """End the process that has been idle the longest, of all versions; nothing happens if none is idle."""
         idle = [(process.idle_since, group, process) for group in self._all() for process in group.idle]
         if idle:
             _, group, process = min(idle, key=lambda found: found[0])
@@ -174,7 +176,7 @@ class Pool:
     # --- events of processes
 
     def _ready(self, group: VersionProcesses, process: RuntimeProcess) -> None:
-        """A process asks for a job. It gets one, becomes idle, or is ended."""
+        """Called when a process asks for a job. The process gets a job, becomes idle, or is ended."""
         over = process.served >= self._limits.invocations or self._closed or (group.retired and not group.waiting)
         if over or self._is_above(group) or self._starves_another(group):
             asyncio.get_running_loop().call_soon(process.kill)  # not now: the process's request for a job must be read first
@@ -186,8 +188,8 @@ class Pool:
             self._expect_old_age()
 
     def _gone(self, group: VersionProcesses, process: RuntimeProcess, failure: Failure | None) -> None:
-        """A process has ended. `failure` says why it ended before it asked for its first job: one waiting job fails with it. None: no job
-        fails here."""
+        """Called when a process has ended. If it ended before it asked for its first job, `failure` says why, and one waiting job fails
+        with this failure. If `failure` is None, no job fails here."""
         group.processes.discard(process)
         self._count -= 1
         if process in group.idle:
@@ -202,8 +204,8 @@ class Pool:
         self._serve_others()
 
     def _is_above(self, group: VersionProcesses) -> bool:
-        """Whether this version or the whole pool has more processes than its limit. Processes that are being killed, or that wait for
-        another function, are not counted."""
+        """Whether this version has more processes than `per_function`, or the whole pool has more than `processes`. Processes that are
+        being killed, or that wait for another function, are not counted."""
         if len(group.processes) <= self._limits.per_function and self._count <= self._limits.processes:
             return False
         staying = {found: sum(_stays(process) for process in found.processes) for found in self._all()}

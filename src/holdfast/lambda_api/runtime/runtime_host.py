@@ -180,8 +180,8 @@ class RuntimeHost:
         return self._pool.is_idle()
 
     def tail(self, execution: str) -> bytes:
-        """The last 4 KB of the log of that invocation of an execution that ended last; empty if none has ended here, or if they are not
-        kept any more."""
+        """The last 4 KB of the log of the most recently ended invocation of an execution. Empty if no invocation of it has ended here, or
+        if these lines are not kept any more."""
         return self._tails.get(execution, b"")
 
     def _keep_tail(self, execution: str, tail: bytes) -> None:

@@ -192,8 +192,8 @@ class RuntimeProcess:
             self._asked.cancel()
 
     def gone(self) -> None:
-        """End the job with an error, if there is one, and tell the pool. Called when the process and all processes that it started have
-        ended."""
+        """If the process has a job, end the job with an error. Then tell the pool. Called when the process and all processes that it
+        started have ended."""
         never_asked = self._init_ms is None
         self._leave(Stage.GONE)
         if self._listener is not None:
@@ -238,8 +238,9 @@ class RuntimeProcess:
     # --- its work
 
     def ask(self, client: tuple[str, int] | None) -> asyncio.Future[tuple[Job, bytes]] | None:
-        """Accept the request of the process for a job. Returns a future of the next job and its payload. Returns None if the process has a
-        job, asks already, or has ended. While the process is being killed, the future gets no job."""
+        """Accept the request of the process for a job. `client` is the address from which the process asks. Returns a future of the next
+        job and its payload. Returns None if the process has a job, asks already, or has ended. While the process is being killed, the
+        future gets no job."""
         if self.stage is Stage.DYING:  # an answer would only make the process log an error before it is killed
             if self._asked is None or self._asked.done():
                 self._asked = self._loop.create_future()
@@ -257,7 +258,8 @@ class RuntimeProcess:
         return self._asked
 
     def hung_up(self, client: tuple[str, int] | None) -> None:
-        """A connection of the process ended. If the process asked for a job on this connection, it cannot get the job, so it is killed."""
+        """Called when a connection of the process ended. If the process asked for a job on this connection and has not got it, it cannot
+        get it any more, so the process is killed."""
         if self.stage is Stage.IDLE and client == self._asked_by:
             self.kill()
 
@@ -279,23 +281,25 @@ class RuntimeProcess:
         self._asked.set_result((job, payload))
 
     def answer(self, request: str, payload: bytes) -> bool:
-        """End the current job with what the function returned. Returns False if no current job has this request id."""
+        """End the current job with what the function returned. Returns False if the current job does not have this request id, or there is
+        none."""
         job = self._answered(request)
         if job is not None:
             self._finish(job, None, payload)
         return job is not None
 
     def fail(self, request: str, failure: Failure, payload: bytes | None = None) -> bool:
-        """End the current job with an error: the function raised it, or its answer is too large. Returns False if no current job has this
-        request id."""
+        """End the current job with an error: the function raised it, or its answer is too large. `payload` is what the caller gets; if it
+        is None, the caller gets the error in Lambda's form. Returns False if the current job does not have this request id, or there is
+        none."""
         job = self._answered(request)
         if job is not None:
             self._finish(job, failure, payload)
         return job is not None
 
     def fail_init(self, failure: Failure) -> None:
-        """The runtime reports that it cannot start: kill the process. Does nothing if the process has asked for a job already, or is being
-        killed."""
+        """Called when the runtime reports that it cannot start. Kills the process; `failure` says why. Does nothing if the process has
+        asked for a job already, or is being killed."""
         if self.stage is Stage.STARTING:
             self._verdict = failure
             self.kill()

@@ -77,6 +77,6 @@ class TelemetryFrames:
 
 
 def _stray(held: bytes, at: int) -> int:
-    """The end of the bytes that are not a frame: the place where the next frame may begin."""
+    """`held` has bytes at the index `at` that are not a frame. Returns the index where they end and the next frame may begin."""
     begins = held.find(_MAGIC, at + 1)
     return begins if begins >= 0 else max(len(held) - len(_MAGIC) + 1, at + 1)

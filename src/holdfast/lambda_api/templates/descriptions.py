@@ -42,9 +42,10 @@ class DescribedFunction(msgspec.Struct, frozen=True, kw_only=True):
     config: Config
     code: CodeSource
     aliases: tuple[str, ...] = ()
-    """Aliases that the newest version gets. If there are any, a version is published."""
+    """The names of aliases that shall name the newest published version. If there are any, the function is published when it is
+    deployed."""
     publish: bool = False
-    """Whether a version is published even if there are no aliases."""
+    """Whether a version is published when the function is deployed, even if there are no aliases."""
     tags: Mapping[str, str] = {}
 
 
@@ -55,7 +56,7 @@ class FoundTargets(msgspec.Struct, frozen=True, kw_only=True):
     inline: tuple[DurableFunction, ...] = ()
     """Functions that run in the server's own process."""
     workers: tuple[Path, ...] = ()
-    """Files with workers or pipelines. To serve workers and pipelines, the server's own process does not import these files."""
+    """Files with workers or pipelines. The server's own process does not import them to serve these workers and pipelines."""
     queues: tuple[Queue, ...] = ()
     """Queues that Python files declare beside their functions."""
     schedules: tuple[Schedule, ...] = ()

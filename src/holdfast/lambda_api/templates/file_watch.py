@@ -55,8 +55,8 @@ def printed_to(descriptors: Iterable[int] = (1, 2)) -> list[Path]:
 
 
 async def changes(paths: Sequence[Path], leave_out: Collection[Path] = (), *, seconds: float = _LOOK_SECONDS) -> AsyncIterator[None]:
-    """Yields None each time that files have changed. An editor may write several files, so this first waits until two looks in a row find
-    the same files. The caller may change `paths` meanwhile: each look reads it again."""
+    """Yields None each time that files have changed. An editor may write several files one after the other. So after a change this waits
+    until two looks in a row find the same files, and yields then. The caller may change `paths` meanwhile: each look reads it again."""
     seen, pause = await _paced(paths, leave_out, seconds)
     while True:
         await asyncio.sleep(pause)

@@ -24,7 +24,8 @@ _NAMES: Final = ("TableName", "BucketName", "FunctionName", "LogGroupName", "Nam
 _OTHER_NAMES: Final = ("QueueName", "TopicName", "StateMachineName")
 """Properties with the name of a resource for which `Ref` returns an address. Only a deployment knows the address; here it is the name."""
 _SAM_MAKES: Final = re.compile(r"Role|Url|Version\w*|Alias\w*|\w*Permission\w*")
-"""SAM makes resources for a function; their logical ids are that of the function and one of these endings."""
+"""SAM makes further resources for a function. The logical id of such a resource is the logical id of the function, followed by one of these
+endings."""
 _SAM_APIS: Final = ("ServerlessRestApi", "ServerlessHttpApi", "ServerlessDeploymentApplication")
 
 
@@ -226,7 +227,8 @@ class Resolver:
         raise self.wrong(path, f"there is no parameter and no resource {name!r:.100}")
 
     def _physical(self, name: str, resource: Mapping[str, Any], path: Path) -> Any:
-        """A name for a resource that the server does not make: the name in the template, else the logical id."""
+        """A name for a resource that this server does not make: the name that its properties in the template give, or its logical id
+        (`name`) if they give none."""
         kind, properties = resource.get("Type"), resource.get("Properties")
         given: dict[str, Any] = properties if isinstance(properties, dict) else {}
         if kind == ALIAS:

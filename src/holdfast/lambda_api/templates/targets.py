@@ -51,7 +51,8 @@ def find_all(targets: Sequence[str], parameters: Mapping[str, str], *, processes
 
 
 def _not_declared(parts: Sequence[FoundTargets], targets: Sequence[str]) -> Sequence[str]:
-    """Warnings of queues and schedules in files of workers, which are not imported unless a function of theirs is named."""
+    """Warnings about queues and schedules that files of workers declare. They have no effect, because such a file is not imported. Only if
+    a target names a function in the file (`FILE:FUNCTION`), the file is imported, and there is no warning."""
     imported = {target.rpartition(":")[0] for target in targets}
     files = dict.fromkeys(path for part in parts for path in part.workers if str(path) not in imported)
     return [told for file in files if (told := not_declared_told(file)) is not None]
@@ -121,8 +122,8 @@ def _in_folder(folder: Path, parameters: Mapping[str, str], processes: bool) -> 
 
 
 def _mentions_us(path: Path) -> bool:
-    """Whether a file contains the words `holdfast` and `durable_execution`. Only such a file is imported, because an import runs its
-    code."""
+    """Whether a file contains the words `holdfast` and `durable_execution`, so that it may define durable functions. The file is read, not
+    run."""
     try:
         text = path.read_bytes()
     except OSError:
@@ -131,7 +132,8 @@ def _mentions_us(path: Path) -> bool:
 
 
 def _concerns_us(path: Path) -> bool:
-    """Whether a file of a folder is imported: it has durable functions, or declares queues or schedules at its top."""
+    """Whether a file of a folder is imported: it may define durable functions (`_mentions_us`), or it declares queues or schedules at its
+    top level. No other file is imported, because an import runs its code."""
     return _mentions_us(path) or (b"holdfast" in path.read_bytes() and bool(names_declared(path)))
 
 

@@ -34,7 +34,8 @@ _NO_MATTER: Final = frozenset({
 })  # fmt: skip
 """Properties that have no effect in a local run. There is no warning about them."""
 _QUIET: Final = ("AWS::IAM::", "AWS::Logs::", "AWS::KMS::", "AWS::CloudWatch::", "AWS::Lambda::Permission", "AWS::CDK::Metadata")
-"""How the types of those resources begin that a function does not call at run time. Their absence needs no warning."""
+"""The beginnings of the types of resources that a function does not call at run time. If the template has such a resource, there is no
+warning that this server does not make it."""
 
 
 def read_template(file: FilePath, parameters: Mapping[str, str]) -> FoundTargets:

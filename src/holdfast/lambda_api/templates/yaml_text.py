@@ -19,7 +19,8 @@ MAX_BYTES: Final = 1024 * 1024
 """The largest template, in bytes. CloudFormation has the same limit."""
 MAX_NODES: Final = 200_000
 MAX_MARKS: Final = 100_000
-"""The most lines, commas and opening brackets together. Parsing takes about 30 microseconds for each."""
+"""A template may have at most this many lines, commas and opening brackets together. Parsing takes about 30 microseconds for each of
+them."""
 MAX_DEPTH: Final = 100
 
 Path = tuple[str | int, ...]
@@ -72,8 +73,9 @@ def read_text(raw: bytes) -> Text:
 
 
 def _read_json(text: str, error: yaml.YAMLError) -> Text:
-    """Read a text that is no YAML as JSON, because JSON may be indented with tabs. `error` is YAML's, for a text that is not JSON
-    either."""
+    """Read a text as JSON after it could not be read as YAML: JSON may be indented with tabs, and YAML may not. `error` is the error of the
+    YAML parser. Raises TemplateInvalid if the text is not JSON either: with the error of the JSON parser if the text begins with `{`, else
+    with `error`."""
     if text.lstrip().startswith("{"):
         try:
             value = json.loads(text)

@@ -70,8 +70,8 @@ def _instructions(inputs: dict[str, Any]) -> str | None:
 
 
 async def _resolved(conflicts: list[Conflict], instructions: str, ctx: WorkerContext) -> list[dict[str, str]]:
-    """The choices of the model: for each conflict, at most the first one. A choice is left out if there is no such conflict, or if the
-    chosen source has no value for it."""
+    """The choices of the model, at most one for each conflict: if the model makes several for one conflict, the first is used. A choice is
+    left out if it names no conflict of this list, or if the chosen source has no value for the conflict."""
     shown = [
         {"conflict": at, "path": found["path"], "values": {said["source"]: _shown(said["value"]) for said in found["values"]}}
         for at, found in enumerate(conflicts)

@@ -147,11 +147,11 @@ class _Envelope:
         self._observability |= {name: value for name, value in seen.items() if value is not None}
 
     def around(self, outputs: dict[str, Any]) -> dict[str, Any]:
-        """The inner response if the request succeeded."""
+        """The inner response for a request that succeeded with these outputs."""
         return self._made(Status.OK, outputs)
 
     def ended(self, code: str, message: str, details: Any) -> dict[str, Any]:
-        """The inner response if the request failed with this code."""
+        """The inner response for a request that failed with this code, message and details."""
         meaning = meaning_of(code)
         error = {"error_code": code, "message": message, "retryable": meaning.retryable, **({"details": details} if details else {})}
         return {**self._made(meaning.status, {}), "error": error}

@@ -56,8 +56,8 @@ async def review(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
 
 
 async def _answers(parts: Sequence[_Part], inputs: dict[str, Any], ctx: WorkerContext) -> list[dict[str, Any]]:
-    """What the model answers about each part. If the tokens of the run are not enough for all parts, the last parts are left out; if they
-    are not enough for the first part, the run fails."""
+    """What the model answers about each part, in the order of `parts`. If the tokens of the run are not enough for all parts, those at the
+    end are left out. If they are not enough for the first part, the run fails."""
     answers: list[dict[str, Any]] = []
     for number, part in enumerate(parts, 1):
         prompt = _prompt(part.text, number, inputs)
@@ -86,7 +86,7 @@ def _read(diff: str) -> list[File]:
 
 
 class _Part:
-    """Some hunks of the diff as one text. `hunks` counts those that are shown completely."""
+    """Some hunks of the diff as one text. `hunks` is the number of hunks that this text shows completely."""
 
     def __init__(self) -> None:
         self.text = ""

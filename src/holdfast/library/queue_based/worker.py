@@ -34,7 +34,7 @@ def write_result_store(call: ToolCall, name: str, result: dict[str, Any]) -> dic
 
 @write_result_store.reconcile
 def was_it_stored(call: ToolCall, name: str, result: dict[str, Any]) -> Any:
-    """Find out whether a call stored its result, if the answer to the call was lost: ask the server that keeps the results."""
+    """Find out whether a call whose answer was lost has stored its result. The server that keeps the results is asked."""
     found = _found(call, name)
     return call.did_not_happen() if found is None else call.happened({"stored": found == result, "result": found})
 

@@ -18,7 +18,7 @@ _MOST_INPUTS: Final = 8_000
 _MOST_OUTPUTS: Final = 1_000
 """The model sees at most this many characters of the outputs of one earlier turn."""
 _MOST_TURNS: Final = 10
-"""The model sees at most this many earlier turns, the last ones."""
+"""The model sees at most this many earlier turns: the most recent ones."""
 _MOST_PURPOSE: Final = 300
 _MOST_CHOICES: Final = 50
 _OWN: Final = frozenset({"goal", "choices", "so_far", "turns_left"})

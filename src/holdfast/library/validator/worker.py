@@ -67,7 +67,8 @@ async def _by_rules(inputs: dict[str, Any], ctx: WorkerContext) -> list[Reason]:
 
 
 async def _by_model(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """What the model answers. If the answer does not fit the schema, the attempt fails."""
+    """What the model answers about the candidate and the criteria: a verdict and reasons. If the answer does not fit the schema of a
+    judgement, the attempt fails."""
     candidate = json.dumps(inputs["candidate"], ensure_ascii=False, sort_keys=True)
     prompt = f"Criteria:\n{inputs['criteria']}\n\nCandidate, as JSON:\n{candidate}"
     told: dict[str, Any] = await ctx.tools.language_model(system=_INSTRUCTIONS, prompt=prompt, schema=ctx.contract.defs["judgement"])
@@ -75,7 +76,8 @@ async def _by_model(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any
 
 
 def _consistent(judged: dict[str, Any]) -> tuple[str, list[Reason]]:
-    """The verdict of the model with its reasons; `block` if the two contradict each other."""
+    """The verdict of the model, and its reasons. If the two contradict each other, the verdict is `block`, and a reason is added that names
+    the contradiction."""
     verdict, reasons = judged["verdict"], judged["reasons"]
     if verdict == "allow" and _has_error(reasons):
         return "block", [*reasons, _error("contradiction", "", "The model allowed the candidate and named errors of it.")]
@@ -85,7 +87,7 @@ def _consistent(judged: dict[str, Any]) -> tuple[str, list[Reason]]:
 
 
 async def _readable(path: str, inputs: dict[str, Any], ctx: WorkerContext) -> str:
-    """The path if it is valid, else an empty text: models sometimes write something that is not a path."""
+    """The path from the model's answer if it is a valid path; else an empty text. Models sometimes write something that is not a path."""
     try:
         await ctx.tools.rules_engine(value=inputs["candidate"], rules=[{"path": path, "op": "exists"}])
     except WorkerError:

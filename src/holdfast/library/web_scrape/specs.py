@@ -74,7 +74,7 @@ class _Where(NamedTuple):
         return _Where(f"{self.field}.{name}" if self.field else name, f"{self.path}/{name.replace('~', '~0').replace('/', '~1')}")
 
     def below(self, part: str) -> _Where:
-        """The same field, with the JSON pointer one part longer."""
+        """The place of a part inside this place: the same field name, and a JSON pointer that also has `part`."""
         return _Where(self.field, f"{self.path}/{part}")
 
 

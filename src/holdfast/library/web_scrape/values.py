@@ -55,7 +55,7 @@ class Unfit(Exception):
 
 
 class Setting:
-    """What holds for all values of a page: the base of its relative addresses, and its language."""
+    """What is the same for all values of a page: the address to which its relative links refer, and its language."""
 
     def __init__(self, base_url: str, language: str) -> None:
         self.base_url = base_url
@@ -112,8 +112,8 @@ def _integer(raw: Any, field: Field, page: Setting) -> int:
 
 
 def decimal_of(raw: Any, locale: str) -> Decimal:
-    """The first number in a text. The locale decides about a point or a comma if the digits leave a doubt. Raises Unfit if there is no
-    number, or if it is ambiguous and no locale is known."""
+    """The first number in a text. If the digits do not show whether a point or a comma begins the fraction, the locale decides. Raises
+    Unfit if there is no number, or if the digits do not show it and no locale is known."""
     if isinstance(raw, int | float) and not isinstance(raw, bool):
         number = Decimal(str(raw))
         if not number.is_finite():

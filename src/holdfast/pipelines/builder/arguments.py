@@ -45,7 +45,7 @@ _COMMON: Final = tuple(Common.__annotations__)
 
 
 def text_of(name: Any) -> str:
-    """The name of a new node, if it is a text."""
+    """The name of a new node itself, if it is a text; any other value is refused."""
     if not isinstance(name, str):
         raise PipelineInvalid(f"The name of a node is {name!r:.80}; it must be a text, and the first argument.")
     return name
@@ -181,7 +181,8 @@ def failure_of(on_failure: Any) -> dict[str, FailureAction]:
 
 
 def action_of(action: Any, what: str) -> FailureAction:
-    """The action, if it is `fail`, `skip` or `escalate`."""
+    """The action itself, if it is `fail`, `skip` or `escalate`; any other value is refused. `what` is the beginning of the error's
+    sentence."""
     if action not in _ACTIONS:
         raise PipelineInvalid(f"{what} is {action!r:.80}; it must be 'fail', 'skip' or 'escalate'.")
     chosen: FailureAction = action
@@ -263,15 +264,15 @@ def _amount(given: object) -> Decimal:
 
 
 def integer_of(given: Any, what: str) -> int:
-    """The value, if it is a whole number. `what` is the beginning of the error's sentence."""
+    """The value itself, if it is a whole number; any other value is refused. `what` is the beginning of the error's sentence."""
     if isinstance(given, bool) or not isinstance(given, int):
         raise PipelineInvalid(f"{what} is {given!r:.80}; it must be a whole number.")
     return given
 
 
 def parts_of(parts: Any) -> tuple[Part, ...]:
-    """The parts of a merge: a list of nodes and references, or a dict from names (sources) to them. In a list, the node's name is the
-    source."""
+    """The parts of a merge: a list of nodes and references, or a dict from names (sources) to them. In a list, the name of the node to
+    which a part refers is its source."""
     if isinstance(parts, Mapping):
         return tuple(Part(str(source), template_of(value, f"The part {source}")) for source, value in parts.items())
     if not isinstance(parts, list | tuple):

@@ -34,7 +34,8 @@ class DeclaredPipeline(msgspec.Struct, frozen=True, kw_only=True):
     """The name to which the line assigns the pipeline."""
     line: int
     page: str | None = None
-    """The page with its contract; None: the contract is in `given`."""
+    """The name of the page that has the pipeline's contract. None: there is no page, and `given` has the arguments that make the
+    contract."""
     given: Mapping[str, Any] = {}
     """The arguments of a pipeline without a page, as the author wrote them: page_or_id, version, inputs, outputs, purpose and limits. Empty
     for a pipeline with a page."""

@@ -66,7 +66,8 @@ def _draft(module: ModuleType, variable: str, root: str) -> str:
 
 
 def _place(error: BaseException, root: str) -> tuple[str, int]:
-    """The file and the line of the innermost frame of the author's files in the error's traceback; empty and 0 if there is none."""
+    """The file and the line of the innermost frame of the author's files in the error's traceback; an empty text and 0 if the traceback
+    has no frame of these files."""
     if isinstance(error, SyntaxError) and error.filename and root and error.filename.startswith(root):
         return _relative(error.filename, root), error.lineno or 0
     found, at = ("", 0), error.__traceback__

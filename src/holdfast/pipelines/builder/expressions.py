@@ -19,7 +19,7 @@ _UNKNOWN: Final = "has no value while the pipeline is built, only when the pipel
 
 
 class Valued(ABC):
-    """The base of what an author may give, in addition to JSON, where a node takes a value: expressions and handles."""
+    """The base class of expressions and handles. An author may give them wherever a node takes a value, in addition to JSON."""
 
     __slots__ = ()
 
@@ -176,8 +176,9 @@ class Ref(Expression):
         return Ref(replace(self._reference, path=path))
 
     def _asked(self, op: Operator, value: Any) -> Condition:
-        """A condition on this value. If the reference has no default and no length, its path becomes part of the rule. Then a missing value
-        only breaks the rule. In a template, a missing value would fail the node."""
+        """The condition that this operator holds for the value of this reference and `value`. If the reference has no default and no
+        length, its path becomes part of the rule. Then a missing value only breaks the rule. In a template, a missing value would fail the
+        node."""
         reference = self._reference
         whole = reference.length or reference.has_default
         inner = self.template() if whole else _from(Reference(source=reference.source))
@@ -197,8 +198,8 @@ class Items(Ref):
 
 
 class Condition:
-    """A condition on a value, for `when=` and for the rules of a route. If the value is of a node that has no result, and the reference has
-    no default, the node with the condition is skipped."""
+    """A condition on a value, for `when=` and for the rules of a route. If the reference is to a node that has no result, and it has no
+    default, then the node that has the condition is skipped."""
 
     __slots__ = ("rule", "value")
 

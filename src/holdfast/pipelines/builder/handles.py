@@ -60,7 +60,7 @@ class WorkerHandle(Handle):
     outputs = Member(Ref)
     """The outputs of the worker, or of the fallback that succeeded."""
     status = Member(Ref)
-    """The status of its run, such as `ok`."""
+    """The status of the child run that gave the outputs, such as `ok`."""
 
 
 class MapHandle(Handle):
@@ -152,9 +152,9 @@ class UntilHandle(Handle):
     """A worker that ran until rules held for its outputs."""
 
     outputs = Member(Ref)
-    """The outputs of the last run."""
+    """The outputs of the last run of the worker."""
     times = Member(Ref)
-    """The number of runs."""
+    """How often the worker ran."""
 
 
 class StepHandle(Handle):

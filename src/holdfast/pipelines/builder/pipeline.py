@@ -281,8 +281,8 @@ class Pipeline(WorkerVerbs):
         """Ask a person, who sees `show` and `question`, and approves or rejects.
 
         `approvers` are the persons and groups who may decide. If it is empty, the operator's approvers decide; if the operator names none
-        either, every person with the role `approver`. `within` is the time that they have. `on_reject` (after a rejection) and `on_silence`
-        (no decision in that time) say what happens: `fail`, `skip` or `escalate`.
+        either, every person with the role `approver` or `admin`. `within` is the time that they have. `on_reject` (after a rejection) and
+        `on_silence` (no decision in that time) say what happens: `fail`, `skip` or `escalate`.
 
         With `form`, a JSON Schema, the person gives an answer that fits it, and the answer is the node's outputs. `votes` is how many
         persons must approve; one rejection is enough to reject. `then=[("4h", ["head"])]` adds approvers if the question is still open

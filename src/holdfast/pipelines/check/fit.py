@@ -46,7 +46,8 @@ class Misfit(msgspec.Struct, frozen=True):
 
 
 def fits(producer: Any, consumer: Any) -> list[Misfit]:
-    """The misfits of two schemas; if any is certain, only the certain ones. Empty if no misfit was found."""
+    """The places where the producer's schema does not fit the consumer's. If a misfit is certain, only the certain ones are returned.
+    Empty if no misfit was found."""
     return Comparison().misfits((Document(producer).part,), (Document(consumer).part,))
 
 
@@ -68,7 +69,8 @@ class Comparison:
         return self.visits > self._until
 
     def misfits(self, producer: tuple[Part, ...], consumer: tuple[Part, ...]) -> list[Misfit]:
-        """The misfits of two types, at most MOST_MISFITS; if any is certain, only the certain ones."""
+        """The places where the producer's type does not fit the consumer's, at most MOST_MISFITS. If a misfit is certain, only the certain
+        ones are returned."""
         self._until = min(self._most, self.visits + MOST_VISITS)
         certain = self.clashes(producer, consumer)
         found = certain or self._doubts(producer, consumer, ())
@@ -133,7 +135,7 @@ class Comparison:
         return reasons
 
     def _inside(self, kind: str, one: Shape, other: Shape, path: Path) -> Iterator[Misfit]:
-        """Why no value of this type fits both."""
+        """Reasons why no value of the type `kind` fits both shapes; none if there may be such a value."""
         if kind == "object":
             for name in sorted(one.required | other.required):
                 yield from self._field_clash(name, one, other, (*path, name))

@@ -62,7 +62,7 @@ class Fits:
                 self._found.add(_code("answer", misfit), node.name, f"{named(worker)} must give {what}: {_told(misfit, 'outputs')}.")
 
     def gives(self, node: AnyNode, worker: str, instead_of: str) -> None:
-        """Note where a fallback gives other outputs than the worker that it replaces."""
+        """Note where the outputs of the fallback `worker` do not fit the output schema of `instead_of`, the worker that it replaces."""
         for misfit in self._comparison.misfits(self.types.outputs_of(worker), self.types.outputs_of(instead_of)):
             told = f"{named(worker)} gives other outputs than {named(instead_of)}: {_told(misfit, 'outputs')}."
             self._found.add(_code("fallback", misfit), node.name, told)

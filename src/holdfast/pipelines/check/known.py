@@ -24,10 +24,11 @@ from holdfast.workers.tools.seam import Effect
 
 
 class Inside(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pipeline runs, directly and inside other pipelines, as far as their graphs are known."""
+    """What a pipeline runs, itself and through the pipelines that it runs, at every depth. Pipelines whose graphs are not known are not
+    looked into."""
 
     runs: frozenset[str] = frozenset()
-    """The ids of the workers and pipelines that it runs."""
+    """The ids of the workers and pipelines that the pipeline runs."""
     tools: frozenset[str] = frozenset()
     """The names of the tools that these workers may use."""
 
@@ -37,8 +38,8 @@ class Known(msgspec.Struct, frozen=True):
 
     contract: Contract
     writes: frozenset[str] = frozenset()
-    """The tools that the worker may use and that may change something outside. For a pipeline: those of all workers in it, except workers
-    that only undo."""
+    """The tools that the worker may use and that may change something outside. For a pipeline: such tools of all workers that it runs at
+    every depth, except workers that only undo."""
     asks: frozenset[str] = frozenset()
     """The tools of `writes` that a person must approve before every call. For a pipeline: the tools of `writes` that no node may use
     without such an approval and without a gate or a person of the pipeline before the node."""
@@ -53,12 +54,13 @@ class Known(msgspec.Struct, frozen=True):
 
 
 Workers: TypeAlias = Mapping[str, Mapping[str, Known]]
-"""The workers by id and then by version. The last version of each id is the one that a graph gets if it names none."""
+"""The workers by id and then by version, in the order in which the versions were declared. A graph that names no version gets the version
+that was declared last, also if another one has a higher number."""
 
 
 def known_worker(contract: Contract, declared: Iterable[Declared] = ()) -> Known:
-    """What is known of a worker whose file declares these tools. A tool that is neither declared nor built in is treated as one that
-    writes, which is also the default of `@tool`."""
+    """The Known of a worker with this contract, whose file declares the tools `declared`. A tool that is neither declared nor built in is
+    treated as one that writes, which is also the default of `@tool`."""
     tools = {tool.name: tool for tool in declared}
     granted = [grant.name for grant in contract.tools]
     writes = {name for name in granted if (tools[name].effect is Effect.WRITE if name in tools else name not in BUILT_IN_TOOLS)}
@@ -67,7 +69,8 @@ def known_worker(contract: Contract, declared: Iterable[Declared] = ()) -> Known
 
 
 def found(workers: Workers, worker: str) -> Known | None:
-    """The worker that a graph names as `id` or `id@version`. For `id` it is the last version in `workers`. None if it is not known."""
+    """The worker that a graph names as `id` or `id@version`. For `id` it is the version that was declared last (`Workers`). None if the id
+    or the version is not known."""
     name, version = parted(worker)
     versions = workers.get(name)
     if not versions:
@@ -76,7 +79,7 @@ def found(workers: Workers, worker: str) -> Known | None:
 
 
 def workers_of(node: AnyNode) -> Iterator[str]:
-    """Every worker that a node may run, as the graph names it. The node's main worker is the first."""
+    """Every worker that a node may run, as `id` or `id@version`: its main worker first, the workers that undo it last."""
     yield from doers_of(node)
     if isinstance(node, WorkerNode | MapNode) and node.undo is not None:
         yield node.undo.worker

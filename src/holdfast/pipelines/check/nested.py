@@ -1,4 +1,5 @@
-"""Pipelines inside pipelines: what each runs, and what the workers in it may change without a gate or a person before them."""
+"""Pipelines inside pipelines: what each pipeline runs, and with which tools its workers may change something without a gate or a person
+before them."""
 
 from __future__ import annotations
 

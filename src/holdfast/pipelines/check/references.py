@@ -142,8 +142,8 @@ class Types:
                 return closed()
 
     def _merged(self, node: MergeNode) -> Part:
-        """The type of a merge's outputs. If a worker merges, it is the type of the field `merged` in the worker's outputs; else it is any
-        value."""
+        """The type of a merge's outputs. If a worker merges: the type of the field `merged` in the worker's outputs. If a policy merges:
+        any value."""
         return Part({}) if node.worker is None else self._field_of(node.worker, "merged")
 
     def _field_of(self, worker: str, name: str) -> Part:

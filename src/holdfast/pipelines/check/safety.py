@@ -66,7 +66,7 @@ def check_effects(graph: Graph, order: Order, workers: Workers, problems: Found)
 
 
 def guarded_nodes(order: Order) -> int:
-    """The set (graph/order.py) of the nodes that run only if a gate or a person has let them run."""
+    """The nodes that run only if a gate or a person before them has let them run, as a set in the form of graph/order.py."""
     guards = sum(order.bit(name) for name, node in order.nodes.items() if _is_guard(node))
     own = sum(order.bit(name) for name, node in order.nodes.items() if _may_skip(node))
     sure = guards & ~(own | _skipped_with(order, own, certain=False))  # a refusal of these always ends the run, or a person decides
@@ -85,7 +85,7 @@ def guarded_nodes(order: Order) -> int:
 def _loops(order: Order, gates: int) -> dict[str, int]:
     """For each node that runs again when one of these gates asks for a revision, the set of all nodes that run again with it.
 
-    A node of two loops belongs to the first one here; `check_loops` reports the overlap.
+    A node that is in two loops is counted only in the loop whose gate comes first in the graph; `check_loops` reports such an overlap.
     """
     loops: dict[str, int] = {}
     taken = 0
@@ -103,7 +103,8 @@ def _is_guard(node: AnyNode) -> bool:
 
 
 def _may_skip(node: AnyNode) -> bool:
-    """Whether a setting of the node itself may skip it: an action `skip`, `when`, or a label in `after`."""
+    """Whether the node may be skipped by one of its own settings: an action `skip` (for a failure, a block, a rejection or silence),
+    `when`, or a label in `after`."""
     actions = set(node.on_failure.values())
     if isinstance(node, GateNode):
         actions.add(node.on_block)
@@ -113,8 +114,8 @@ def _may_skip(node: AnyNode) -> bool:
 
 
 def _skipped_with(order: Order, nodes: int, *, certain: bool) -> int:
-    """The set of the nodes that are skipped if these nodes are skipped or refuse. `certain`: only those that are certainly skipped; else
-    all that may be skipped."""
+    """The set of the nodes that are skipped because the nodes of the set `nodes` are skipped or refuse. With `certain`, it has only nodes
+    that are certainly skipped; else all nodes that may be skipped."""
     reached = 0
     for group in order.groups:
         for name in group:

@@ -176,7 +176,8 @@ class Shape:
         return list(dict.fromkeys(name for naming in self._namings for name in naming.fields))
 
     def field(self, name: str) -> tuple[Part, ...]:
-        """The schemas of a field, without those in `choices`; empty if nothing is said about it."""
+        """The schemas that this shape has for the field of this name, without those in `choices`; empty if nothing is said about the
+        field."""
         found = []
         for fields, other in self._namings:
             if name in fields:
@@ -195,7 +196,8 @@ class Shape:
 
     @property
     def first_elements(self) -> int:
-        """The largest number of first elements that have schemas of their own (`prefixItems`)."""
+        """How many elements at the beginning of a list have schemas of their own (`prefixItems`). If several schemas say it, the largest
+        number."""
         return max((len(listing.first) for listing in self._listings), default=0)
 
 

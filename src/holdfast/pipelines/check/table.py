@@ -200,7 +200,7 @@ class Found:
 
 
 def named(value: Any, most: int = 60) -> str:
-    """A name or a value of the author in a message, cut and on one line."""
+    """A name or a value that the author wrote, as text for a message: on one line, and cut after `most` characters."""
     return f"`{shown(str(value), most)}`"
 
 

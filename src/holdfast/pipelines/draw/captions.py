@@ -74,7 +74,7 @@ Views = Mapping[str, NodeView]
 
 
 def about(node: AnyNode) -> str:
-    """What a node does, in a few words, such as its worker, its policy or its approvers."""
+    """A few words about a node, which depend on its kind: for instance its worker, its policy or its approvers."""
     match node:
         case WorkerNode():
             return node.worker

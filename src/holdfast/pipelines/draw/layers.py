@@ -134,7 +134,8 @@ class Layers:
                 spot.x -= left
 
     def _straighten(self) -> None:
-        """Move the parts of each trunk into one column, as far down as its neighbours leave that column free."""
+        """For each edge that passes through several layers: move its spots into one column, from the upper layer downward, as long as the
+        neighbours leave this column free. Where they do not, the spots below get another common column."""
         trunks: dict[tuple[str, EdgeKind, bool], list[Spot]] = {}
         for (source, kind, upward, _), spot in self._trunks.items():
             trunks.setdefault((source, kind, upward), []).append(spot)

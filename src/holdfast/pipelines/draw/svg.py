@@ -178,7 +178,7 @@ def _polygon(box: Box, corners: tuple[tuple[float, float], ...]) -> str:
 
 
 def _mark(state: str, x: float, y: float) -> str:
-    """The shape of a state."""
+    """The SVG of the mark that shows a state, at this place."""
     match state:
         case "ok":
             return f'<circle class="hf-full" cx="{x}" cy="{y}" r="4.5"/>'
@@ -201,7 +201,7 @@ def _mark(state: str, x: float, y: float) -> str:
 
 
 def _rounded(points: tuple[tuple[int, int], ...]) -> str:
-    """A line with round corners."""
+    """The SVG path of a line through these points, with round corners."""
     x, y = points[0]
     path = [f"M{x} {y}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
@@ -212,7 +212,7 @@ def _rounded(points: tuple[tuple[int, int], ...]) -> str:
 
 
 def _toward(corner: tuple[int, int], other: tuple[int, int]) -> tuple[float, float]:
-    """The point of a line where the round corner begins."""
+    """The point between `corner` and `other`, the next point of the line, at which the round corner begins or ends."""
     right, down = other[0] - corner[0], other[1] - corner[1]
     length = min(_CORNER, (abs(right) + abs(down)) / 2)
     return corner[0] + length * ((right > 0) - (right < 0)), corner[1] + length * ((down > 0) - (down < 0))

@@ -12,7 +12,7 @@ from holdfast.model.ledger import NANO
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """Tokens, and money in billionths of a US dollar (`nanos`). None: the amount is not known."""
+    """An amount of tokens, and an amount of money in billionths of a US dollar (`nanos`). Each may be None: it is not known."""
 
     tokens: int | None = 0
     nanos: int | None = 0
@@ -44,7 +44,7 @@ class Amount(msgspec.Struct, frozen=True):
         return None if self.nanos is None else Decimal(self.nanos) / NANO
 
     def document(self) -> dict[str, Any]:
-        """The amount as JSON. null means that it is not known."""
+        """The tokens and the money as JSON; null for the one that is not known."""
         return {"tokens": self.tokens, "cost_usd": None if self.nanos is None else self.nanos / NANO}
 
 

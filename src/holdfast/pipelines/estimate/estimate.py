@@ -16,7 +16,7 @@ from holdfast.pipelines.graph.graph import Graph, MapNode, parted
 from holdfast.pipelines.graph.structure import structure_of
 
 Samples = Callable[[str], Sequence[CostSample]]
-"""Gives what past runs of a pipeline spent for its nodes, by the id of the pipeline."""
+"""A function from the id of a pipeline to what past runs of the pipeline spent for each of its nodes."""
 _MOST_DEPTH: Final = 4
 """The usual cost includes nested pipelines up to this depth; deeper ones are left out."""
 _SETTLED: Final = frozenset({"ok", "partial", "skipped", "blocked", "failed", "undone"})
@@ -38,7 +38,7 @@ class NodeEstimate(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     most: Amount
     usual: Usual | None = None
-    """None: no past run is known."""
+    """What past runs cost; None if no past run is known."""
     runs: int = 1
 
     def document(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes that a person may let try again after a failure. `most` does not include the cost of these further tries."""
 
     def brief(self) -> dict[str, Any]:
-        """The sums as JSON."""
+        """Only `most`, `p50` and `p95` as JSON."""
         usual = {"p50": self.p50, "p95": self.p95}
         return {"most": self.most.document(), **{name: None if one is None else one.document() for name, one in usual.items()}}
 
@@ -101,7 +101,7 @@ def estimate(
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run has done so far, with its inputs and limits."""
+    """A run that has begun: what its nodes have done so far, its inputs and its limits."""
 
     states: Mapping[str, str]
     """The state of each node, by its name."""
@@ -176,8 +176,8 @@ class _Past:
         return found
 
     def _run(self, worker: str, depth: int) -> Usual | None:
-        """What one run of a nested pipeline usually costs. None for a worker, for a pipeline without past runs, for a pipeline that is
-        nested too deep (_MOST_DEPTH), and after MOST_GRAPHS graphs."""
+        """What one run of the pipeline `worker` usually costs: the sum over its nodes. None if it is a worker and no pipeline, for a
+        pipeline none of whose nodes has past runs, for a pipeline that is nested too deep (_MOST_DEPTH), and after MOST_GRAPHS graphs."""
         if (worker, depth) not in self._known:
             nested = self._known_workers.graph(*parted(worker)) if depth < _MOST_DEPTH and self._graphs < MOST_GRAPHS else None
             self._graphs += nested is not None
@@ -193,13 +193,15 @@ def usual_of_runs(runs: Sequence[CostSample]) -> Usual | None:
 
 
 def _of_map(own: Sequence[CostSample], items: int) -> Usual:
-    """What a map usually costs: the cost of one past run, times the number of items. Rounds and fallbacks are not included."""
+    """What a map usually costs: what one past child run of an item usually cost, times the number of items. That an item may run several
+    times, in further rounds or with fallbacks, is not included."""
     one = _percentiles([Amount(sample.tokens, sample.nanos) for sample in own])
     return Usual(one.p50.times(items), one.p95.times(items), one.samples)
 
 
 def _of_samples(own: Sequence[CostSample]) -> Usual:
-    """What a node usually costs. All runs that one run of the pipeline made for the node are summed: rounds, fallbacks and turns."""
+    """What a node usually costs in one run of the pipeline. For each past run of the pipeline, the costs of all child runs of the node are
+    summed: those of all rounds, fallbacks and turns."""
     sums: dict[str, Amount] = {}
     for sample in own:
         sums[sample.owner] = sums.get(sample.owner, NOTHING) + Amount(sample.tokens, sample.nanos)
@@ -213,5 +215,5 @@ def _percentiles(amounts: Sequence[Amount]) -> Usual:
 
 
 def _rank(ordered: Sequence[int], percent: int) -> int:
-    """The smallest value that is at least as large as this percentage of all values."""
+    """The smallest of the ordered values for which at least `percent` % of the values are not larger than it."""
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]

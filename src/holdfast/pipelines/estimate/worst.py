@@ -41,7 +41,7 @@ from holdfast.pipelines.graph.structure import structure_of
 MODEL_TOOL: Final = "language_model"
 """The only tool that an estimate counts: its calls cost tokens and money."""
 _MOST_DEPTH: Final = 16
-"""Pipelines may be nested at most this deep; the same bound holds for a run."""
+"""The worst case includes pipelines that are nested at most this deep. A run has the same limit."""
 MOST_GRAPHS: Final = 256
 """One estimate reads at most this many graphs of nested pipelines. For every further pipeline, the worst case is its own cap."""
 _NESTED_GAPS: Final = 10
@@ -82,7 +82,7 @@ class NodeMost(msgspec.Struct, frozen=True, kw_only=True):
     undo: Amount = NOTHING
     """The part of `most` that its undo may cost."""
     runs: int = 0
-    """The most runs of workers that the node makes, without its undo."""
+    """The largest number of child runs that the node makes in one run of the pipeline, without those of its undo."""
 
 
 class Worst(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,7 +151,8 @@ class _Reckoning:
         return NodeMost(node=node.name, kind=kind_of(node), most=most, undo=back.at_most(caps), runs=runs * items * rounds)
 
     def _work(self, node: AnyNode) -> tuple[Amount, int]:
-        """The most that the node may cost in one round and for one item, and the most runs that it makes for that. Without its undo."""
+        """Two values, both for one round and one item, and without the undo: the most that the node may cost, and the largest number of
+        child runs that it makes."""
         match node:
             case WorkerNode() | MapNode():
                 return self._all((node.worker, *node.fallback))
@@ -171,7 +172,7 @@ class _Reckoning:
                 assert_never(node)
 
     def _back(self, node: AnyNode) -> Amount:
-        """The most that the undo of one round may cost, for one item."""
+        """The most that it may cost to undo what the node did in one round for one item; nothing for a node without an undo."""
         if isinstance(node, SuperviseNode):
             return self._dearest_of(node.undo.values()).times(node.turns - 1)
         undo = node.undo if isinstance(node, WorkerNode | MapNode) else None
@@ -213,7 +214,8 @@ class _Reckoning:
         return self._nested(worker, name, graph, contract.limits)
 
     def _bound(self, name: str) -> str | None:
-        """Why the graph of a nested pipeline is not read here; None if it is read."""
+        """Why the graph of a nested pipeline is not read for the estimate: it runs itself, it is nested too deep, or too many graphs were
+        read. None if it is read."""
         if name in self._within or len(self._within) >= _MOST_DEPTH:
             return f"the pipeline {name} runs itself, or pipelines are nested more than {_MOST_DEPTH} levels deep"
         return (
@@ -223,7 +225,8 @@ class _Reckoning:
         )
 
     def _nested(self, worker: str, name: str, graph: Graph, limits: Limits) -> Amount:
-        """The most that one run of a nested pipeline can cost. The result is kept for other nodes that run it, unless a bound was met."""
+        """The most that one run of a nested pipeline can cost. The result is kept for other nodes that run the same pipeline, unless a
+        bound (`_bound`) was met inside it."""
         first, bounds = len(self._gaps), self._bounds
         self._graphs += 1
         self._within.append(name)

@@ -40,8 +40,9 @@ class Edge(msgspec.Struct, frozen=True):
     """For a `data` edge: whether a reference to the source has no default and is not a part of a merge, so that the target cannot run
     without the result. True for every other edge."""
     outputs: bool = False
-    """For a needed `data` edge: whether such a reference is to the `outputs` of the source, which a gate or a person that refuses does not
-    give. For a `data` edge that is not needed: whether all references to the source are to its outputs and have no default."""
+    """For a `data` edge with `needed`: whether one of the references that make it needed is to the `outputs` of the source. A gate or a
+    person that refuses gives no outputs. For a `data` edge without `needed`: whether all references to the source are to its `outputs` and
+    have no default. False for every other edge."""
 
 
 def templates_of(node: AnyNode) -> Iterator[tuple[str, Template]]:

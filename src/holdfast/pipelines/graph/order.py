@@ -49,7 +49,7 @@ class Order:
         return 1 << self.position[name]
 
     def names(self, nodes: int) -> Iterator[str]:
-        """The names of a set, in the order of the graph."""
+        """The names of the nodes in this set, in the order of the graph."""
         while nodes:
             lowest = nodes & -nodes
             yield self._names[lowest.bit_length() - 1]

@@ -12,7 +12,8 @@ from holdfast.pipelines.graph.order import Order
 
 
 class Loop(msgspec.Struct, frozen=True):
-    """A validation loop: the gate, the node that runs again first, and all nodes that run in each round (these two included)."""
+    """A validation loop. `gate` is its gate. `first` is the node with which each further round begins. `members` are all nodes that run in
+    each round, these two included."""
 
     gate: str
     first: str
@@ -20,7 +21,7 @@ class Loop(msgspec.Struct, frozen=True):
 
 
 class Structure(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows from a graph alone, by the names of the nodes."""
+    """What a graph alone says about its nodes: two mappings by the names of the nodes."""
 
     needs: Mapping[str, tuple[str, ...]]
     """For each node, the nodes that must have ended before it may begin."""
@@ -40,8 +41,8 @@ def structure_of(graph: Graph) -> Structure:
 
 
 def _needs(name: str, edges: Sequence[Edge], loops: Mapping[str, Loop]) -> tuple[str, ...]:
-    """The nodes that a node waits for. A node outside of a loop that waits for a node inside it also waits for the gate of the loop: only
-    when the gate has ended, it is certain that the inner node does not run again."""
+    """The nodes that a node waits for. If a node outside of a loop waits for a node inside the loop, it also waits for the gate of the
+    loop. Only after the gate has ended is it certain that the inner node does not run again."""
     sources = [edge.source for edge in edges]
     gates = [loops[source].gate for source in sources if source in loops and loops.get(name) is not loops[source]]
     return tuple(dict.fromkeys([*sources, *gates]))

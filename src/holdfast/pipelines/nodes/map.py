@@ -52,7 +52,8 @@ def tolerated(node: MapNode, total: int) -> int:
 
 
 async def _previous(scene: Scene) -> list[Any] | None:
-    """The outputs of each item in the round before (None for an item without outputs), if a gate wants this map revised; else None."""
+    """If a gate wants this map to run again: the outputs of each item in the round before, in the order of the list, with None for an item
+    without outputs. If no gate wants that: None."""
     if scene.revision is None:
         return None
     before = scene.run_state.document(scene.node.name, scene.position.round - 1) or {}

@@ -85,8 +85,8 @@ def _ends(response: Response) -> bool:
 
 
 def _taken(node: SuperviseNode, scene: Scene, turn: int) -> list[Taken]:
-    """The choices that the supervisor made in one try of the node (`turn`), if the chosen worker's run has ended; each with its response. A
-    choice that fails the node is left out."""
+    """The choices that the supervisor made in the try `turn` of the node and whose runs have ended, each with the response of the chosen
+    worker. A choice that fails the node is left out."""
     operations = scene.records.by_id
     position, found = NodePosition(node.name, scene.position.round, turn), list[Taken]()
     while len(found) < node.turns - 1:
@@ -129,7 +129,8 @@ async def _object(node: SuperviseNode, scene: Scene, given: Any, what: str) -> d
 
 
 async def _given(node: SuperviseNode, scene: Scene, told: list[Taken], turns_left: int) -> dict[str, Any]:
-    """The inputs of the supervisor. check/inputs.py uses the same names."""
+    """The inputs of the supervisor: those of the node, and `choices`, `so_far` and `turns_left`. `told` are its earlier choices.
+    check/inputs.py uses the same names."""
     inputs = await scene.inputs(node.inputs)
     choices = [{"label": label, "worker": worker, "purpose": _purpose(scene, worker)} for label, worker in node.choices.items()]
     first = max(0, len(told) - _MOST_TOLD)
@@ -203,7 +204,8 @@ async def undo(node: SuperviseNode, scene: Scene) -> NodeError | bool | None:
 
 
 async def _undone(node: SuperviseNode, scene: Scene, place: int, one: Taken) -> Response | None:
-    """Undo one choice. Returns the response of the try that succeeded, or of the last try if all failed. None while an undo runs."""
+    """Undo one choice, unless an earlier try has undone it. Returns the response of the try that succeeded, or of the newest try if all
+    failed. None while the undo runs."""
     worker, inputs, turn = node.undo[one.answer.choice], partial(_undo_inputs, node, scene, one), 0
     while True:
         turn += 1

@@ -34,7 +34,7 @@ _FOLDED: Final = re.compile(r"[|>][+-]?\d?")
 
 
 class Row(NamedTuple):
-    """A line, or the lines of a value between brackets."""
+    """One line of a spec. A value between brackets that has several lines is one row, together with its key."""
 
     line: int
     indent: int

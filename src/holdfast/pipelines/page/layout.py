@@ -13,7 +13,8 @@ _STEP: Final = "  "
 
 
 class Group(NamedTuple):
-    """Members between brackets, each with the text before it (`key: `, or empty)."""
+    """A list, an object or a call: its members between an opening and a closing bracket. Each member has the text before it: `key: ` in an
+    object, else empty."""
 
     opening: str
     members: list[tuple[str, Doc]]
@@ -24,7 +25,7 @@ class Group(NamedTuple):
 
 
 Doc: TypeAlias = "str | Group"
-"""A value before it is laid out."""
+"""A value that is not laid out yet: a text that stays on one line, or a Group that may be put on several lines."""
 
 
 def laid_out(doc: Doc, before: str, indent: str = "") -> str:

@@ -82,8 +82,8 @@ def without_comment(text: str) -> str:
 
 
 def open_brackets(text: str, before: int = 0) -> int:
-    """How many brackets are open after a line; `before` is how many were open before it. Brackets in quotes are ignored. 0 if more brackets
-    are closed than were open."""
+    """How many brackets are open at the end of a line, if `before` brackets were open at its beginning. Brackets in quotes are ignored. 0
+    if the line closes more brackets than were open."""
     for piece in _PIECE.finditer(text):
         found = piece.group()
         before += (found in _OPENS) - (found in _CLOSES)

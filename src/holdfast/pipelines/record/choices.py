@@ -1,4 +1,4 @@
-"""What a supervisor answers, and the step that records each of its choices with its reason."""
+"""What a supervisor answers, and how each of its choices is recorded: as a step, with the reason that the supervisor gave."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Answer(msgspec.Struct, frozen=True):
     inputs: dict[str, Any] | None = None
     """The inputs of the chosen worker; None: it gets the inputs of the node."""
     outputs: dict[str, Any] | None = None
-    """With `finish`: the outputs of the node, which are then required. With a label they are ignored."""
+    """If `choice` is `finish`: the outputs of the node; they are required. If `choice` is a label, they are ignored."""
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """A choice, and the response of the worker that was chosen."""
+    """A choice of the supervisor, and the response of the run of the chosen worker."""
 
     answer: Answer
     response: Response

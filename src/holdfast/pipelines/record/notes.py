@@ -62,7 +62,7 @@ def _chosen(document: Mapping[str, Any]) -> list[str]:
 
 
 def _repeated(document: Mapping[str, Any]) -> list[str]:
-    """What a supervisor chose, and how often an `until` ran its worker."""
+    """For a supervise node: what the supervisor chose. For an `until` node: how often it ran its worker. Empty for other nodes."""
     chosen = [str(row.get("choice")) for row in _rows(document.get("choices")) if "turns" in document]
     told = [f"chose {', '.join(chosen[-_MOST_CHOICES:])}" + (f" (the last of {len(chosen)})" if len(chosen) > _MOST_CHOICES else "")]
     times = document.get("times")

@@ -31,7 +31,7 @@ ENDED_AT = identity_of(Type.STEP, ENDING, "ended")
 """The step that is recorded when no child run and no question of the run is open any more. Only undos, and questions about them, begin
 after it."""
 TIME_AT = identity_of(Type.WAIT, SubType.WAIT.value, "time-limit")
-"""The timer of the whole run."""
+"""The timer for the time limit of the whole run."""
 
 
 class NodePosition(msgspec.Struct, frozen=True):
@@ -57,7 +57,8 @@ def reused_at(at: Identity) -> Identity:
 
 
 def wait_at(position: NodePosition, part: str, number: int = 1) -> Identity:
-    """The identity of a wait of a node. `part` names what waits, and `number` is the number of the wait in that part, from 1."""
+    """The identity of a wait of a node. `part` names the part of the node's work that waits, and `number` is the number of the wait in
+    that part, from 1."""
     return identity_of(Type.WAIT, SubType.WAIT.value, position.node, position.round, position.turn, part, number)
 
 
@@ -68,5 +69,6 @@ def node_time_at(node: str, turn: int) -> Identity:
 
 
 def question_at(kind: Kind, position: NodePosition, part: str, number: int = 1) -> ApprovalPlace:
-    """The identities of a question to a person: of its callback, and of the step that records the request."""
+    """The two identities of a question to a person: that of the callback which waits for the decision, and that of the step which records
+    what is asked."""
     return approval_at(kind, position.node, f"{position.round}/{position.turn}/{part}", number)

@@ -1,5 +1,5 @@
-"""Records: what a run has in its journal, and what it is about to write. The interpreter decides by nothing else, so in a replay it decides
-in the same way as the first time.
+"""Records: what a run has in its journal, and what it is about to write. The interpreter decides only by the records. So in a replay it
+makes the same decisions as the first time.
 
 Nodes look here for the results of what they asked for before. What they ask for now is collected, and `rest` writes all of it at once.
 """
@@ -95,8 +95,8 @@ class Records:
         return known
 
     def place_of(self, at: Identity) -> str:
-        """The id of the operation with the response of a child run: the child run's own operation, or the one that reuses an earlier
-        response."""
+        """The id of the operation that has the response of the child run at this place: the operation of the child run itself or, if an
+        earlier response is reused there, the step that records it."""
         return at.operation_id if self.reused(at) is None else reused_at(at).operation_id
 
     def runs(self) -> Iterator[Operation]:
@@ -104,8 +104,8 @@ class Records:
         return (operation for operation in self.journal.operations if operation.type is Type.CHAINED_INVOKE and operation.sub_type == RUN)
 
     def usage(self) -> RunUsage:
-        """What all child runs that have ended used together: every fallback, round, retry and undo. What reused responses used is not
-        included."""
+        """What all child runs of this run that have ended used, in sum: also fallbacks, all rounds, retries and undos. What reused
+        responses used is not included."""
         used = [self.response(operation).observability.usage for operation in self.runs() if operation.status not in OPEN]
         return summed(used)
 
@@ -158,7 +158,8 @@ class Records:
         return isinstance(known, Reused) or (known is not None and known.sub_type == REUSED)
 
     def note(self, *updates: Update) -> None:
-        """Add these updates to the next write. Unlike the updates of `wish`, they are also written if the run ends before that write."""
+        """Add these updates to the next write. They are also written if the run ends early meanwhile; updates that were added with `wish`
+        are not."""
         self._facts += updates
 
     def wish(self, *updates: Update) -> None:
@@ -181,7 +182,8 @@ class Records:
         self._asked.append((place, request.kind, request.tool))
 
     def add_approvers(self, place: ApprovalPlace, kind: Kind, tool: str, added: Update) -> None:
-        """Add the update that adds approvers to an open question to the next write. After the write, observers get the question again."""
+        """Add `added`, the update that gives an open question further approvers, to the next write. After the write, observers get the
+        question again."""
         self._wishes.append(added)
         self._asked.append((place, kind, tool))
 
@@ -191,12 +193,12 @@ class Records:
         return bool(self._asked)
 
     def awaits(self, at: Identity) -> None:
-        """Let the next `rest` end when this operation has ended."""
+        """Add this operation to those for which the next `rest` waits. `rest` returns when one of them has ended."""
         self._awaited[at.operation_id] = at
 
     @property
     def awaited(self) -> list[Identity]:
-        """The operations of which one must end before the next `rest` ends."""
+        """The operations for which the next `rest` waits: it returns when one of them has ended."""
         return list(self._awaited.values())
 
     # --- writing and resting

@@ -16,8 +16,8 @@ _NOT_FOUND, _LIMIT = "ResourceNotFoundException", "LimitReached"
 
 
 def child_response(operation: Operation) -> Response:
-    """The response of a child run that has ended. If the request was refused, or the run ended without a response, a response is made here.
-    For a step that records a reused response, it is that response."""
+    """The response of a child run that has ended. If the request was refused, or if the run ended without a response, a response with an
+    error is made. If the operation is a step that records a reused response, that response is returned."""
     if operation.sub_type == REUSED:
         return reused_in(operation).answer
     if operation.status is Status.SUCCEEDED:
@@ -35,7 +35,7 @@ def child_response(operation: Operation) -> Response:
 
 
 def _limited(operation: Operation, error: Failure) -> Response:
-    """The response for a request that a rate refused."""
+    """The response for a child run whose request was refused because a rate was exceeded."""
     until = json_structs.decoded(error.data or "{}", _Limit).until
     seconds = max(1.0, (until - (operation.ended_at or operation.started_at)) / 1000)
     return made_response("rate_limited", error.message or "The rate limit of the worker is used up.", retry_after_seconds=seconds)

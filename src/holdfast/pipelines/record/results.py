@@ -73,7 +73,8 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 NodeProgress: TypeAlias = Settled | Failed | None
-"""What `advance` of a node kind returns: how the node ended, that it failed, or None while it waits."""
+"""What the function `advance` of each kind of node returns: Settled (how the node ended), Failed (it cannot do its work), or None while
+the node waits."""
 
 _settled = json_structs.decoder(Settled)
 
@@ -97,7 +98,7 @@ def settled_in(update: Update) -> Settled:
 
 
 def told_of(settled: Settled) -> tuple[str, str] | None:
-    """The error code and the message of a node's error, for observers; None if it has no error."""
+    """The code and the message of the error with which a node ended, for observers; None if it ended without an error."""
     return None if settled.error is None else (settled.error.code, settled.error.message)
 
 
@@ -113,7 +114,7 @@ def worker_document(response: Response) -> dict[str, Any]:
 
 
 def error_of(response: Response) -> NodeError:
-    """The error of a node whose child run gave this response."""
+    """The NodeError of a node that fails because its child run gave this response."""
     error = response.error
     if error is None:
         return NodeError(code="worker_crashed", message="The run gave no outputs and no error.", run_id=response.run_id or None)

@@ -18,7 +18,7 @@ class Reused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One result of an earlier run: the response of a child run, the decision of a person, or a wait that has ended."""
 
     of: str
-    """The id of the execution from which it was taken: a run of the pipeline, or a shard of it."""
+    """The id of the earlier execution from which the result was taken: an earlier run of the pipeline, or a shard of such a run."""
     run_id: str = ""
     """The id of the child run that gave the response; empty for a decision and for a wait."""
     node: str = ""
@@ -39,11 +39,11 @@ class Reused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The hash of what a person was asked, and of who had to decide it; None if this is not a decision."""
     decision: Decision | None = None
     voters: tuple[str, ...] = ()
-    """The persons who voted, if several persons had to approve."""
+    """The names of the persons who voted on the decision, if several persons had to approve; else empty."""
 
     def is_own(self, requester: str) -> bool:
-        """Whether `requester`, the person who requests the new run, made this decision or voted on it. But False if this decision was
-        already about the decider's own request, which is possible only where callers do not log in."""
+        """Whether `requester`, the person who requests the new run, made this decision or voted on it. But False if the decider had also
+        requested the earlier run, which is possible only where callers do not log in."""
         decision = self.decision
         return decision is not None and not decision.own_request and requester in (decision.decided_by, *self.voters)
 

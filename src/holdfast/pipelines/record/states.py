@@ -22,7 +22,7 @@ _REUSED = "reused from an earlier run"
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The state of one node."""
+    """The state of one node of a run, in one round."""
 
     node: str
     kind: str
@@ -41,12 +41,12 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def node_states(graph: Graph, structure: Structure, header: Execution, operations: Sequence[Operation]) -> list[NodeStatus]:
-    """The state of every node of a run in its present round, in the order of the graph."""
+    """The state of every node of a run, each in the node's present round, in the order of the graph."""
     return _Reading(structure, header, operations).node_statuses(graph)
 
 
 def node_history(graph: Graph, structure: Structure, header: Execution, operations: Sequence[Operation]) -> list[NodeStatus]:
-    """Every end of a node in every round, and every undo, in the order in which they were recorded."""
+    """One entry for each end of a node in each round, and one for each undo, in the order in which they were recorded."""
     return _Reading(structure, header, operations).history(graph)
 
 

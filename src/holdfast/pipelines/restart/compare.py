@@ -17,7 +17,7 @@ _VERDICTS: Final = ("verdict", "label", "decided_by")
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """A node in one of the runs."""
+    """What one of the two runs has for a node."""
 
     state: str
     round: int = 1
@@ -59,7 +59,7 @@ class NodeComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Two runs, by their ids `a` and `b`."""
+    """The comparison of two runs. `a` and `b` are their ids."""
 
     a: str
     b: str
@@ -86,7 +86,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodePicture(msgspec.Struct, frozen=True, kw_only=True):
-    """A node of one run, with its values."""
+    """What is known about a node of one run before the comparison, with its inputs and its result."""
 
     side: Side
     inputs: Any = None

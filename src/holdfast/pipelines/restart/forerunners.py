@@ -62,12 +62,13 @@ class Forerunners:
 
     @property
     def keeps(self) -> bool:
-        """Whether the work of earlier runs is kept if this run fails: it is not undone, because the run that is restarted succeeded."""
+        """Whether the run that this run restarts succeeded. Then work that this run takes from earlier runs is not undone if this run
+        fails."""
         return self._again is not None and self._again.kept
 
     def reuse(self, node: AnyNode, round: int) -> tuple[_Past, Reuse] | None:
-        """The newest earlier run that has operations of a node, and which of its results of the node are reused. None if the node must run
-        again, or if there is no such run."""
+        """The newest earlier run that has operations of this node, and which results of the node in that run are reused. None if the
+        operator wants the node to run again, or if no usable earlier run has operations of it."""
         again = self._again
         if again is None or again.is_whole or node.name in again.nodes:
             return None
@@ -79,15 +80,16 @@ class Forerunners:
         return None
 
     def is_fresh(self, node: str, round: int) -> bool:
-        """Whether the node makes its writes again, without results and receipts of earlier runs: the newest run with this node undid it, or
-        the operator wants its writes sent again."""
+        """Whether the node makes its writes again, without results and receipts of earlier runs. This is so if the newest earlier run that
+        has operations of this node undid it, or if the operator wants its writes to be sent again."""
         if self._again is not None and node in self._again.resend:
             return True
         newest = next((past for past in self.runs if node in past.names), None)
         return newest is not None and newest.is_undone(node, round)
 
     def child(self, node: AnyNode, position: NodePosition, part: str, at: Identity, worker_id: str) -> Earlier:
-        """What earlier runs did at the place of a child run: the link to its family, and the result that may be reused."""
+        """What earlier runs did at the place `at`, where a child run is about to begin: the link of this child run to its family, and the
+        earlier result that may be reused."""
         round, found = position.round, self.reuse(node, position.round)
         candidate = None
         if found is not None and not part.startswith(UNDO):
@@ -124,7 +126,8 @@ class Forerunners:
         return None if made.is_own(asked.requested_by) else made
 
     def wait(self, node: AnyNode, round: int, at: Identity) -> Reused | None:
-        """A record of a wait that ended in an earlier run, if the node ended well there; else None."""
+        """The Reused with which the new run records that a wait has already ended in an earlier run. None if it did not end there, or if
+        the node did not end well there."""
         found = self.reuse(node, round)
         if found is None or found[1] != "all":
             return None
@@ -135,7 +138,7 @@ class Forerunners:
 
 
 class _Past:
-    """One earlier run: what was done in each part of its nodes' work."""
+    """One earlier run: how its nodes ended, and the results of its child runs."""
 
     def __init__(self, run: EarlierRun) -> None:
         self.run = run
@@ -146,7 +149,7 @@ class _Past:
 
     def forced(self, node: str) -> bool:
         """Whether this earlier run had to run a node itself: it restarted no other run, or was asked to run the node again. If so, and if
-        it never began the node, results of still earlier runs are not reused."""
+        this run has no operations of the node, the results of the runs before this one are not reused either."""
         return self._again is None or self._again.is_whole or node in self._again.nodes
 
     def settled(self, node: str, round: int) -> Settled | None:
@@ -159,8 +162,9 @@ class _Past:
         return undone_at(node, round).operation_id in self.run.operations
 
     def reuse(self, node: AnyNode, round: int, *, is_retry: bool) -> Reuse:
-        """Which results of a node are reused: all if it ended well, none if it was undone. If it ended otherwise: those with status ok of a
-        worker or map node, and none of other nodes. If `is_retry`, a node that ended partial did not end well."""
+        """Which results of a node in this earlier run are reused: `none` if the node was undone, `all` if it ended well. If it did not
+        end, or ended in another way: `ok` for a worker or map node, `none` for other nodes. If `is_retry`, a node that ended partial did
+        not end well."""
         if self.is_undone(node.name, round):
             return "none"
         settled = self.settled(node.name, round)
@@ -169,8 +173,8 @@ class _Past:
         return "ok" if isinstance(node, WorkerNode | MapNode) else "none"
 
     def result(self, at: Identity) -> Reused | None:
-        """The result of the child run with this identity, or the result that this earlier run reused there; None if no child run ended
-        there."""
+        """The result at this place in this earlier run: of the child run that ended there, or the result that this run itself had reused
+        there. None if there is neither."""
         known = self.reused.get(reused_at(at).operation_id)
         operation, child = self.run.operations.get(at.operation_id), self.run.children.get(at.operation_id)
         if known is not None or operation is None or child is None or operation.status in OPEN:
@@ -178,8 +182,8 @@ class _Past:
         return result_of(self.id, operation, child.run_id, child.accepted)
 
     def done(self, node: str, round: int, part: str, worker_id: str) -> list[Reused]:
-        """All results of a worker for a part of a node's work in one round, from all tries of the node, in the order in which the runs
-        began: a restart inherits the receipts of all their writes."""
+        """All results of a worker for a part of a node's work in one round, from all tries of the node, in the order in which the child
+        runs began."""
         return [one for one in self.results if (one.node, one.round, one.part, one.worker) == (node, round, part, worker_id)]
 
     @cached_property
@@ -237,16 +241,16 @@ def result_of(of: str, operation: Operation, run_id: str, accepted: AcceptedRequ
 
 
 def counted(result: Reused | None, reuse: Reuse) -> Reused | None:
-    """The result, if it has a response and `reuse` allows its use; else None."""
+    """The same result, if it has a response and `reuse` allows to reuse it; else None."""
     if result is None or reuse == "none" or bytes(result.response) == b"null":
         return None
     return result if reuse == "all" or result.answer.status is Status.OK else None
 
 
 def linked(last: Reused, accepted: AcceptedRequest, *, is_whole: bool, is_fresh: bool) -> FamilyLink:
-    """The link of a new child run whose work the run `last` did before. The new run joins the family of `last` and inherits the receipts of
-    the earlier runs of this family; the idempotency keys of calls are made from the family. If `is_fresh`, the new run begins a new family
-    and inherits nothing."""
+    """The link of a new child run that does the work which the earlier child run `last` did before. The new run joins the family of `last`
+    and inherits the receipts of the earlier runs of this family; the idempotency keys of calls are made from the family. If `is_fresh`,
+    the new run begins a new family and inherits nothing."""
     if is_fresh:
         family = sha256(f"{last.family}\0again\0{accepted.link}".encode()).hexdigest()
         return FamilyLink(family=family, number=last.link + 1)

@@ -1,7 +1,7 @@
 """The items of a map in a restart: an item of the new list may reuse the result of the same item of an earlier list.
 
-Two items are the same if their values are equal. A new item for which no equal earlier item is left is matched with the earlier item at the
-same index, if no other new item is matched with that earlier item.
+Two items are the same if their values are equal. Each earlier item is matched with at most one new item. A new item for which no equal
+earlier item is left is matched with the earlier item at the same index, if that item is not matched by its value.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ class EarlierShard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EarlierItems(msgspec.Struct, frozen=True, kw_only=True):
-    """What a shard knows about the items of earlier runs."""
+    """What a map, or one shard of it, knows about the map's items in an earlier run."""
 
     shards: tuple[EarlierShard, ...]
     reuse: Reuse
     is_fresh: bool = False
     is_whole: bool = False
     places: list[int | None] | None = None
-    """For each item of the new list, the index of the earlier item (None if there is none). None in place of the list: both lists are
-    equal."""
+    """For each item of the new list: the index of the earlier item with which it is matched, or None if it is matched with none. None in
+    place of the whole list: the new list and the earlier list are equal."""
 
     def cut(self, first: int, count: int) -> EarlierItems:
-        """The part of this for one shard, which has `count` items of the new list from index `first` on."""
+        """These EarlierItems, reduced to one shard of the new map: the shard that has `count` items of the new list, from index `first`
+        on."""
         places = None if self.places is None else self.places[first : first + count]
         wanted = set(range(first, first + count)) if places is None else {place for place in places if place is not None}
         there = tuple(one for one in self.shards if any(one.first <= place < one.first + SHARD_ITEMS for place in wanted))
@@ -51,8 +52,8 @@ class EarlierItems(msgspec.Struct, frozen=True, kw_only=True):
 def earlier_shards(
     forerunners: Forerunners, node: MapNode, round: int, part: str
 ) -> tuple[list[tuple[EarlierShard, AcceptedRequest]], bool]:
-    """The shards of a map, for one part of its work, in the newest run that has any; and whether the map's results of that run may be
-    reused."""
+    """Two values. First the shards that a map had for one part of its work, in the newest earlier run that has any; empty if no run has
+    any. Then whether results of the map may be reused from that run."""
     found = forerunners.reuse(node, round)
     for past in forerunners.runs:
         shards = [
@@ -69,8 +70,8 @@ def earlier_shards(
 
 
 def matched(now: Sequence[Any], before: Sequence[Any]) -> list[int | None] | None:
-    """For each item of a list the index of the earlier item that it is matched with, or None. None in place of the list if both lists are
-    equal."""
+    """For each item of `now`, the new list: the index of the item of `before` with which it is matched, or None if it is matched with
+    none. None in place of the whole list if both lists are equal."""
     texts, earlier = [codec.dumps(one) for one in now], [codec.dumps(one) for one in before]
     if texts == earlier:
         return None
@@ -96,7 +97,8 @@ class ItemForerunners:
                     self._by_item[one.item].append(one)
 
     def child(self, index: int, worker_id: str) -> Earlier:
-        """What earlier runs did for the item at this index with this worker. Empty if they did nothing."""
+        """What earlier runs of this worker did for the item at this index of the new list. An Earlier without link and candidate if there
+        are none."""
         place = index if self._items.places is None else self._items.places[index - self._first]
         done = [] if place is None else [one for one in self._by_item[place] if one.worker == worker_id]
         if not done:

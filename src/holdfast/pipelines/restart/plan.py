@@ -24,7 +24,8 @@ from holdfast.workers.accepted_request import SHARD
 
 What: TypeAlias = Literal["reused", "again", "depends"]
 Package: TypeAlias = Callable[[str], tuple[str, str] | None]
-"""Gives the version and the package of a worker that is served now, by its id; None if they are not known here."""
+"""A function from the id of a worker to the version and the package with which the worker is served now; None if they are not known
+here."""
 _MOST_NAMES = 20
 
 
@@ -38,11 +39,11 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     before."""
     why: str
     cost_usd: Decimal = Decimal(0)
-    """What the node's runs cost in the earlier run."""
+    """What the node's child runs cost in the run that is restarted."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a restart will do."""
+    """What a restart will do with each node, and what it may cost."""
 
     run_id: str
     """The run that is restarted."""
@@ -58,7 +59,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def last_cost_usd(self) -> Decimal:
-        """What the nodes that run again, or may run again, cost in the earlier run."""
+        """What the nodes with the plan `again` or `depends` cost together in the run that is restarted."""
         return sum((one.cost_usd for one in self.nodes if one.what != "reused"), Decimal(0))
 
     def document(self) -> dict[str, Any]:
@@ -95,8 +96,9 @@ def planned(
     costs: Mapping[str, Decimal],
     package: Package,
 ) -> tuple[NodePlan, ...]:
-    """The plan of each node. `given`: the nodes that the operator named. `forced`: those and all nodes below them. `inputs`: the inputs of
-    the earlier run, and those of the new run. `costs`: what each node cost before. `package`: see Package."""
+    """The plan of each node. `given`: the names of the nodes that the operator wants to run again. `forced`: the names of these nodes and
+    of all nodes below them. `inputs`: the inputs of the earlier run, and those of the new run. `costs`: what each node cost in the earlier
+    run. `package`: a function that gives the version and the package of a worker that is served now."""
     done: dict[str, NodePlan] = {}
     for node in graph.nodes:
         what, why = _node(node, forerunners, given, forced, inputs, package)
@@ -145,7 +147,8 @@ def _node(
 
 
 def _changed(node: AnyNode, before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether a reference of the node to the run's inputs has another value now than before."""
+    """Whether a reference of the node to the run's inputs has another value in `now`, the inputs of the new run, than in `before`, those
+    of the earlier run."""
     for _, template in templates_of(node):
         for reference in references_in(template):
             alone = {"$from": reference.source, "path": list(reference.path)}
@@ -155,6 +158,7 @@ def _changed(node: AnyNode, before: Mapping[str, Any], now: Mapping[str, Any]) -
 
 
 def _moved(node: AnyNode, done: Mapping[str, NodePlan]) -> list[str]:
-    """The nodes to which this node refers and whose results may change."""
+    """The names of the nodes to which this node refers and whose plan in `done` is `again` or `depends`, so that their results may
+    change."""
     sources = dict.fromkeys(reference.source for _, template in templates_of(node) for reference in references_in(template))
     return [name for name in sources if name in done and done[name].what != "reused"]

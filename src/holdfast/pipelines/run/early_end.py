@@ -30,7 +30,8 @@ _endings = json_structs.decoder(Ending)
 
 
 def ending_of(run: PipelineRun) -> Ending | None:
-    """Why the run ends early; None if it does not. A recorded reason is not changed by later events."""
+    """Why the run ends early: a node failed, the run was cancelled, or its time limit is over. None if it does not end early. After a
+    reason is recorded, it stays the reason, also if another one occurs later."""
     records = run.records
     if (known := records.find(ENDING_AT)) is not None:
         return _endings.decode(known.result or "{}")
@@ -47,18 +48,18 @@ def ending_of(run: PipelineRun) -> Ending | None:
 
 
 def ending_by(error: ResponseError) -> Ending:
-    """The reason of a run whose nodes have all ended, but which has no valid outputs: this error."""
+    """The Ending of a run whose nodes have all ended, but which has no valid outputs. `error` says why."""
     return Ending(error=NodeError(code=error.error_code, message=error.message, details=error.details, retryable=error.retryable))
 
 
 def can_undo(run: PipelineRun) -> bool:
-    """Whether a node of the graph has an `undo`."""
+    """Whether any node of the graph has an `undo`."""
     return any(map(has_undo, run.graph.nodes))
 
 
 async def end_open(run: PipelineRun, ending: Ending) -> None:
-    """End all child runs and questions that are still open, and wait until they have ended: none of them outlives the run. What nodes asked
-    for is dropped if it is not written yet (`Records.drop_wishes`). A node that had begun and not ended is recorded as failed."""
+    """End all child runs and questions that are still open, and wait until they have ended: none of them outlives the run. What nodes
+    asked for and what is not written yet is dropped (`Records.drop_wishes`). A node that had begun and not ended is recorded as failed."""
     run.records.drop_wishes()
     if run.records.find(ENDED_AT) is not None:
         return
@@ -82,7 +83,7 @@ async def end_open(run: PipelineRun, ending: Ending) -> None:
 
 
 def _record(run: PipelineRun, ending: Ending) -> None:
-    """Add the reason of the end to the next write, unless it is recorded."""
+    """Add the reason why the run ends to the next write, unless a reason is already recorded."""
     if run.records.find(ENDING_AT) is None:
         run.records.note(succeeded(ENDING_AT, msgspec.json.encode(ending).decode()))
 

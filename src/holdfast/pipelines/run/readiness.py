@@ -1,4 +1,4 @@
-"""Whether a node may begin, and whether it is skipped instead."""
+"""Says whether a node may begin, and whether it is skipped instead of run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def missing_for(run: PipelineRun, node: AnyNode) -> list[str]:
 
 
 async def skip_of(run: PipelineRun, node: AnyNode, scene: Scene) -> Settled | None:
-    """How the node ends if it is skipped; None if it runs. Every node that it waits for must have ended."""
+    """If the node is skipped because of its `after` or `when`: how it ends. None if neither skips it. Call this only when every node that
+    it waits for has ended."""
     for after in node.after:
         before, settled = run.graph.node(after.node), run.settled(after.node)
         assert settled is not None
@@ -32,7 +33,7 @@ async def skip_of(run: PipelineRun, node: AnyNode, scene: Scene) -> Settled | No
 
 def skipped(node: AnyNode, why: str, *, lost: bool) -> Settled:
     """The end of a node that is skipped because of another node. If the skipped node is a gate or a person, the nodes that name it in
-    `after` are skipped too. `lost`: whether a result that the author wanted is missing."""
+    `after` are skipped too. `lost`: whether a result that the author wanted is missing because of this (`Settled.lost`)."""
     return Settled(state="skipped", why=why, lost=lost, passes=not isinstance(node, GateNode | HumanNode))
 
 

@@ -1,8 +1,9 @@
 """Undo: when a run fails, is cancelled, takes too long or has no valid outputs, each node that ended ok or partial and has an `undo` is
-undone, the last one first.
+undone. The node that ended last is undone first.
 
-An undo is a child run; for a map or a supervisor, one child run for each item or choice. If an undo fails, a person is asked, without a
-time limit, and the run stays open until the person has answered or the question is withdrawn.
+The undo of a worker node is one child run. The undo of a map has one child run for each item that succeeded, and the undo of a supervise
+node one for each choice that succeeded and has an undo. If an undo fails, a person is asked, without a time limit, and the run stays open
+until the person has answered or the question is withdrawn.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from holdfast.pipelines.scene.scene import CannotRun, NotReached, Scene, Silence
 
 _Undoable: TypeAlias = WorkerNode | MapNode | SuperviseNode
 RETRY, DONE, LEAVE = "retry", "done", "leave"
-"""What a person may answer about an undo that failed: `retry` (try the undo again), `done` (a person has undone it by hand) or `leave`
-(leave it as it is)."""
+"""What a person may answer about an undo that failed: `retry` (try the undo again), `done` (a person has undone by hand what the node did)
+or `leave` (what the node did stays as it is)."""
 _MOST_TRIES: Final = 100
 _ANSWER: Final[dict[str, Any]] = {
     "type": "object",
@@ -69,8 +70,9 @@ def _finished(run: PipelineRun) -> list[tuple[_Undoable, int]]:
 
 
 def _did_something(run: PipelineRun, node: _Undoable, round: int, settled: Settled) -> bool:
-    """Whether there is something to undo: the node ended ok or partial. For a supervise node, in whatever state it ended: the run of a
-    worker that it chose succeeded, and the label has an undo. Work that a restart took from an earlier, successful run is not undone."""
+    """Whether there is something to undo. For a worker or map node: whether it ended ok or partial. For a supervise node, in whatever
+    state it ended: whether the run of a worker that it chose succeeded and the label of that choice has an undo. Work that a restart took
+    from an earlier, successful run is not undone."""
     if isinstance(node, SuperviseNode):
         return bool(supervise.effects(node, Scene(run, node, NodePosition(node.name, round))))
     return settled.state in ("ok", "partial") and not _is_kept(run, settled)
@@ -82,7 +84,8 @@ def _is_kept(run: PipelineRun, settled: Settled) -> bool:
 
 
 async def _undone(run: PipelineRun, node: _Undoable, round: int) -> Unfinished | None:
-    """Undo one node in one round. After each failure a person is asked. Returns None if the node is undone."""
+    """Undo what one node did in one round. After each failure a person is asked. Returns None if the node is undone, by its undo or by
+    hand; else an Unfinished with the error."""
     done = undone_at(node.name, round)
     if run.records.find(done) is not None:
         return None
@@ -127,7 +130,8 @@ async def _tried(scene: Scene, node: _Undoable, round: int) -> NodeError | bool 
 
 
 async def _inputs(scene: Scene, node: WorkerNode, round: int) -> dict[str, Any]:
-    """The inputs of the undo worker: the author's template for them, else the inputs and the outputs of the node."""
+    """The inputs of the undo worker: the value of the author's template for them. Without such a template: `{inputs, outputs}` of the
+    node."""
     assert node.undo is not None
     run = scene.run_state
     if node.undo.inputs is not None:

@@ -1,7 +1,7 @@
 """Escalation chains: if a question stays open too long, the run adds approvers to the same question.
 
-Each part of a chain has a timer, which begins with the question. Waiting holds no process. What a part adds is recorded once, with the
-members that its groups had at that time.
+Each part of a chain has a timer, which begins with the question. Waiting holds no process. What a part adds is recorded once. A group in
+it is recorded as the members that the group has at that time.
 """
 
 from __future__ import annotations

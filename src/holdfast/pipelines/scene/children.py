@@ -22,7 +22,8 @@ from holdfast.workers.child_requests import ChildRequest
 
 MAX_WAIT_SECONDS: Final = 31_622_400
 REVISION: Final = "revision"
-"""The name of the input in which a worker gets what a gate wants changed. It is given only to a worker whose input schema names it."""
+"""The name of the input in which a worker gets what a gate wants changed. Only a worker whose input schema has a field of this name gets
+it."""
 
 Inputs = Callable[[], Awaitable[dict[str, Any]]]
 """A function that makes the inputs of a child run. It is called only if the run has not begun."""
@@ -76,8 +77,8 @@ class ChildRuns:
     async def run(self, worker: str, inputs: Inputs, *, part: str = "work", number: int = 1, template: Template = None) -> Response | None:
         """Begin a child run of a worker or a pipeline, or find its response. Does not block: returns None until the run has ended.
 
-        `part` and `number` name the run inside the node (`run_at`). `template` is where the inputs came from, for errors that name an edge.
-        Raises TimeOver if the run has not begun and the time limit of the node is over.
+        `part` and `number` name the run inside the node (`run_at`). `template` is the template from which the inputs were made; errors use
+        it to name the edges of the graph. Raises TimeOver if the run has not begun and the time limit of the node is over.
         """
         at = run_at(self.position, part, number)
         known = self.records.find(at)
@@ -99,8 +100,8 @@ class ChildRuns:
         return Earlier()
 
     def _told(self, known: Operation, template: Template) -> Response:
-        """The recorded response. If the request was refused because its inputs do not fit, or name an artifact that does not exist, the
-        error names the edges from which the inputs came."""
+        """The response that `known`, the recorded operation of the child run, has. If the request was refused because its inputs do not
+        fit, or name an artifact that does not exist, the error names the edges from which the inputs came."""
         response = self.records.response(known)
         if (
             not was_refused(response)
@@ -166,7 +167,7 @@ class ChildRuns:
         self.records.wish(*updates)
 
     def awaits(self, at: Identity) -> None:
-        """Call the node again when this operation has ended."""
+        """Let the run rest until this operation has ended, or another one that is awaited; then the node is called again."""
         self.awaited.append(at)
         self.records.awaits(at)
 

@@ -1,4 +1,4 @@
-"""What a map reads from earlier runs: its shards, their items, and the results of the items."""
+"""What a map of a restarted run reads from earlier runs: the map's shards there, their items, and the results of these items."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ WORK: Final = "work"
 
 
 async def earlier_items(scene: Scene, items: Sequence[Any], part: str) -> EarlierItems | None:
-    """What earlier runs did for the items of a map in this part of its work; None if no earlier run has a shard of it. Results of undos are
-    not reused."""
+    """What earlier runs did for the items of a map in this part of its work; None if no earlier run has a shard of the map for this part.
+    Results of undos are not reused."""
     run, node, round = scene.run_state, scene.node, scene.position.round
     forerunners = run.forerunners
     if forerunners is None or not isinstance(node, MapNode):

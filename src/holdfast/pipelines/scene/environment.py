@@ -46,7 +46,8 @@ class RunService(Protocol):
     @property
     def artifacts(self) -> Artifacts: ...
     def contract(self, worker_id: str, version: str | None) -> Contract | None:
-        """The contract of a worker in this version (None: the version that new runs get); None if it is not served here."""
+        """The contract of a worker in this version. `version` None: the version that new runs get. Returns None if the worker is not
+        served here in that version."""
         ...
 
     def reporter(self, header: Execution, accepted: AcceptedRequest, contract: Contract) -> LiveRunReporter:
@@ -60,15 +61,17 @@ class RunService(Protocol):
     async def accept_child(
         self, parent: Execution, accepted: AcceptedRequest | None, at: Identity, request: ChildRequest
     ) -> Order | Failure:
-        """Accept the request of a child run. Returns its order, or, if it is refused, the failure of the operation that asked for it."""
+        """Check and accept the request for a child run. Returns the Order that starts the child run. If the request is refused, returns
+        the Failure with which the parent's operation for the child run ends."""
         ...
 
     async def earlier_run(self, run_id: str, tenant: str) -> EarlierRun | None:
-        """An earlier run of a restarted run; None if retention has removed it."""
+        """The run with this id, for a run that restarts it. None if retention has removed it, if it belongs to another tenant, or if it is
+        not a run."""
         ...
 
     async def holders(self) -> Mapping[str, str]:
-        """The persons who hold credentials, by the ids of the credentials."""
+        """For each credential that a person holds, by the id of the credential: the name of the person."""
         ...
 
     async def cancel_child(self, parent: str, operation_id: str) -> None:

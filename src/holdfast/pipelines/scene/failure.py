@@ -1,8 +1,8 @@
-"""What happens when a node fails: its fallbacks run one after the other. If all fail, `on_failure` (or `on_block`, `on_reject`,
-`on_silence` or `conflicts` of the node) has the action: fail, skip, or escalate to a person.
+"""What happens when the worker of a node fails. First the node's fallbacks run one after the other, until one succeeds. If all fail,
+`on_failure` (or `on_block`, `on_reject`, `on_silence` or `conflicts` of the node) has the action: fail, skip, or escalate to a person.
 
-All of it is bounded: each fallback is tried once, each worker is tried again only a limited number of times after a rate refused it, and a
-person can let the node try again only a limited number of times.
+All of it is bounded. A worker or fallback that fails is not tried again; one that a rate refused is tried again, but only a limited number
+of times. A person can let the node try again only a limited number of times.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Again(msgspec.Struct, frozen=True):
 
 
 async def ran(scene: ChildRuns, workers: Sequence[str], inputs: Inputs, *, part: str = "work", template: Template = None) -> Ran | None:
-    """Run the first of these workers; if it fails, run the next one, and so on. Returns the last run: the first that succeeded, a cancelled
-    one, or the failed run of the last worker. Does not block: returns None while a run, or a wait for a rate, lasts."""
+    """Run the first of these workers; if it fails, run the next one, and so on. No further worker runs after one that succeeded or was
+    cancelled. Returns the run that was the last of all. Does not block: returns None while a run, or a wait for a rate, lasts."""
     told: list[Response] = []
     while (worker := _next(workers, told)) is not None:
         number = len(told) + 1
@@ -84,8 +84,7 @@ def ended(operations: Mapping[str, Operation], position: NodePosition, part: str
 
 
 def _next(workers: Sequence[str], told: Sequence[Response]) -> str | None:
-    """The worker that runs next, after these responses; None if no worker runs next, because the last response is the result of the
-    part."""
+    """The worker that runs next, after these responses. None if no further worker runs: then the last of the responses is the result."""
     at, limited = 0, 0
     for response in told:
         limited += 1
@@ -127,8 +126,8 @@ def _ended(failed: Failed, error: NodeError | None = None) -> Settled:
 
 
 def _without(node: AnyNode, failed: Failed) -> Settled:
-    """The end of a node that is skipped after its failure. If it is a gate or a person, the nodes that name it in `after` are skipped
-    too."""
+    """The end of a node that failed and whose action is `skip`. A gate or a human node ends `blocked`, and the nodes that name it in
+    `after` are skipped too. Every other node ends `skipped`."""
     holds_back = isinstance(node, GateNode | HumanNode)
     # A gate that asked a person has the candidate in its document. Nodes that refer to it must not run.
     known = None if failed.document is None else {name: value for name, value in failed.document.items() if name != "outputs"}

@@ -97,14 +97,15 @@ class PipelineRun:
         return found
 
     def results(self, names: Mapping[str, Any] | tuple[str, ...] | None = None) -> dict[str, Any]:
-        """The result documents by source: the inputs of the run, and the nodes that have a result. `names`: only these nodes; None: all."""
+        """The result documents by the names that references use: `inputs` for the inputs of the run, and the name of each node that has a
+        result. `names`: only these nodes; None: all nodes."""
         wanted = [node.name for node in self.graph.nodes] if names is None else list(names)
         found = {name: document for name in wanted if (document := self.document(name, self.round(name))) is not None}
         return {INPUTS: self.accepted.request.inputs, **found}
 
     def results_in(self, node: str, round: int) -> dict[str, Any]:
-        """The result documents by source, for the undo of a node in a round: those of the node and of the other nodes of its loop are from
-        that round."""
+        """The result documents for the undo of a node in a round, by the names that references use. The documents of the node itself and
+        of the other nodes of its loop are those of that round; all others are the present ones."""
         loop = self.structure.loops.get(node)
         members = frozenset({node}) if loop is None else loop.members
         found = self.results()

@@ -1,4 +1,5 @@
-"""Errors for values that do not fit the node that gets them: they name the edges, which say from which node each value came."""
+"""Makes the errors for values that do not fit the node that gets them. The errors name the edges of the graph, so that the author sees
+from which node each value came."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def no_object_error(node: str) -> NodeError:
 
 
 def edge_error(node: str, template: Template, refused: Response) -> Response:
-    """The response of a refused request, with the error `edge_mismatch` that names every edge whose value does not fit."""
+    """The response `refused`, with its error replaced by `edge_mismatch`, which names every edge whose value does not fit."""
     assert refused.error is not None
     problems = refused.error.details if isinstance(refused.error.details, list | tuple) else ()
     edges = [_edge(node, template, msgspec.to_builtins(problem)) for problem in problems]

@@ -29,7 +29,7 @@ from holdfast.workers.demands import demands_of
 
 
 class NotReached(Exception):
-    """A template refers to a node that has no result: the node that has the template is skipped."""
+    """A template refers to a node that has no result. The node to which the template belongs is skipped."""
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
@@ -54,8 +54,8 @@ class Scene(ChildRuns):
     def __init__(
         self, run: PipelineRun, node: AnyNode, position: NodePosition, *, is_over: bool = False, results: Mapping[str, Any] | None = None
     ) -> None:
-        """`is_over`: whether the time limit of the node is over. `results` are used in place of the results of the run: an undo gets those
-        of its own round."""
+        """`is_over`: whether the time limit of the node is over. `results`: the results to use in place of those of the run (an undo gets
+        the results of the round that it undoes); None: those of the run."""
         super().__init__(
             run.records,
             run.service,
@@ -88,8 +88,8 @@ class Scene(ChildRuns):
         raise CannotRun(unresolved_error(self.node.name, found))
 
     async def inputs(self, template: Template) -> dict[str, Any]:
-        """The value of a template for the inputs of a worker. Raises CannotRun if the value is not an object. Raises the same errors as
-        `value`."""
+        """The value of a template that makes the inputs of a worker. Raises CannotRun if the value is not an object, and in addition the
+        errors of the method `value`."""
         found = await self.value(template)
         if not isinstance(found, dict):
             raise CannotRun(no_object_error(self.node.name))
@@ -126,7 +126,7 @@ class Scene(ChildRuns):
         return {"$from": "values", "path": [len(values) - 1]}
 
     def in_turn(self, turn: int) -> Scene:
-        """The scene of another turn of the same node and round."""
+        """The scene of the same node in the same round, but in this turn (try)."""
         return Scene(self.run_state, self.node, NodePosition(self.position.node, self.position.round, turn), results=self._results)
 
     def is_lost(self, source: str) -> bool:
@@ -141,8 +141,8 @@ class Scene(ChildRuns):
 
     @property
     def who(self) -> str:
-        """The name of the owner of the values that this run checks: its tenant and its pipeline. The checks of one owner do not wait for
-        those of another."""
+        """A text made from the tenant and the pipeline of this run. Checks of values are queued by it, so that the checks of one tenant's
+        pipeline do not wait for those of another."""
         return f"{self.run_state.accepted.tenant}/{self.run_state.contract.worker_id}"
 
     @property
@@ -163,14 +163,16 @@ class Scene(ChildRuns):
         return Earlier() if forerunners is None else forerunners.child(self.node, self.position, part, at, worker_id)
 
     def has_waited(self, at: Identity) -> bool:
-        """Whether an earlier run, which this run restarts, has waited at this place. Then this run records that, and does not wait."""
+        """Whether an earlier run, which this run restarts, has already waited at this place. If so, this run records the wait as reused,
+        and does not wait."""
         forerunners, known = self.run_state.forerunners, self.records.reused(at)
         if known is None and forerunners is not None and (found := forerunners.wait(self.node, self.position.round, at)) is not None:
             known = self.records.reuse(at, found)
         return known is not None
 
     def _decided_before(self, place: ApprovalPlace, asked: Requested) -> Decision | None:
-        """The decision of an earlier run about exactly the same question; None if there is none that may be reused."""
+        """The decision about exactly the same question that was made in an earlier run; None if there is no such decision, or if it may
+        not be reused."""
         forerunners, known = self.run_state.forerunners, self.records.reused(place.callback)
         if known is None and forerunners is not None:
             found = forerunners.decision(self.node, self.position.round, place, asked)
@@ -191,12 +193,12 @@ class Scene(ChildRuns):
         demands: Mapping[str, Any] | None = None,
         number: int = 1,
     ) -> Decision | Silence | None:
-        """Ask a person, or find the decision, which is bound to the hash of what is shown. Does not block: returns None while the question
-        is open, and Silence if it ended without a decision.
+        """Ask a person, or find the decision if the question was asked before. The decision is bound to the hash of what is shown. Does
+        not block. Returns None while the question is open, the Decision after it, and Silence if the question ended without a decision.
 
-        `within` is the time limit in seconds; 0 means none. `schema` is what an answer must fit. `demands` say who decides
-        (workers.demands); without `demands`, the operator's approvers decide. Raises TimeOver if the question is not asked yet and the time
-        limit of the node is over.
+        `within` is the time limit in seconds; 0 means none. `schema` is the JSON Schema that an answer must fit; None: the person approves
+        or rejects. `demands` say who decides (workers.demands); without `demands`, the operator's approvers decide. Raises TimeOver if the
+        question is not asked yet and the time limit of the node is over.
         """
         place = question_at(kind, self.position, part, number)
         known = self.records.find(place.callback)

@@ -1,8 +1,8 @@
 """Shards: a map runs its items in child executions of at most 500 items each, one after another, so that no history gets too long.
 
-In each shard at most `at_once` items run at the same time. Each shard gets the number of items that failed in the shards before it, so that
-the limit of failed items is exact. A shard answers with one page of results; large members of a page are stored as artifacts. The run of
-the pipeline, which is the parent, has one operation for each shard.
+In each shard at most `at_once` items run at the same time. Each shard gets the number of items that failed in the shards before it, so
+that the limit counts the failed items of all shards together. A shard answers with one page of results; large members of a page are stored
+as artifacts. The run of the pipeline, which is the parent, has one operation for each shard.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     revision: Mapping[str, Any] | None = None
     previous: list[Any] | None = None
     is_undo: bool = False
-    """Whether this is an undo without inputs of its own: then `items` are rows of the map's result, and the worker gets the inputs and the
-    outputs of each row."""
+    """Whether this is an undo for which the author gave no inputs. Then `items` are rows of the map's result, and the worker gets the
+    inputs and the outputs of each row."""
     earlier: EarlierItems | None = None
     """What earlier runs did for these items; None if no earlier run has a shard of this map."""
 
@@ -92,8 +92,9 @@ class _ShardInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def pages(scene: Scene, task: Task, part: str) -> list[Page] | ShardFailed | None:
-    """Begin the next shard, or find the pages of all shards. Returns None while a shard runs, and ShardFailed if one gave no page. If too
-    many items have failed, no further shard begins, and the result has only the pages so far."""
+    """Begin the next shard if no shard runs. Returns None while a shard runs, the pages of all shards when the last one has ended, and
+    ShardFailed if a shard gave no page. If too many items have failed, no further shard begins, and the pages of the shards that ran are
+    returned."""
     found: list[Page] = []
     failed = 0
     for number, first in enumerate(range(0, len(task.items), SHARD_ITEMS), 1):
@@ -132,9 +133,10 @@ async def kept_items(scene: Scene) -> set[int]:
 def items_over(
     node: MapNode, round: int, operations: Mapping[str, Operation], running: Callable[[Operation], Mapping[str, Operation]]
 ) -> tuple[int, int]:
-    """How many items of a map have succeeded and failed in the last try of a round. `running` reads the operations of a shard that still
-    runs. An item may have several runs (fallbacks, or another run after a rate refused the first): it is counted once, with its last run. A
-    shard that ended well counts as SHARD_ITEMS items, also if it is the last and has fewer: the caller must bound the sum."""
+    """How many items of a map have succeeded, and how many have failed, in the newest try of the node in this round. `running` reads the
+    operations of a shard that still runs. An item may have several runs (fallbacks, or another run after a rate refused the first): it is
+    counted once, with its last run. A shard that ended well counts as SHARD_ITEMS items, also if it is the last and has fewer: the caller
+    must bound the sum."""
     positions = [NodePosition(node.name, round, turn) for turn in range(MOST_TURNS, 0, -1)]
     position = next((each for each in positions if run_at(each, WORK, 1).operation_id in operations), positions[-1])
     workers, number, ok, failed = (node.worker, *node.fallback), 0, 0, 0
@@ -163,7 +165,7 @@ async def _page(scene: Scene, known: Operation) -> Page | ShardFailed:
 
 
 async def _start(scene: Scene, at: Identity, task: Task, part: str, first: int, failed: int) -> Update:
-    """The update that starts a shard. Its accepted request is that of the parent, with other inputs and labels."""
+    """The update that starts a shard. The accepted request of the shard is a copy of the parent's, with other inputs and labels."""
     run, node = scene.run_state, scene.node
     cut = slice(first, first + SHARD_ITEMS)
     previous = None if task.previous is None else task.previous[cut]
@@ -247,7 +249,8 @@ class _Shard:
         self._reused: set[int] = set()
 
     async def advance(self) -> bool:
-        """Look at every item that has begun, and begin the next ones. Returns whether all items that have begun are done."""
+        """Look at every item that has begun, and begin further items as far as `at_once` allows. Returns True if no item that has begun is
+        still running."""
         for place in list(self._live):
             await self._look(place)
         while self._next < len(self._task.items) and len(self._live) < self._task.at_once and not self._is_stopping:

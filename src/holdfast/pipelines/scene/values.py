@@ -1,5 +1,5 @@
-"""The values of templates, found in the results so far. Large values stay in artifacts; `value` opens an artifact only if a reference needs
-its content."""
+"""Finds the values of templates in the results that the run has so far. Large values stay in artifacts; `value` opens an artifact only if
+a reference needs its content."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class Values:
         return await self.kept(value)
 
     async def opened(self, value: Any) -> Any:
-        """The content of an artifact; any other value is returned unchanged. Artifacts inside the content stay references."""
+        """If the value is a reference to an artifact, the content of the artifact; else the value itself, unchanged. Artifacts inside the
+        content stay references."""
         return value if artifact_id(value) is None else await in_thread(Purpose.ARTIFACTS, self._loaded, value)
 
     async def whole(self, value: Any) -> Any:
@@ -67,8 +68,8 @@ class Values:
         return {name: _named_again(member) for name, member in value.items()}
 
     async def kept(self, document: dict[str, Any]) -> dict[str, Any]:
-        """The document. If it has more bytes than the operator allows inside a history (`inline_artifact_bytes`), its largest members are
-        moved into artifacts."""
+        """The result document in the form that the history keeps. If it has more bytes than the operator allows inside a history
+        (`inline_artifact_bytes`), its largest members are moved into artifacts."""
         if len(msgspec.json.encode(document)) <= self._inline:
             return document
         kept, _ = await moved_out(document, self._keep, self._inline)
@@ -112,7 +113,7 @@ def _named_again(member: Any) -> Any:
 
 
 def artifact_id(value: Any) -> str | None:
-    """The id in a reference to an artifact; None for every other value."""
+    """The id of the artifact, if the value is a reference to an artifact; None for every other value."""
     inner = value.get("$artifact") if isinstance(value, dict) and len(value) == 1 else None
     found = inner.get("artifact_id") if isinstance(inner, dict) else None
     return found if isinstance(found, str) else None

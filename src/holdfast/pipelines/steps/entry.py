@@ -1,4 +1,5 @@
-"""Inside the sandbox: one call of a step, a pure function of the pipeline's file. JSON in, JSON out, no tools."""
+"""Inside the sandbox: it calls one step, which is a pure function of the pipeline's file. The function gets JSON and returns JSON. It has
+no tools."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def enter(fd: int, module: str) -> None:
 
 
 def called(module: ModuleType, function: str, inputs: Any) -> dict[str, Any]:
-    """Call the function, and return the frame with its outputs or with its error."""
+    """Call the function of this name in the author's module. Returns the frame for the runner: the function's outputs, or the error."""
     try:
         step = getattr(module, function, None)
         if not inspect.isfunction(step) or inspect.iscoroutinefunction(step):

@@ -70,7 +70,7 @@ class Steps:
         return await call_step(self._sandbox(kept), function, inputs, seconds=seconds, tenant=tenant)
 
     async def rest(self) -> None:
-        """End the spare processes that wait for the next call."""
+        """End the spare processes of all sandboxes, which were started in advance for the next call. The sandboxes stay usable."""
         for sandbox in self._jailed.values():
             await sandbox.rest()
 

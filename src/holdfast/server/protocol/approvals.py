@@ -82,8 +82,8 @@ class Approvals:
         ]
 
     async def list(self, request: Request) -> Reply:
-        """A page of the open approvals that the caller may see; with `?run=` those of a run and of the runs below it. `?after=` is the id
-        of the last approval of the page before."""
+        """A page of the open approvals that the caller may see. With `?run=`, only those of this run and of all runs below it. `?after=` is
+        the id of the last approval of the page before."""
         limit, after = request.number("limit"), request.text("after")
         if limit is not None and not 1 <= limit <= MOST_SHOWN:
             raise InvalidRequest(f"limit: {limit} is not between 1 and {MOST_SHOWN}.")
@@ -118,8 +118,8 @@ class Approvals:
         return await self._decided(request, "answer", said, result=said.result)
 
     async def settle(self, request: Request) -> Reply:
-        """Decide about a tool call of which it is not known whether it happened: record that it did or did not, or stop the run. The caller
-        needs another role than for an approval."""
+        """Decide about a tool call for which it is not known whether it happened: record that it happened, record that it did not, or stop
+        the run. This needs another role than approving does."""
         said = _said(request, _Settled)
         check_settles(said.verdict)
         return await self._decided(request, said.verdict, said, result=said.result)

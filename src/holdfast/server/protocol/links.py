@@ -70,7 +70,8 @@ class Links:
         return question_page(approval, link.person)
 
     async def decide(self, request: Request) -> Reply:
-        """Decide as the person for whom the link was made. The reply is a page; if the form was wrong, it is the form again."""
+        """Decide as the person for whom the link was made. The reply is a page with the result. If the form was filled in wrongly, the
+        reply is the page with the form again."""
         try:
             link, approval = await in_thread(Purpose.STORE, self._opened, request.label)
         except HoldfastError as refused:

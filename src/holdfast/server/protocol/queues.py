@@ -90,7 +90,7 @@ class Queues:
         self._known: set[str] = set()
 
     def routes(self) -> list[Route]:
-        """Their routes."""
+        """The routes of these handlers."""
         place = "/v1/queues/([^/]+)"
         changes = {"pause": self.pause, "resume": self.resume, "drain": self.drain, "set": self.set}
         return [
@@ -108,7 +108,7 @@ class Queues:
     # --- looking
 
     async def list(self, request: Request) -> Reply:
-        """All queues. A caller of a tenant sees only the tenant's own numbers."""
+        """All queues. A caller who belongs to a tenant sees the numbers of that tenant only."""
         found = await in_thread(Purpose.STORE, self._queues(request).list, _kept_to(request))
         return document_reply({"queues": [queue_document(view) for view in found]})
 
@@ -119,7 +119,7 @@ class Queues:
         return document_reply(queue_page(view))
 
     async def parked(self, request: Request) -> Reply:
-        """Parked runs of a queue, the oldest first; `?error=` chooses those with this error code, and `?limit=` says how many at most."""
+        """Parked runs of a queue, the oldest first, at most `?limit=`. With `?error=`, only those with this error code."""
         queues, limit, error = self._queues(request), _number(request, "limit", 100), request.text("error")
         asked = {"tenant": _kept_to(request), "limit": limit, "error": error}
         found = await in_thread(Purpose.STORE, lambda: list(queues.parked(request.label, **asked)))  # type: ignore[arg-type]
@@ -231,7 +231,8 @@ class Queues:
         return document_reply({"found": len(chosen), "runs": done}, 202)
 
     def _parked(self, queue: str, run: str, tenant: str | None) -> Execution | None:
-        """A parked run of this queue, by its id, if the caller may see it."""
+        """The parked run with the id `run`. None if this queue has no such parked run, or if it belongs to another tenant than `tenant`; if
+        `tenant` is None, every tenant is allowed."""
         header = self._engine.store.find(run)
         if header is None or header.place is None or header.place.queue != queue or not header.parked:
             return None
@@ -261,7 +262,7 @@ def _run(header: Execution) -> dict[str, Any]:
 
 
 def _told(done: Execution | BaseException) -> dict[str, Any]:
-    """The result for one message."""
+    """The entry of the reply for one message: the run that was enqueued, or the error. An error that is not Holdfast's own is raised."""
     if isinstance(done, Execution):
         return _run(done)
     if not isinstance(done, HoldfastError):
@@ -274,7 +275,8 @@ def _told(done: Execution | BaseException) -> dict[str, Any]:
 
 
 def _many_reply(told: Sequence[dict[str, Any]]) -> Reply:
-    """The reply for many messages: 202 if one was enqueued. If none was: 503 if the queue was full for one of them, else 400."""
+    """The reply for many messages. Its status is 202 if at least one message was enqueued. If none was, it is 503 if at least one was
+    refused because the queue was full, else 400."""
     waits = [one["error"]["retry_after_seconds"] for one in told if "retry_after_seconds" in one.get("error", {})]
     headers: tuple[Header, ...] = ((b"retry-after", str(max(waits)).encode()),) if waits else ()
     accepted = any("error" not in one for one in told)

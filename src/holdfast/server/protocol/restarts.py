@@ -60,12 +60,14 @@ class Restarts:
         ]
 
     async def retry(self, request: Request) -> Reply:
-        """Start a new run that does again what failed in a run. With `"plan": true`, only say what it would do."""
+        """Start a new run that does the failed part of an earlier run again. With `"plan": true`, nothing is started: the reply says what
+        the new run would do."""
         said = _body(request, _Retry)
         return await self._again(request, RestartAsked(is_retry=True), is_plan=said.plan)
 
     async def restart(self, request: Request) -> Reply:
-        """Start a new run in which the named nodes and all nodes after them run again. With `"plan": true`, only say what it would do."""
+        """Start a new run in which the named nodes and all nodes after them run again. With `"plan": true`, nothing is started: the reply
+        says what the new run would do."""
         said = _body(request, _Restart)
         nodes = [said.nodes] if isinstance(said.nodes, str) else said.nodes
         if len(nodes) > _MOST_NODES or len(said.resend) > _MOST_NODES:

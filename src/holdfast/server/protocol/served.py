@@ -60,8 +60,9 @@ class ServedWorkers:
             closing.cancel()
 
     async def reply(self, run_id: str, accepted: AcceptedRequest, response: Response | None = None, *, look: bool = False) -> Reply:
-        """The reply for a run: its response, or its state if it has not ended. `response` is its response, if the caller has it; None:
-        it is read from the store. With `look`, the status of a response is 200 even if the run failed."""
+        """The reply for a run: its response, or its state if it has not ended. `response` is its response, if the caller has it; None: it
+        is read from the store. With `look`, the HTTP status is 200 even if the run failed; without it, the HTTP status follows from the
+        response."""
         if response is None or _may_be_open(response):
             header = self._header(run_id)
             state = state_of(header)
@@ -75,14 +76,14 @@ class ServedWorkers:
         return open_reply(await self._with_rest(response_of(self.store, header, accepted)), state_of(header))
 
     async def _place(self, header: Execution) -> dict[str, Any] | None:
-        """Where a run stands in its queue while it waits there, as `holdfast runs show` says it."""
+        """Where a run stands in its queue, as a JSON object; None if it does not wait in a queue."""
         if header.state not in (State.QUEUED, State.DELAYED):
             return None
         place = await in_thread(Purpose.STORE, queue_place, self.store, header, self.clock.now())
         return None if place is None else place_document(place)
 
     async def _with_rest(self, response: Response) -> Response:
-        """The response, with what the rest of the run may cost in each approval that it waits for."""
+        """The response. If the run waits for approvals, each of them has got what the rest of the outermost run may cost."""
         return await in_thread(Purpose.STORE, self.estimates().in_response, response) if response.approvals else response
 
     def _header(self, run_id: str) -> Execution:
@@ -93,5 +94,5 @@ class ServedWorkers:
 
 
 def _may_be_open(response: Response) -> bool:
-    """Whether a response may describe a run that has not ended."""
+    """Whether the run of this response may still be open. True if the response has approvals or the error `overloaded`."""
     return bool(response.approvals) or (response.error is not None and response.error.error_code == "overloaded")

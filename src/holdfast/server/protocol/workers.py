@@ -43,12 +43,13 @@ class Workers:
         ]
 
     async def list(self, request: Request) -> Reply:
-        """All workers that are served, each in its newest version. A request that names no version runs this one."""
+        """All workers that are served, each in the version that was added last, and with the names of all its versions. A request that
+        names no version runs the version that was added last."""
         told = [_brief(contracts[-1], contracts) for contracts in map(self._contracts, self._served.worker_service.served)]
         return document_reply({"workers": told})
 
     async def show(self, request: Request) -> Reply:
-        """The contract of a worker, in the version that `?version=` names, else in the newest."""
+        """The contract of a worker, in the version that `?version=` names; without it, in the version that was added last."""
         contracts = self._contracts(request.label)
         if not contracts:
             raise not_served(request.label, self._served.worker_service.served)
@@ -60,8 +61,9 @@ class Workers:
         return document_reply({**_brief(found, contracts), **_whole(found)})
 
     async def invoke(self, request: Request) -> Reply:
-        """Run a worker. The reply waits until the run has ended or needs a person: at most `?wait=` seconds, and at most as long as the
-        server allows. With `Prefer: respond-async`, and if too many requests wait already, it waits only until the run is on disk."""
+        """Run a worker. The reply waits until the run has ended or needs a person, but at most `?wait=` seconds, and at most as long as the
+        server allows. In two cases it waits only until the run is on disk: with the header `Prefer: respond-async`, or if too many requests
+        wait already."""
         most = self._served.limits.wait_seconds
         wait = 0.0 if is_async(request) else patience(request, most, most)
         order = _addressed(request)

@@ -54,13 +54,14 @@ def parsed(where: str) -> Address:
 
 
 def _without_password(host: str) -> str:
-    """The user and the host, or several hosts, of an address, without the password."""
+    """The user and the host (or hosts) in an address, without the password."""
     user, at, hosts = host.rpartition("@")
     return f"{user.partition(':')[0]}{at}{hosts}"
 
 
 def without_password(where: str) -> str:
-    """The same address for Postgres's own tools: without the parameter `schema`, which only Holdfast reads, and without the password."""
+    """The address without its password and without the parameter `schema`, which only Holdfast reads: for commands of Postgres's own
+    tools."""
     scheme, host, path, query, fragment = urlsplit(where)
     rest = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True) if name not in ("schema", "password")]
     return urlunsplit((scheme, _without_password(host), path, urlencode(rest, quote_via=quote), fragment))

@@ -45,7 +45,8 @@ class Admissions(Doubts):
 
     _foreign: bool
     _inputs: Mapping[str, str] = {}
-    """By id: inputs that the last admission read, as they are stored. Its caller asks for them next."""
+    """By id: the inputs that the last admission read, as they are in the database. The engine asks for these inputs right after the
+    admission."""
 
     @abstractmethod
     def _put(self, done: PostgresBatch, now: int, walked: Sequence[LaneRow] | None = None) -> Written:
@@ -60,13 +61,14 @@ class Admissions(Doubts):
         """Drop the views that a batch was decided on."""
 
     def admit(self, targets: Sequence[Target], by: Sequence[Claimant], now: int) -> Committed:
-        """Admit queued executions and claim them, in a transaction of their own. Without an open lane nothing is written: `has_open_lane`
-        is the question that needs no transaction.
+        """Admit queued executions and claim them, in a transaction of their own. If no lane is open, nothing is written; `has_open_lane`
+        finds that out without a transaction.
 
         If other processes had locked all open queues, the call waits a moment for one of them. If it still could not lock an open queue,
         the next call of `changed` returns True, so that the engine tries again.
 
-        If the connection is lost, it may be unknown whether something was claimed. Then the error is raised, and `held` finds it out.
+        If the connection is lost and it cannot be found out whether executions were claimed, the error is raised; `held` finds it out
+        later.
         """
         if not by or not targets:
             return _NOTHING
@@ -87,8 +89,8 @@ class Admissions(Doubts):
                 raise
 
     def _admit(self, asked: Asked, first: str | None) -> tuple[Committed, str | None]:
-        """Admit once. If `first` is given, wait for the lock of this queue first. Returns the result, and an open queue that another
-        process had locked; None if there is none, or if every claimant has an execution."""
+        """Admit once. If `first` is given, wait for the lock of this queue first. Returns the result, and the name of an open queue that
+        another process had locked. The name is None if there is no such queue, or if every claimant has got an execution."""
         done, walk, taken, passed, signalled, now = PostgresBatch(locking=True), None, list[Execution](), None, False, asked.now
         try:
             with self._writer.transaction():
@@ -125,9 +127,9 @@ class Admissions(Doubts):
         return walk.committed(taken, done.changes, done.followed, signalled=signalled), passed
 
     def _admitted(self, write: Admit, now: int, done: PostgresBatch, locked: set[str]) -> Answer | HoldfastError:
-        """Decide an admission. If its execution turns out to be over, the admission changes other executions. If another process has locked
-        one of those, the admission is given up, and the write that fires the execution's timers does it later.
-        """
+        """Decide the admission of one execution. If the time of the execution is over, the execution ends instead, and its end changes
+        other executions. If another process has locked one of those, nothing is decided here; the write that fires the execution's timers
+        will end it."""
         mark = done.mark()
         answer = self._entry(write, now, done)
         if len(done.followed) > mark[2] and not self._are_free(done, [change.header for change in done.changes[mark[0] :]], locked):
@@ -144,21 +146,20 @@ class Admissions(Doubts):
         return not lanes or {key for (key,) in self._writer.run(self._sql["free_lanes"], (texts(lanes),))} == lanes
 
     def inputs(self, executions: Sequence[str]) -> Mapping[str, str]:
-        """The inputs of many executions. Those of the last admission are in memory."""
+        """The inputs of many executions, by id. Inputs that the last admission read are taken from memory."""
         known, self._inputs = self._inputs, {}
         found = self._inputs_from([(execution, known[execution]) for execution in executions if execution in known])
         others = [execution for execution in executions if execution not in known]
         return {**found, **super().inputs(others)} if others else found
 
     def _await(self, queue: str) -> None:
-        """Lock a queue as the first statement of a transaction, and wait for the lock only for a moment."""
+        """Lock a queue, as the first statement of a transaction. Waits only a moment for the lock."""
         self._writer.run(self._sql["short_patience"], prepare=False)
         self._writer.run(self._sql["locked_lanes"], (texts([queue]),))
         self._writer.run(self._sql["impatience"], prepare=False)
 
 
 def is_news(headers: Iterable[Execution], walked: Iterable[LaneRow]) -> bool:
-    """Whether other processes must learn what an admission did: it ended executions, or it closed a lane. They need not learn that it
-    admitted executions.
-    """
+    """Whether other processes must learn what an admission did. They must if it ended executions or closed a lane. If it only admitted
+    executions, they need not."""
     return any(header.state is not State.RUNNING for header in headers) or any(lane.closed_until for lane in walked)

@@ -66,7 +66,8 @@ class BatchStatement(PostgresReads):
 
 
 def _parts(put: Mapping[str, Sequence[rows.Row]], *, decides: bool, moves_clock: bool) -> tuple[str, ...]:
-    """The parts of the statement. If a part refers to another part that the batch does not need, an empty part replaces that other part."""
+    """The names of the parts from which the statement is put together. If a needed part refers to a part that the batch does not need, an
+    empty part takes the place of the latter."""
     signals, lanes, born = bool(put.get("signals")), bool(put.get("lanes")), bool(put.get("executions"))
     return (
         "agreed" if decides else "unopposed",

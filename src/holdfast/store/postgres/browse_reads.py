@@ -28,7 +28,7 @@ class PostgresBrowseReads(PostgresReads, BrowseReads):
 
     _address: Address
     _looker: Session | None
-    """The connection for these reads; None before the first of them."""
+    """The connection for the reads that have a deadline; None before the first such read."""
     _look_lock: threading.RLock
 
     @contextmanager

@@ -27,7 +27,7 @@ KINDS: Final[Mapping[str, str]] = {
     "new_lanes": "ttttttnnt",
     "new_rates": "ttnn",
 }
-"""For each table, a letter for each column: n is a whole number, f a number with a fraction, t a text, p a payload."""
+"""For each table, one letter for each of its columns: n is a whole number, f is a number with a fraction, t is a text, p is a payload."""
 
 _TYPES: Final = {"n": "bigint[]", "f": "double precision[]", "t": "text[]", "p": "text[]"}
 _MARK: Final = "\x01"
@@ -46,8 +46,8 @@ def arguments(table: str, rows: Sequence[Row]) -> dict[str, str]:
 
 
 def numbers(values: Iterable[Any]) -> str:
-    """The text of a Postgres array of integers; None becomes NULL. A value that is neither an int nor None raises TypeError: written as
-    text it could become two values, and the rows after it would get wrong values."""
+    """The text of a Postgres array of integers; None becomes NULL. Raises TypeError for a value that is neither an int nor None: its text
+    might be read as two values, and then the following rows would get wrong values."""
     return "{" + ",".join(["NULL" if value is None else int.__repr__(value) for value in values]) + "}"
 
 

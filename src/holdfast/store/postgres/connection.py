@@ -95,7 +95,7 @@ def apply(session: Session, address: Address, sql: Mapping[str, str], *, after: 
 
 @contextmanager
 def _refusals(address: Address) -> Iterator[None]:
-    """Turns the database's errors into Holdfast's."""
+    """A `with` block that turns errors of the database into errors of Holdfast."""
     try:
         yield
     except psycopg.errors.InsufficientPrivilege as error:

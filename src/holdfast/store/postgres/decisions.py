@@ -53,8 +53,8 @@ class PostgresBatch(Batch):
         """Whether the batch may be in the database already."""
 
     def undo(self, mark: Mark) -> set[str]:
-        """Take back everything that was decided since a mark. Returns the ids of executions whose view in memory must be compared with the
-        row again."""
+        """Take back everything that was decided since a mark. Returns the ids of executions for which the view in memory must be compared
+        with the row again."""
         undone = {change.header.id for change in self.changes[mark[0] :]}
         super().undo(mark)
         self.born &= self.bases.keys()
@@ -67,22 +67,24 @@ class PostgresBatch(Batch):
 
 
 class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch]):
-    """The part of a store that decides batches: first on views in memory, and on locked rows if a view was not current."""
+    """The part of a store that decides batches. It decides first on the views in memory. If a view was not current, it decides again on
+    rows that it has locked."""
 
     _keys = range(0)
     _places: Mapping[str, tuple[int, int]]
     """By name: the revision and the cursor of each schedule that the batch moves. These rows are locked."""
 
     def _decide(self, batch: Sequence[Write], now: int, done: PostgresBatch, known: Mapping[int, Answer | HoldfastError]) -> None:
-        """Decide every entry, and add the answers to `done.answers`. `known` has answers of entries that are in the database already, by
-        the `id()` of the entry; these entries are not decided again."""
+        """Decide every entry of a batch, and add the answers to `done.answers`. `known`: the answers of entries that an earlier try has
+        already written, by the `id()` of the entry. These entries are not decided again."""
         for write in batch:
             answer = known.get(id(write))
             done.answers.append(self._entry(write, now, done) if answer is None else answer)
 
     def _fetch(self, batch: Sequence[Write], now: int, also: Collection[str], done: PostgresBatch) -> None:
         """Read what the entries of a batch need: headers that are not in memory, counters, schedules, names and lanes. Counters and
-        schedules are always locked, headers and lanes only if the batch is `locking`; then the headers in `also` are read, too."""
+        schedules are always locked. Headers and lanes are locked only if the batch is `locking`; in that case the headers in `also` are
+        read and locked, too."""
         wanted = {write.execution for write in batch if not isinstance(write, Start)}
         if done.locking:
             wanted |= set(also)
@@ -113,8 +115,8 @@ class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch])
         self._ask_ahead(batch, done.bases, now)
 
     def _decided(self, write: Write, now: int, done: PostgresBatch) -> Answer | HoldfastError:
-        """Decide a write. If the write changes nothing, the batch statement does not compare its execution with the database, so it is
-        compared here."""
+        """Decide a write. The batch statement compares only executions that the batch changes. So if this write changes nothing, its
+        execution is compared with the database here."""
         before = len(done.changes)
         answer = super()._decided(write, now, done)
         if done.unsure and len(done.changes) == before:
@@ -144,8 +146,8 @@ class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch])
     def _children(self, parent: str, done: PostgresBatch) -> list[str]:
         """The ids of open executions that an execution invoked, as this batch leaves them.
 
-        Those that the batch does not know yet are added to `done.bases`: if one of them changes before the batch is written, the batch is
-        decided again.
+        Executions that the batch has not read before are added to `done.bases`. So if another process changes one of them before the batch
+        is written, the batch is decided again.
         """
         known = set()
         for row in self._writer.run(self._sql["children"], (parent,)):
@@ -195,7 +197,7 @@ class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch])
         return self._based(found[0], done)
 
     def _based(self, row: rows.Row, done: PostgresBatch) -> RowView:
-        """The view of a row that was just read: the view in memory if it has the same revision, else a new one."""
+        """The view for a row that was just read. If a view of the same revision is in memory, that view is returned, else a new one."""
         header = rows.execution_from(row)
         view = self._views.get(header.id)
         if view is None or view.header.revision != header.revision:
@@ -218,7 +220,7 @@ class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch])
 
 
 def charged_keys(batch: Sequence[Write]) -> list[str]:
-    """The keys of the counters that a batch charges, in order, also for the executions that its checkpoints start."""
+    """The keys of all counters that a batch charges, sorted. Charges for executions that its checkpoints start are included."""
     charges = [charge for write in batch if isinstance(write, Start | Checkpoint) for charge in write.charges]
     for write in batch:
         if isinstance(write, Checkpoint) and write.children:

@@ -41,7 +41,8 @@ class Doubts(PostgresDecisions):
         return pid, since
 
     def _is_landed(self, batch: Sequence[Write], done: PostgresBatch) -> bool:
-        """Open a new connection in place of the lost one. Returns whether the last batch on the lost connection was written."""
+        """Open a new connection in place of the lost one. Returns whether the batch was written that was sent last on the lost
+        connection."""
         if done.sent:
             self._doubt = Doubt(batch, done, self._backend)
         self._writer.reopen()
@@ -60,7 +61,7 @@ class Doubts(PostgresDecisions):
         return any(_is_ours(rows.execution_from(row), headers, doubt.done) for row in found)
 
     def _resolve(self) -> None:
-        """Find out whether a batch in doubt was written. If it was, keep it for the next commit."""
+        """If a batch is in doubt, find out whether it was written. If it was, keep its answers for the next commit."""
         doubt = self._doubt
         if doubt is None:
             return
@@ -71,8 +72,8 @@ class Doubts(PostgresDecisions):
             self._landed = (*self._landed, doubt)
 
     def _resolved(self) -> tuple[Mapping[int, Answer | HoldfastError], Sequence[Change]]:
-        """The answers of entries that were written although the connection was lost, by the `id()` of the entry; and the changes that their
-        follow-ups made. Their callers were told to try again."""
+        """Two things about batches that were written although the connection was lost. First, the answers of their entries, by the `id()`
+        of the entry; the callers of these entries were told to try again. Second, the changes that the follow-ups of these entries made."""
         self._resolve()
         landed, self._landed = self._landed, ()
         known = {id(write): answer for doubt in landed for write, answer in zip(doubt.batch, doubt.done.answers, strict=True)}
@@ -94,8 +95,8 @@ class Doubts(PostgresDecisions):
 
 
 def _is_ours(found: Execution, headers: dict[str, Execution], done: PostgresBatch) -> bool:
-    """Whether a row shows that the batch was written: the row is as the batch leaves it, the batch made it, or it has an invocation that
-    the batch began."""
+    """Whether a row shows that the batch was written. It does in three cases: the row is as the batch leaves it, the batch made the row, or
+    the row has an invocation that the batch began."""
     left = headers[found.id]
     claimed = left.invocation is not None and left.epoch != done.bases[found.id].header.epoch
     return found == left or found.id in done.born or (claimed and (found.epoch, found.invocation) == (left.epoch, left.invocation))

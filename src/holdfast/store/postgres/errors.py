@@ -45,5 +45,6 @@ def is_shared(error: Exception) -> bool:
 
 
 def is_moved(error: psycopg.Error) -> bool:
-    """Whether the batch must be decided again because another process wrote first: it took a name, or the two transactions conflicted."""
+    """Whether the batch must be decided again because another process wrote first: that process took a name, or its transaction and this
+    one conflicted."""
     return isinstance(error, psycopg.errors.UniqueViolation | psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure)

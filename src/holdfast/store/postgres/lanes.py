@@ -46,7 +46,7 @@ class Entrant(NamedTuple):
     enqueue: Enqueue
     header: Execution
     claims: bool
-    """Whether a runner claims it in the same write, if it is admitted at once. Then the rates of its lanes must be known."""
+    """Whether a runner claims the execution in the same write if it is admitted at once. If so, the rates of its lanes must be read."""
 
 
 class Made(NamedTuple):
@@ -62,7 +62,7 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
     _channel: str
     _member: str
     _known: set[str]
-    """The keys of lanes that exist, as far as this process knows."""
+    """The keys of lanes of which this process knows that they exist."""
 
     def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
         """Whether `admit` may find an execution of these functions. If this returns False, `admit` would find none."""
@@ -142,7 +142,8 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         return queue_from(found[0]) if found else QueueRow(name=queue)
 
     def _lane(self, lane: str) -> LaneRow | None:
-        """Always None: `_lock_lanes` has put all lanes that the batch needs into its book, except those of an entry that is refused."""
+        """Always None. `_lock_lanes` has put all lanes that the batch needs into its book; only the lanes of an entry that is refused are
+        missing there."""
         return None
 
     def _oldest(self, queue: str) -> int | None:
@@ -207,7 +208,8 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         self._known.update(book.rows)
 
     def _unmake(self, made: Made, headers: Iterable[Execution]) -> None:
-        """Remove what was made for executions that were refused."""
+        """Remove the lanes and queues that this batch made for executions that were then refused. `headers` are the executions that were
+        not refused."""
         places = [header.place for header in headers if header.place is not None]
         lanes = made.lanes - {key for place in places for key in path(place.lane)}
         if lanes:
@@ -218,7 +220,7 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
             self._writer.run(self._sql["unmake_queues"], (texts(sorted(queues)),))
 
     def _rates_under(self, shared: str | None) -> Sequence[RateState]:
-        """Always empty: `_lock_lanes` has made all lanes of a batch."""
+        """Always empty: `_lock_lanes` has already made all lanes of the batch, so no lane is missing in the database."""
         return ()
 
 
@@ -263,9 +265,9 @@ def lane_writes(book: LaneBook, walked: Sequence[LaneRow]) -> dict[str, Sequence
 
 
 def _settled(settled: Iterable[tuple[str, int]]) -> dict[str, tuple[int, int]]:
-    """By lane, for each lane above these leaves: two numbers about the tokens that executions used beyond their estimates. The first is the
-    sum. The second is the sum of all but the first execution, in which no intermediate sum goes below 0, because a rate never lies in the
-    past."""
+    """How executions that ended used more or fewer tokens than estimated, summed up. `settled` has the leaf of each execution, and its
+    difference. The result has two numbers for each lane on the paths to these leaves. The first is the sum of all differences. The second
+    is the sum without the first execution, in which a sum below 0 is set to 0 after each step, because a rate never lies in the past."""
     found: dict[str, tuple[int, int]] = {}
     for leaf, units in settled:
         for key in path(leaf):

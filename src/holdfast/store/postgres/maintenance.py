@@ -54,7 +54,7 @@ class PostgresMaintenance:
         return StoreReport(numbers, LINEAGE.newest, behind, sum(used for _, used in sizes), ahead)
 
     def migrate(self, *, after: bool) -> Migrated:
-        """Apply the before-halves of steps that are not applied yet; if `after` is True, the after-halves instead."""
+        """Apply the before-halves of all steps that are not applied yet. If `after` is True, apply the after-halves instead."""
         with self._session() as (session, before):
             steps = apply(session, self._address, self._texts, after=after)
             now = self._numbers(session)

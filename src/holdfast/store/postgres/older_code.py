@@ -29,8 +29,8 @@ class OlderCode(PostgresReads):
     """The store's `least` when it was last read. It never becomes smaller."""
 
     def _check_least(self, step: int, what: str) -> None:
-        """Raise StoreNotMigrated if code that is older than a step may still use the store. `what` is the beginning of the message: what is
-        possible only without such code."""
+        """Raise StoreNotMigrated if code that is older than this step may still use the store. `what` is the beginning of the message: what
+        cannot be done while such code may run."""
         if not self._is_least(step):
             raise StoreNotMigrated(
                 f"{what} only when `holdfast db migrate --after` was run with this store: "
@@ -38,7 +38,7 @@ class OlderCode(PostgresReads):
             )
 
     def _is_least(self, step: int) -> bool:
-        """Whether code that is older than a step may not use the store any more."""
+        """Whether no code that is older than this step may use the store."""
         if self._least < step:
             ((self._least,),) = self._writer.run(self._sql["least"])
         return self._least >= step

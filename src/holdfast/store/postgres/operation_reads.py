@@ -25,8 +25,8 @@ _UNREADABLE: Final = (CodecFailed, StoreBroken)
 
 
 class Timers:
-    """The timers of some executions, by the key of the execution: operations that are due at `now`, and the time of the next timer after
-    it."""
+    """The timers of some executions. By the key of the execution: the operations that are due at `now`, and the time of the first timer
+    after `now`."""
 
     def __init__(self, now: int) -> None:
         self.now = now
@@ -41,8 +41,8 @@ class OperationReads(PostgresReads):
     _timers = Timers(0)
 
     def _ask_ahead(self, batch: Sequence[Write], bases: Mapping[str, RowView], now: int) -> None:
-        """If several entries of a batch need the same kind of read, make it once for all of them. A single entry makes its own read
-        later."""
+        """If several entries of a batch need the same kind of read, make this read once for all of them. If only one entry needs it, that
+        entry reads for itself later."""
         self._timers = Timers(now)
         woken = [bases[write.execution] for write in batch if isinstance(write, Claim | Fire) and write.execution in bases]
         if len(woken) > 1:
@@ -100,5 +100,5 @@ class OperationReads(PostgresReads):
         return None if at is None else int(at)
 
     def read_has_ready(self, view: RowView, since: int) -> bool:
-        """Whether a step became ready after a revision and was not started since."""
+        """Whether a step became ready after the revision `since` and was not started since then."""
         return bool(self._writer.run(self._sql["ready_operation"], (view.key, since)))

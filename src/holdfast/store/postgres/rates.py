@@ -10,7 +10,7 @@ from holdfast.store.rows import Row
 
 
 def kept_under(lanes: Iterable[Row]) -> list[str]:
-    """The keys under which the rates of lanes are kept: each lane's own key, and that of the rate that it shares."""
+    """The keys under which the rates of these lanes are stored: the key of each lane, and the key of the rate that it shares."""
     found = list(lanes)
     return sorted({row[0] for row in found} | {row[-1] for row in found if row[-1]})
 
@@ -24,9 +24,9 @@ class Rates:
             self._found.setdefault(row[0], []).append(row)
 
     def of(self, lane: Row) -> list[Row]:
-        """The rates of a lane, its own and the shared one."""
+        """The rates of a lane: its own rates, and the rate that it shares."""
         return [*self._found.get(lane[0], ()), *self._found.get(lane[-1] or "", ())]
 
     def has_shared(self, lane: Row) -> bool:
-        """Whether the rate that the lane shares was read, or the lane shares none."""
+        """True if the lane shares no rate, or if the rate that it shares was read."""
         return not lane[-1] or lane[-1] in self._found

@@ -44,8 +44,8 @@ class PostgresReads(Reads):
         return unmarked(payload)
 
     def operations(self, execution: str, newer_than: int = 0, *, after: int = 0, limit: int | None = None) -> Sequence[Operation]:
-        """The execution's operations in the order they began: those that changed after the revision `newer_than` and whose `place` is
-        larger than `after`."""
+        """The execution's operations, in the order they began, that changed after the revision `newer_than` and whose `place` is larger
+        than `after`; at most `limit` of them, or all if `limit` is None."""
         return self._operations(self._read("operations", (self._text(execution), newer_than, after, limit)), execution)
 
     def _operations(self, found: Sequence[rows.Row], execution: str) -> list[Operation]:
@@ -65,8 +65,8 @@ class PostgresReads(Reads):
         return super()._line((number, kind, at, place, unmarked(payload), detail), operations, execution)
 
     def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
-        """The ids of at most `limit` executions that a runner may claim: ready executions of these functions, and executions that the
-        runners in `dead` held."""
+        """The ids of at most `limit` executions that a runner may claim at the time `now`: ready executions of these functions, and
+        executions that a runner in `dead` holds."""
         asked = {**hosted(targets), "targets": self._target_keys(targets), "dead": sorted(dead), "now": now, "limit": limit}
         only = only_of(targets)
         if only is None:
@@ -74,8 +74,8 @@ class PostgresReads(Reads):
         return [row[0] for row in self._read("claimable_only", asked | self._taken(only))]
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
-        """The earliest of these times: a timer of any execution is due, an execution of these functions becomes ready, a lane in which
-        executions wait opens. None if there is no such time."""
+        """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions becomes ready,
+        a lane in which executions wait opens. None if none of them will happen."""
         only, asked = only_of(targets), hosted(targets)
         ((at,),) = self._read("next_due", asked) if only is None else self._read("next_due_only", asked | self._taken(only))
         return None if at is None else int(at)

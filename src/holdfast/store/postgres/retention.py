@@ -20,7 +20,7 @@ class PostgresRetention(PostgresReads, Leftovers):
     """The part of a store that removes rows whose time is over."""
 
     def expire(self, now: int, limit: int) -> bool:
-        """Remove about `limit` rows whose time is over, in one transaction. Returns False if nothing was removed."""
+        """Remove about `limit` rows whose time is over, in one transaction. Returns False if there was nothing to remove."""
         ((over,),) = self._read("is_over", (*[now] * 6, now - IDLE_MS))
         if not over:
             return False
@@ -41,8 +41,8 @@ class PostgresRetention(PostgresReads, Leftovers):
         return room < limit
 
     def _drop_ledger(self, now: int, limit: int) -> int:
-        """Remove daily sums and ledger entries whose time is over; entries at most `limit`. The time is noted in `meta` (`forgotten`), and
-        a check of the store compares only what expires after it. Returns how many entries were removed."""
+        """Remove daily sums and ledger entries whose time is over: all such sums, and at most `limit` entries. `now` is noted in `meta`
+        (`forgotten`), so that a check of the store compares only what expires later. Returns how many entries were removed."""
         sums = self._removed("drop_ledger_days", (now,))
         entries = self._removed("drop_ledger", (now, limit))
         if sums or entries:
@@ -50,8 +50,8 @@ class PostgresRetention(PostgresReads, Leftovers):
         return entries
 
     def _drop_lanes(self, now: int, limit: int) -> int:
-        """Remove lanes that have been idle for an hour. Those that are still needed are checked again an hour later, and those that a
-        writer has locked are skipped. Returns how many idle lanes there were."""
+        """Remove at most `limit` lanes that have been idle for an hour. An idle lane that is still needed stays, and is checked again an
+        hour later. A lane that a writer has locked is skipped. Returns how many idle lanes were checked."""
         idle = [row[0] for row in self._read("idle_lanes", (now - IDLE_MS, limit))]
         if idle:
             for name in ("drop_lanes", "drop_rates_of", "keep_lanes"):

@@ -20,8 +20,8 @@ class PostgresSchedules(PostgresAuditLog):
 
     def put_schedule(self, schedule: ScheduleState, notes: Sequence[Note] = ()) -> bool:
         """Write a new schedule (revision 1) or the next revision of one, together with these notes, and notify the other processes. Returns
-        False, and writes nothing, if a new schedule has the name of an existing one. Returns False as well if the stored revision of an
-        existing schedule is not the one before, or its stored cursor is later."""
+        False, and writes nothing, if a new schedule has the name of an existing one. For an existing schedule, returns False, and writes
+        nothing, if the stored revision is not the one before this revision, or if the stored cursor is later than this cursor."""
         row = rows.schedule_row(schedule, self._codec)
         with self._side.explained_transaction():
             if schedule.revision == 1:
@@ -36,7 +36,8 @@ class PostgresSchedules(PostgresAuditLog):
 
     def move_schedule(self, schedule: ScheduleState) -> bool:
         """Write the next revision of a schedule, for a runner. Other runners read its next time themselves, so they are not notified.
-        Returns False, and writes nothing, if the stored revision is not the one before, or the stored cursor is later."""
+        Returns False, and writes nothing, if the stored revision is not the one before this revision, or if the stored cursor is later than
+        this cursor."""
         with self._side.explained_transaction():
             return self._side.change(*self._moved(schedule)) == 1
 
@@ -55,8 +56,8 @@ class PostgresSchedules(PostgresAuditLog):
             self._writer.run(*self._moved(schedule))
 
     def _moved(self, schedule: ScheduleState) -> tuple[Statement, rows.Row]:
-        """The statement, and its parameters, that writes what a runner changes in a schedule. If the store has a codec, the input is
-        written again, so that it is encoded with the current key."""
+        """The statement, and its parameters, with which a runner writes a schedule. If the store has a codec, the statement also writes the
+        input again, so that the input is encoded with the current key."""
         if self._codec is not None:
             return self._sql["put_schedule"], (*rows.schedule_row(schedule, self._codec)[1:], *rows.guard(schedule))
         return self._sql["move_schedule"], (*rows.moved_row(schedule, None)[3:], *rows.guard(schedule))

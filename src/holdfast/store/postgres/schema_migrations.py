@@ -18,7 +18,7 @@ from holdfast.store.schema_migrations import Lineage, MigrationStep, Numbers, nu
 
 SCHEMA_VERSION: Final = 15
 SINCE: Final = {"superseded_by": 7, "quarantine": 7, "queue": 10, "lane": 10, "order_at": 10, "parked": 10, "shared_rate": 15}
-"""The columns that checks.sql reads and that older schemas do not have, each with the version that added it."""
+"""The columns that checks.sql reads and that older schemas do not have. The value is the schema version that added the column."""
 CHECKED_SINCE: Final = {
     "graphs_missing": 8,
     "graphs_unused": 8,
@@ -30,22 +30,23 @@ CHECKED_SINCE: Final = {
     "ledger_ends": 12,
     "summaries_contradict": 13,
 }
-"""The queries of checks.sql that need tables or columns which older schemas do not have, each with the first version that it can check."""
+"""The queries of checks.sql that need tables or columns which older schemas do not have. The value is the first schema version that the
+query can check."""
 LINEAGE: Final = Lineage("holdfast.store.postgres", oldest=4, newest=SCHEMA_VERSION)
 
 log = logging.getLogger("holdfast.store")
 
 
 def numbers_of(metas: Mapping[str, str]) -> Numbers:
-    """The schema numbers of a store. A store of release 0.1.0 has no `least`; then it is the same as `version`."""
+    """The schema numbers of a store. A store of release 0.1.0 has no `least`; for such a store, `least` is equal to `version`."""
     version = number(metas["schema"])
     return Numbers(version, number(metas.get("least", version)))
 
 
 def migrate(session: Session, address: Address, sql: Mapping[str, str], numbers: Numbers, *, after: bool) -> Sequence[MigrationStep]:
-    """Apply the before-halves that are not applied yet (if `after` is True, the after-halves instead), and return them, inside the
-    transaction of a caller that holds the lock `making`. Raises StoreInUse if a runner of older code has a lease and would not work with
-    the change."""
+    """Apply the before-halves that are not applied yet, and return them. If `after` is True, this is done with the after-halves instead.
+    The caller has begun a transaction and holds the lock `making`. Raises StoreInUse if a runner of older code has a lease and would not
+    work with the change."""
     steps = LINEAGE.pending(numbers, after=after)
     if not steps:
         return ()
@@ -62,8 +63,8 @@ def migrate(session: Session, address: Address, sql: Mapping[str, str], numbers:
 
 
 def _check_gone(session: Session, address: Address, sql: Mapping[str, str], least: int | None) -> None:
-    """Raise StoreInUse if a runner of older code has a lease; until the transaction ends, no runner can join. `least` is the oldest code
-    that is allowed. None asks for any runner, because runners of release 0.1.0 do not tell their version."""
+    """Raise StoreInUse if a runner of older code has a lease; until the transaction ends, no runner can join. `least`: code with a smaller
+    number is older code. None: every runner counts as one of older code, because runners of release 0.1.0 do not tell their version."""
     session.run(sql["keep_runners"].encode(), prepare=False)
     found = session.run(sql["leases" if least is None else "old_leases"].encode(), None if least is None else (least,), prepare=False)
     if not found:

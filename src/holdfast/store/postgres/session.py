@@ -90,8 +90,8 @@ class Session:
         return self._last.fetchall() if self._last.description is not None else []
 
     def ask(self, statement: bytes | Statement, parameters: Parameters = None, *, prepare: bool = True) -> list[Row]:
-        """Run one statement, and return its rows. If the connection is lost outside a transaction, open another and run the statement
-        again: so it must do no harm when it runs twice. If it fails, the caller gets Holdfast's error."""
+        """Run one statement, and return its rows. If the connection is lost outside a transaction, another is opened and the statement runs
+        again. So use this only for a statement that may run twice without harm. If it fails, the caller gets Holdfast's error."""
         with self.lock:
             try:
                 try:
@@ -105,14 +105,15 @@ class Session:
                 raise explained(error, self._address.shown) from error
 
     def change(self, statement: bytes | Statement, parameters: Parameters = None) -> int:
-        """Run one statement that changes rows, as `ask` runs it. Returns how many rows it changed."""
+        """Run one statement that changes rows, and return how many rows it changed. If the connection is lost outside a transaction, the
+        statement runs again on a new connection. So use this only for a statement that may run twice without harm."""
         with self.lock:
             self.ask(statement, parameters)
             return self._last.rowcount
 
     @contextmanager
     def transaction(self, *, begin: bytes = b"BEGIN") -> Iterator[None]:
-        """Write everything inside the `with` block, or nothing of it. If that fails, the caller gets psycopg's error."""
+        """Write everything inside the `with` block, or nothing of it. If the transaction fails, psycopg's error is raised."""
         with self.lock:
             try:
                 self.run(begin, prepare=False)
@@ -135,7 +136,8 @@ class Session:
 
     @contextmanager
     def explained_transaction(self, *, begin: bytes = b"BEGIN") -> Iterator[None]:
-        """Write everything inside the `with` block, or nothing of it. If that fails, the caller gets Holdfast's error."""
+        """Write everything inside the `with` block, or nothing of it. If the transaction fails, the error is raised as one of
+        Holdfast's."""
         try:
             with self.transaction(begin=begin):
                 yield

@@ -104,7 +104,8 @@ class PostgresStore(
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
         """Decide and write a batch in one transaction. When this returns, every entry that was accepted is on disk.
 
-        If the database refuses a row, the batch is written in parts, each in a transaction of its own, without the entry of that row.
+        If the database refuses a row, the entry of that row gets an error, and the other entries are written in parts, each part in a
+        transaction of its own.
         """
         with self._writer.lock:
             try:
@@ -204,8 +205,9 @@ class PostgresStore(
         return signalled
 
     def _put(self, done: PostgresBatch, now: int, walked: Sequence[LaneRow] | None = None) -> Written:
-        """Write all rows of a batch, each row once, as its last change leaves it. Returns whether the revisions agreed (if not, nothing was
-        written), and whether signals were written. `walked` has the lanes that an admission has changed."""
+        """Write all rows of a batch. A row that was changed several times is written once, as its last change leaves it. Returns whether
+        the revisions agreed (if not, nothing was written), and whether signals were written. `walked` has the lanes that an admission has
+        changed."""
         bases = done.bases
         headers = last_headers(done.changes)
         wide = {change.header.id for change in done.changes if not change.slight}
@@ -241,7 +243,7 @@ class PostgresStore(
             self._views.clear()
 
     def _forget(self, done: PostgresBatch) -> None:
-        """Drop the views that a batch was decided on: another process wrote, and their rows must be read again."""
+        """Drop the views on which a batch was decided. Another process wrote, so the rows must be read again."""
         for execution in done.bases:
             self._views.pop(execution, None)
 
@@ -292,7 +294,7 @@ class PostgresStore(
             self._runner = None
 
     def dead(self, now: int) -> frozenset[str]:
-        """The dead runners that hold an execution (lease over, or left). Also removes the registrations of dead runners."""
+        """The dead runners (lease over, or left) that hold an execution. This call also removes the registrations of all dead runners."""
         holders = {row[0] for row in self._read("holders")}  # read this first: a runner that joins later holds nothing yet
         self._side.change(self._sql["bury"], (now,))
         return frozenset(holders - {row[0] for row in self._read("runners")})
@@ -310,7 +312,7 @@ class PostgresStore(
 
     def changed(self) -> bool:
         """Whether another process has made a change that this process may wait for, since the last call that returned True. An ordinary
-        checkpoint is no such change. Returns False while another thread uses the connection."""
+        checkpoint is no such change. Also False while another thread uses the connection; a later call then returns True."""
         if not self._side.lock.acquire(blocking=False):
             return False
         try:
@@ -334,7 +336,8 @@ class PostgresStore(
 
 
 def _needs_locks(batch: Sequence[Write]) -> bool:
-    """Whether a batch changes rows that all writers share. Such rows are locked before they are read: another writer is often quicker."""
+    """Whether a batch changes rows that many writers change. Such rows are locked before they are read, because another writer would often
+    be quicker."""
     try:
         shared = charged_keys(batch) or moved_names(batch) or has_notes(batch) or has_graphs(batch) or has_ledger(batch)
         return bool(shared) or any(True for _ in entrants(batch))

@@ -23,13 +23,14 @@ from holdfast.store.rows import COLUMNS, Row
 from holdfast.store.seam import Target
 
 _TURN: Final = 6
-"""The column of the turn in the row of a lane."""
+"""The index of the column `turn` in the row of a lane."""
 _ID: Final = COLUMNS["execution"].index("id")
 _LANE: Final = COLUMNS["execution"].index("lane")
 _ORDER_AT: Final = COLUMNS["execution"].index("order_at")
 _BEFORE_ALL: Final = (-(2**63), "")
 _FEW: Final = 3
-"""When several lanes are read ahead, at most this many lanes below each are read. Most have fewer; the others are read again."""
+"""When the walk reads ahead for several lanes, it reads at most this many lanes below each of them. Most lanes have fewer. For a lane that
+has more, all are read again later."""
 
 
 class WalkReads:
@@ -59,7 +60,8 @@ class WalkReads:
         """The inputs that were read with executions, as they are stored."""
 
     def begun(self, now: int) -> LaneReads:
-        """The functions with which a walk reads. This call also opens closed lanes whose time has come, and reads the first open lanes."""
+        """The functions with which a walk reads. This call also opens the closed lanes whose time to open has come, and reads the first
+        open lanes."""
         asked = {"now": now, "limit": PAGE}
         found = self._run(self._sql["open_queues"], asked)
         if found[0][1]:
@@ -104,7 +106,8 @@ class WalkReads:
         self._look_ahead(lanes[: self._wanted], 1 if len(lanes) >= limit else -(-self._wanted // len(lanes)))
 
     def _met(self, found: Sequence[Row]) -> list[LaneRow]:
-        """Lanes that are locked now, with their rates. A lane is left out if another process has locked the rate that it shares."""
+        """The lanes of these rows, which this process has locked, with their rates. A lane is left out if another process has locked the
+        rate that it shares."""
         self.locked.update(row[0] for row in found)
         rates = Rates(())
         if rated := [row for row in found if row[-1] is not None]:
@@ -136,8 +139,9 @@ class WalkReads:
     # --- executions
 
     def heads(self, lane: str, limit: int, skip: int) -> Sequence[Head | None]:
-        """The next executions of a leaf. In an ordered queue the first execution must not be skipped: if another process has locked it,
-        nothing is returned."""
+        """At most `limit` executions of a leaf that were not returned yet, in the order of admission; `skip` is how many were returned
+        before. Executions that another process has locked are left out. But in an ordered queue the first one must not be passed over: if
+        it is locked, nothing is returned."""
         most, ahead = self._ahead.pop(lane, (0, []))
         if len(ahead) < most or len(ahead) >= limit:
             return self._heads(lane, sorted(ahead, key=lambda row: (row[_ORDER_AT], row[_ID]))[:limit])
@@ -175,6 +179,6 @@ class WalkReads:
         return level_of(parent_of(leaf)) == Level.KEY and self.is_ordered(path(leaf)[0])
 
     def next_of_key(self, key: str) -> str | None:
-        """The leaf below a key whose head was enqueued first."""
+        """That leaf below a key whose first execution was enqueued before those of the other leaves; None if nothing waits there."""
         found = self._run(self._sql["next_of_key"], {"key": key})
         return found[0][0] if found else None

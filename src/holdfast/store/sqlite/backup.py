@@ -66,7 +66,7 @@ def _sync(folder: Path) -> None:
 
 
 def free_name(wanted: Path) -> Path:
-    """This path, if nothing has it yet; else the same path with the first free number after it: `.2`, `.3` and so on."""
+    """The path `wanted` if no file has it yet. Else the same path with the first free number at its end: `.2`, `.3` and so on."""
     name, number = wanted, 1
     while name.exists() or name.is_symlink():
         number += 1

@@ -28,7 +28,7 @@ class SqliteBrowseReads(SqliteReads, BrowseReads):
     """The part of a store with the reads for people."""
 
     _looker: sqlite3.Connection | None
-    """The connection for these reads; None before the first of them."""
+    """The connection for the reads that have a deadline; None before the first such read."""
     _look_at: str
     _look_lock: threading.RLock
 

@@ -38,7 +38,8 @@ _WAL_PAGES = 8_000
 """SQLite copies the WAL into the file (a checkpoint) when the WAL has this many pages, 16 MiB. A page that many batches have changed is
 then copied only once."""
 _WAL_BYTES = 32 * 1024 * 1024
-"""If the WAL file is larger than this, SQLite cuts it to this size after a checkpoint, when it writes the WAL from its beginning again."""
+"""If the WAL file is larger than this, SQLite cuts it to this size. It does so when it begins to write the WAL from its start again, after
+a checkpoint."""
 _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "fuse.glusterfs"})
 
 
@@ -135,7 +136,8 @@ def prepare(connection: sqlite3.Connection, where: str, member: str, codec: Payl
     Raises StoreUnsuitable for another program's file, and for a schema that this code may not use. Raises CodecMismatch if the store was
     made with another codec. Raises StoreInUse if it must be migrated and another process has it open.
 
-    All of it happens under the file's write lock, so a process that migrates sees every process that has already read the schema.
+    All of this is done under the file's write lock. So a process that migrates sees the sign of life of every process that has read the
+    schema before.
     """
     presence = None
     try:

@@ -37,8 +37,8 @@ class SqliteCredentials(SqliteAuditLog):
         return self._write_over("remove_credential", (credential,), notes)
 
     def _write_over(self, name: str, parameters: Sequence[object], notes: Sequence[Note] = ()) -> bool:
-        """Run a statement so that nothing is left of the old row: neither in free space of the file nor, once no other process reads it, in
-        the WAL. Returns whether a row was changed."""
+        """Run a statement that changes or removes a row, so that nothing is left of the old row: neither in free space of the file nor,
+        once no other process reads it, in the WAL. Returns whether a row was changed."""
         with self._write_lock:
             self._writer.execute("PRAGMA secure_delete = ON")
             try:

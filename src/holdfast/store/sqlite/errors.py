@@ -29,7 +29,7 @@ _OF_A_ROW: Final = (
     "SQLITE_NOMEM",
     "SQLITE_CORRUPT",
 )
-"""Errors about one value or one row. A damaged page concerns only the entries that need it."""
+"""Errors of SQLite about one value or one row. A damaged page is among them, because it concerns only the entries that need that page."""
 _CLOSED: Final = "Cannot operate on a closed database"
 
 
@@ -78,7 +78,7 @@ def read_only(where: str) -> StoreBroken:
 
 
 def _has_no_space(where: str) -> bool:
-    """Whether the disk is full. For SQLite errors that do not tell the reason."""
+    """Whether the disk is full. This is asked after an error of SQLite that does not tell its reason."""
     try:
         disk = os.statvfs(Path(where).parent)
     except OSError:

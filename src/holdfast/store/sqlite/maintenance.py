@@ -46,7 +46,7 @@ class SqliteMaintenance:
             raise explained(error, self._where) from error
 
     def look(self, machine: Clock) -> StoreReport:
-        """Read the numbers of the schema and SQLite's own count of pages."""
+        """Read the schema numbers of the store, and its size as SQLite's own count of pages gives it."""
         with self._connected() as connection:
             connection.execute("BEGIN")
             numbers = numbers_of(connection, self._sql)
@@ -55,7 +55,7 @@ class SqliteMaintenance:
         return StoreReport(numbers, LINEAGE.newest, behind, pages * page, None)
 
     def migrate(self, *, after: bool) -> Migrated:
-        """Migrate in the same way as opening the file does: both halves of each step at once, so `after` makes no difference."""
+        """Migrate the file, as opening it does. Both halves of each step are applied at once, so `after` makes no difference."""
         with self._connected() as connection:
             before = numbers_of(connection, self._sql)
             presence = prepare(connection, self._where, self._member, self._codec)
@@ -99,7 +99,7 @@ class SqliteMaintenance:
 
     def backup(self, target: Path, *, replace: bool) -> None:
         """Copy with SQLite's own backup, which includes the write-ahead log. Raises InvalidParameter if the file exists and `replace` is
-        False, if it is the store itself, or if it cannot be written."""
+        False, if `target` is the store itself, or if it cannot be written."""
         with self._connected() as connection:
             if target.exists() and os.path.samefile(target, self._where):
                 raise InvalidParameter(f"{target} is the store itself. Name another file for its copy.")
@@ -117,7 +117,7 @@ class SqliteMaintenance:
 
 
 def _asked(connection: sqlite3.Connection, name: str, question: str) -> Sequence[Row | Finding]:
-    """The rows of a query. If SQLite cannot answer because of damage, one finding about the damage."""
+    """The rows that a query returns. If SQLite cannot answer the query because of damage, one finding that says so."""
     try:
         return connection.execute(question, {"limit": _FEW}).fetchall()
     except sqlite3.DatabaseError as error:

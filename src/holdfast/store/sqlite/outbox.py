@@ -20,7 +20,8 @@ class SqliteOutbox(Transactions, OutboxReads):
     _version: int
     _subscribed = False
     _subscribed_version: int | None = None
-    """SQLite's data version when `_subscribed` was read. While it is the same, `_subscribed` is not read again."""
+    """SQLite's data version at the time when `_subscribed` was read. As long as the data version is the same, `_subscribed` is not read
+    again."""
 
     def _new_signals(self, changes: Iterable[Change], bases: Mapping[str, RowView]) -> Sequence[rows.Row]:
         """The rows of the signals of a batch, in order; none if there is no subscriber. Called inside the batch's transaction."""

@@ -25,8 +25,8 @@ from holdfast.model.clock import monotonic
 
 _PATIENCE_SECONDS: Final = 0.25
 _PAUSE_SECONDS: Final = 0.0005
-"""A process that waits looks at the lock once in this time. If the pauses grew, the process that has waited longest would look least often,
-and might never get a turn."""
+"""While a process waits for the lock, it tries to take it again after this many seconds. The pauses do not grow: otherwise the process that
+has waited longest would try least often, and might never get a turn."""
 
 _ALIVE: Final = ".alive"
 _COMING: Final = ".coming"
@@ -44,7 +44,7 @@ class _Gate:
         once."""
 
     def enter(self) -> bool:
-        """Take the lock. Waits for it at most a quarter of a second, and not at all if the last wait was in vain. Returns whether this
+        """Take the lock. Waits at most a quarter of a second for it; does not wait if the last wait was in vain. Returns whether this
         process has the lock now."""
         if self._taken():
             self._stuck = False
@@ -101,7 +101,8 @@ class Presence:
                 return fd
 
     def living(self) -> set[str]:
-        """The members that have the store open now. Also removes the files of processes that have ended, and sets `alone`."""
+        """The members that have the store open now. This call also removes the files of processes that have ended. It sets `alone` to
+        whether this process is the only member."""
         living = set()
         self._folder_changed_at = os.stat(self._place).st_mtime_ns
         for entry in self._folder.iterdir():
@@ -131,8 +132,9 @@ class Presence:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for this process's turn to write, at most a quarter of a second for each of the two locks, and hold the lock that it got
-        during the `with` block. A process that is alone does not wait, until another file appears in the folder."""
+        """Wait for this process's turn to write, at most a quarter of a second for each of the two locks. During the `with` block the
+        process holds the lock `turn`, or, if it did not get that one, the lock `next`, or none. A process that is alone takes no lock,
+        until another file appears in the folder."""
         if self.alone and os.stat(self._place).st_mtime_ns != self._folder_changed_at:
             self.living()
         if self.alone:

@@ -1,4 +1,5 @@
-"""Reads outside a transaction, on a connection of their own: a read does not wait for a batch, except in a store in memory."""
+"""Reads outside a transaction. They have a connection of their own, so that no read waits for a batch; a store in memory has only one
+connection."""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ class SqliteReads(Reads):
         return machine
 
     def operations(self, execution: str, newer_than: int = 0, *, after: int = 0, limit: int | None = None) -> Sequence[Operation]:
-        """The execution's operations in the order they began: those that changed after the revision `newer_than` and whose `place` is
-        larger than `after`."""
+        """The execution's operations, in the order they began, that changed after the revision `newer_than` and whose `place` is larger
+        than `after`; at most `limit` of them, or all if `limit` is None."""
         found = self._read("operations", (execution, newer_than, after, -1 if limit is None else limit))
         return self._operations(found, execution)
 
@@ -61,8 +62,8 @@ class SqliteReads(Reads):
         return self._read("history", (execution, after, limit))
 
     def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
-        """The ids of at most `limit` executions that a runner may claim: ready executions of these functions, and executions that the
-        runners in `dead` held."""
+        """The ids of at most `limit` executions that a runner may claim at the time `now`: ready executions of these functions, and
+        executions that a runner in `dead` holds."""
         only = only_of(targets)
         question, taken = ("ready", {}) if only is None else ("ready_only", self._taken(only))
         found = []
@@ -74,8 +75,8 @@ class SqliteReads(Reads):
         return [row[0] for row in sorted(found, key=lambda row: row[1])[:limit]]
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
-        """The earliest of these times: a timer of any execution is due, an execution of these functions becomes ready, a lane in which
-        executions wait opens. None if there is no such time."""
+        """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions becomes ready,
+        a lane in which executions wait opens. None if none of them will happen."""
         found, only = self._read("next_due"), only_of(targets)
         for target in targets:
             asked = {"function": target.function, "version": target.version}

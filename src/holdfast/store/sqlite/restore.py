@@ -1,7 +1,8 @@
 """Replaces a store by a copy.
 
 The copy is written into the store's file in one transaction of SQLite: a crash leaves the old store or the new one, and a process that
-waits for the file's lock finds the new one. A file that SQLite cannot open at all is renamed first, and the copy gets a new file.
+waits for the file's lock finds the new one. If SQLite cannot open the store's file at all, that file is renamed first, and the copy is
+written into a new file.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ def restore(where: str, source: Path) -> Path | None:
 
 
 def _opened(source: Path) -> sqlite3.Connection:
-    """A connection that opens the copy read-only, so that the copy may be on a read-only disk. A copy with a log beside it was not made by
-    `holdfast db backup`; then the log is read, too."""
+    """A read-only connection to the copy, so that the copy may be on a read-only disk. If a log lies beside the copy, the copy was not made
+    by `holdfast db backup`; its log is then read, too."""
     fixed = "&immutable=1"
     for beside in (f"{source}-wal", f"{source}-shm", f"{source}-journal"):
         if os.path.lexists(beside):
@@ -77,8 +78,8 @@ def _put(copy: sqlite3.Connection, where: str) -> Path | None:
 
 
 def _is_damaged(where: str) -> bool:
-    """Whether the file does not begin like a SQLite database, or SQLite cannot open it. Raises StoreUnsuitable if it is a SQLite database
-    of another program."""
+    """Whether the file is damaged: it does not begin like a SQLite database, or SQLite cannot open it. Raises StoreUnsuitable if it is a
+    SQLite database of another program."""
     if Path(where).is_file() and _beginning(where) not in (_MAGIC, b""):
         return True
     try:
@@ -94,15 +95,16 @@ def _beginning(where: str) -> bytes:
 
 
 def _move_aside(where: str, aside: Path) -> None:
-    """Rename the damaged file and its log. If the log stayed, SQLite would read it as the log of the new file."""
+    """Rename the damaged file and its log. If the log kept its name, SQLite would take it for the log of the new file."""
     for end in ("-wal", "-shm", ""):
         if os.path.exists(f"{where}{end}"):
             os.rename(f"{where}{end}", f"{aside}{end}")
 
 
 def _write_over(copy: sqlite3.Connection, target: sqlite3.Connection, where: str, aside: Path | None) -> None:
-    """Copy all pages. SQLite holds the target's write lock from the first pages on. So after the first pages it is checked again that no
-    other process has the store open, and the old store is copied to `aside`; no other process can write in between."""
+    """Copy all pages of `copy` into `target`. SQLite holds the target's write lock from the first pages on. After the first pages, this
+    function checks again that no other process has the store open, and copies the old store to `aside`. No other process can write in
+    between."""
     (pages,) = copy.execute("PRAGMA page_count").fetchone()
     begun: list[bool] = []
 

@@ -15,8 +15,8 @@ class SqliteSchedules(SqliteAuditLog):
 
     def put_schedule(self, schedule: ScheduleState, notes: Sequence[Note] = ()) -> bool:
         """Write a new schedule (revision 1) or the next revision of one, together with these notes. Returns False, and writes nothing, if a
-        new schedule has the name of an existing one. Returns False as well if the stored revision of an existing schedule is not the one
-        before, or its stored cursor is later."""
+        new schedule has the name of an existing one. For an existing schedule, returns False, and writes nothing, if the stored revision is
+        not the one before this revision, or if the stored cursor is later than this cursor."""
         row = rows.schedule_row(schedule, self._codec)
         with self._transaction() as writer:
             if schedule.revision == 1:
@@ -29,7 +29,7 @@ class SqliteSchedules(SqliteAuditLog):
 
     def move_schedule(self, schedule: ScheduleState) -> bool:
         """Write the next revision of a schedule, for a runner. Returns False, and writes nothing, if the stored revision is not the one
-        before, or the stored cursor is later."""
+        before this revision, or if the stored cursor is later than this cursor."""
         return self._write(*self._moved(schedule)) == 1
 
     def remove_schedule(self, name: str, revision: int, notes: Sequence[Note] = ()) -> bool:
@@ -47,8 +47,8 @@ class SqliteSchedules(SqliteAuditLog):
             self._writer.execute(self._sql[name], parameters)
 
     def _moved(self, schedule: ScheduleState) -> tuple[str, rows.Row]:
-        """The name and the parameters of the statement that writes what a runner changes in a schedule. If the store has a codec, the input
-        is written again, so that it is encoded with the current key."""
+        """The name and the parameters of the statement with which a runner writes a schedule. If the store has a codec, the statement also
+        writes the input again, so that the input is encoded with the current key."""
         if self._codec is not None:
             return "put_schedule", (*rows.schedule_row(schedule, self._codec)[1:], *rows.guard(schedule))
         return "move_schedule", (*rows.moved_row(schedule, None)[3:], *rows.guard(schedule))

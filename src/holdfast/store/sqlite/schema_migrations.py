@@ -17,7 +17,7 @@ from holdfast.store.sqlite.presence import holders
 
 SCHEMA_VERSION: Final = 17
 SINCE: Final = {"superseded_by": 9, "quarantine": 9, "queue": 12, "lane": 12, "order_at": 12, "parked": 12, "shared_rate": 17}
-"""The columns that checks.sql reads and that older schemas do not have, each with the version that added it."""
+"""The columns that checks.sql reads and that older schemas do not have. The value is the schema version that added the column."""
 CHECKED_SINCE: Final = {
     "graphs_missing": 10,
     "graphs_unused": 10,
@@ -29,14 +29,15 @@ CHECKED_SINCE: Final = {
     "ledger_ends": 14,
     "summaries_contradict": 15,
 }
-"""The queries of checks.sql that need tables or columns which older schemas do not have, each with the first version that it can check."""
+"""The queries of checks.sql that need tables or columns which older schemas do not have. The value is the first schema version that the
+query can check."""
 LINEAGE: Final = Lineage("holdfast.store.sqlite", oldest=6, newest=SCHEMA_VERSION)
 
 log = logging.getLogger("holdfast.store")
 
 
 def numbers_of(connection: sqlite3.Connection, sql: Mapping[str, str]) -> Numbers:
-    """The schema numbers of a store. A store of release 0.1.0 has no `least`; then it is the same as `version`."""
+    """The schema numbers of a store. A store of release 0.1.0 has no `least`; for such a store, `least` is equal to `version`."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     least = connection.execute(sql["get_meta"], ("least",)).fetchone()
     return Numbers(version, version if least is None else number(least[0]))
@@ -46,7 +47,7 @@ def migrate(connection: sqlite3.Connection, where: str, numbers: Numbers, sql: M
     """Bring the schema to this code's version, inside the transaction of a caller that holds the file's write lock. Raises StoreInUse if
     another process has the file open.
 
-    Because no other process has the file open, no older code runs, and the after-halves are applied at once, too.
+    So no older code runs, and the after-halves are applied in the same transaction.
     """
     check_unused(where, f"has schema version {numbers.version} and must be migrated to {LINEAGE.newest}")
     before, after = LINEAGE.pending(numbers, after=False), LINEAGE.pending(numbers, after=True)
@@ -70,7 +71,7 @@ def migrate(connection: sqlite3.Connection, where: str, numbers: Numbers, sql: M
 
 
 def check_unused(where: str, why: str) -> None:
-    """Raise StoreInUse if another process has the file open. `why` is the part of the message that says what is to be done with the
+    """Raise StoreInUse if another process has the file open. `why` is a part of the error's message: what the caller wants to do with the
     file."""
     found = holders(Path(f"{where}-holdfast"))
     if found:

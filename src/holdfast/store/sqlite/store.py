@@ -49,7 +49,7 @@ from holdfast.store.views import RowView
 
 
 class SqliteBatch(Batch):
-    """A batch in one file. `last_key` is the last key that was given to a new execution; 0 if none was given yet."""
+    """A batch in one file. `last_key` is the key of the newest execution that this batch made; 0 if it has made none yet."""
 
     __slots__ = ("last_key",)
 
@@ -110,7 +110,7 @@ class SqliteStore(
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
         """Decide and write a batch in one transaction. When this returns, every entry that was accepted is on disk.
 
-        If the database refuses a row, the batch is written in parts, each in a transaction of its own, without the entry of that row.
+        If the database refuses a row, its entry gets an error. The other entries are written in parts, each in its own transaction.
         """
         try:
             with self._write_lock, self._turn():
@@ -169,7 +169,7 @@ class SqliteStore(
         return walk.committed(taken, done.changes, done.followed, signalled=signalled)
 
     def _based_heads(self, done: SqliteBatch, lane: str, limit: int, skip: int) -> list[Head | None]:
-        """The first executions of a leaf. Their headers are read with one statement."""
+        """At most `limit` executions of a leaf after the first `skip`, in the order of admission. One statement reads their headers."""
         heads: list[Head | None] = []
         for row in self._writer.execute(self._sql["heads"], (lane, limit, skip)).fetchall():
             try:
@@ -234,7 +234,7 @@ class SqliteStore(
         return self._based(row, done)
 
     def _based(self, row: rows.Row, done: SqliteBatch) -> RowView:
-        """The view of a row that was just read: the view in memory if it has the same revision, else a new one."""
+        """The view for a row that was just read: the one in memory if it has the revision of the row, else a new one."""
         header = rows.execution_from(row)
         view = self._views.get(header.id)
         if view is None or view.header.revision != header.revision:
@@ -244,7 +244,7 @@ class SqliteStore(
         return view
 
     def _fetch_headers(self, batch: Sequence[Write], done: SqliteBatch) -> None:
-        """Read all headers that are not in memory with one statement. If it fails for one row, each entry reads its own header later."""
+        """Read the headers that are not in memory with one statement. If one row makes it fail, each entry reads its own header later."""
         if len(batch) == 1:
             return
         try:
@@ -353,7 +353,7 @@ class SqliteStore(
         self._write("leave", (runner,))
 
     def dead(self, now: int) -> frozenset[str]:
-        """The dead runners that hold an execution (lease over, left, or process ended). Also removes the registrations of dead runners."""
+        """The dead runners (lease over, left, or process ended) that hold an execution. All dead runners lose their registration."""
         holders = {row[0] for row in self._read("holders", ())}  # read this first: a runner that joins later holds nothing yet
         known: dict[str, int] = dict(self._read("runners", ()))
         alive = {runner for runner, lease_until in known.items() if lease_until > now}
@@ -364,7 +364,7 @@ class SqliteStore(
         return frozenset(holders - alive)
 
     def changed(self) -> bool:
-        """Whether another process wrote since the last call that returned True. False for a store in memory, or while a thread writes."""
+        """Whether another process wrote since the last call that returned True. False if in memory, or while this process writes."""
         if self._where == MEMORY or not self._write_lock.acquire(blocking=False):
             return False
         try:

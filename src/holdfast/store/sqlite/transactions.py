@@ -1,4 +1,4 @@
-"""Single statements and short transactions, in turn with other processes: everything that is written outside a batch."""
+"""Everything that is written outside a batch: single statements and short transactions. They wait for this process's turn to write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from holdfast.store.sqlite.reads import SqliteReads
 from holdfast.store.sqlite.wal_space import WalSpace
 
 CHUNKS = (128, 16, 4, 2, 1)
-"""How many rows one statement writes. A batch of any size needs few statements, and SQLite prepares the statement of each size once."""
+"""The numbers of rows that one statement can write. A batch of any size needs few of these statements, and SQLite prepares each of them
+only once."""
 _WIDTHS = {
     "put_executions": len(rows.COLUMNS["execution"]),
     "touch_executions": 8,
@@ -28,7 +29,7 @@ _WIDTHS = {
 
 
 def bulk(sql: Mapping[str, str]) -> Mapping[str, dict[int, str]]:
-    """The statements that write many rows: by name, and then by the number of rows."""
+    """The statements that write many rows. The first key is the name of the statement, the second is how many rows it writes."""
     made = {
         name: {size: sql[name].replace("{rows}", ", ".join([f"({', '.join('?' * width)})"] * size)) for size in CHUNKS}
         for name, width in _WIDTHS.items()
@@ -45,7 +46,7 @@ class Transactions(SqliteReads):
     _wal_space: WalSpace | None
     _turn: Callable[[], AbstractContextManager[None]]
     _bulk: Mapping[str, dict[int, str]]
-    """The statements that write many rows: by name, and then by the number of rows."""
+    """The statements that write many rows. The first key is the name of the statement, the second is how many rows it writes."""
 
     def _write(self, name: str, parameters: Sequence[object]) -> int:
         try:

@@ -12,8 +12,8 @@ from typing import Final
 
 _PIECE: Final = bytes(1024 * 1024)
 _TAIL: Final = 8192
-"""`make` reads this many bytes at the end of the WAL, more than one frame has. If all are zeros, there is space already, because the head
-of a frame is never all zeros."""
+"""`make` reads this many bytes at the end of the WAL. If all of them are zeros, there is still space: a frame is shorter than this, and its
+head is never all zeros."""
 
 
 class WalSpace:
@@ -24,8 +24,8 @@ class WalSpace:
         self._length: int | None = None
 
     def make(self) -> None:
-        """Make the WAL longer if it has grown since the last call. Call it only inside a write transaction, in which no other process
-        writes."""
+        """Make the WAL longer if SQLite has used up its space since the last call. Call it only inside a write transaction: then no other
+        process writes."""
         assert self._file is not None
         length = os.fstat(self._file).st_size
         grown, self._length = self._length is not None and length > self._length, length

@@ -29,7 +29,8 @@ def charged(name: str, *charges: Charge) -> Start:
 
 
 def reserving(name: str, reserved: int, *, spends: int = 0, limit: int | None = 10, key: str = "rate") -> Start:
-    """A start with a charge that reserves this amount. With a negative amount it settles a reservation, of which `spends` was used."""
+    """A start with a charge that reserves the amount `reserved`. If `reserved` is negative, the charge ends an earlier reservation of that
+    amount, and `spends` is how much of it was used."""
     return charged(name, Charge(key, spends, limit, MINUTE, reserved=reserved))
 
 

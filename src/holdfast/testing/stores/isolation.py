@@ -16,7 +16,7 @@ from holdfast.testing.stores.handles import OneHandle
 from holdfast.testing.stores.writes import after, answers, checkpoint, claim, now_at, step, story
 
 _PAIRS = 60
-"""About this many pairs of a field and a wrong value for each kind of entry."""
+"""For each kind of entry, about this many pairs of a field and a wrong value are tested."""
 _EVERY = 4
 """The number of wrong entries for each good one."""
 

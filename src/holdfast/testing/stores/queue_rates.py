@@ -28,7 +28,7 @@ SLOW = (Rate(1, 10, 1),)
 
 
 class QueueRateSuite(QueueHandle):
-    """Tests of the rates of functions. They need one handle of the store."""
+    """Tests: rates of functions. They need one handle of the store."""
 
     def test_another_key_or_another_queue_does_not_lead_around_the_rate_of_a_function(self, mail: Store) -> None:
         for place in ({}, {"key": "a"}, {"key": "b"}, {"queue": "second"}, {"queue": "second", "key": "a"}, {"version": "2"}):
@@ -90,7 +90,7 @@ class QueueRateSuite(QueueHandle):
 
 
 class SharedQueueRateSuite(TwoHandles):
-    """Rates of functions in stores that several processes use."""
+    """Tests: rates of functions in a store that several processes use. They need two handles of the store."""
 
     def test_of_many_processes_that_admit_from_different_lanes_none_goes_beyond_a_shared_rate(self, opening: Opening) -> None:
         stores = [opening(f"p{n}") for n in range(PROCESSES)]

@@ -116,7 +116,8 @@ class RaceSuite(TwoHandles):
             assert {op.status for op in stores[0].operations(header.id)} == {Status.SUCCEEDED}
 
     def test_a_parent_that_is_stopped_while_its_children_end_leaves_nothing_open(self, stores: list[Store]) -> None:
-        """Both processes write to both executions, in opposite order."""
+        """One process stops the parent, which also changes its children. At the same moment the others end the children, which also
+        changes the parent. So the two kinds of writes take the executions in opposite order."""
         for attempt in range(8):
             parent = live(stores[0], f"parent-{attempt}", runner="p0")
             taken = [child_of(stores[0], parent, n, claimed_by=stores[n]) for n in range(1, PROCESSES)]

@@ -50,4 +50,5 @@ class SharedStoreSuite(
     SharedChargingSuite, SharedAuditSuite, SharedGraphSuite, SharedQueueSuite, SharedQueueRateSuite, SharedScheduleSuite, SharedLedgerSuite,
     SharedConsoleStateSuite, RaceSuite,
 ):  # fmt: skip
-    """All tests, with those of a store that stays after its handles are closed, and that several processes may open."""
+    """All tests of StoreSuite, and the tests for a store that keeps its data after its handles are closed and that several processes may
+    open at the same time."""

@@ -36,7 +36,7 @@ def at(seconds: float) -> int:
 
 
 def id_at(now: int) -> str:
-    """A random id of that time."""
+    """A random id that contains the time `now`."""
     return Ids(Random())(now)
 
 
@@ -162,7 +162,7 @@ def execution_succeeds(result: str) -> Update:
 
 
 def now_at(store: Store, header: Execution) -> Execution:
-    """The current header in the store."""
+    """The header of this execution as the store has it now."""
     found = store.find(header.id)
     assert found is not None, f"{header.name} is not there"
     return found

@@ -41,7 +41,8 @@ MAX_CODE: Final = 80 * 1024 * 1024
 """The most bytes of a signed body that the gate reads on a route that deploys code. It is larger than MAX_BODY because a function's code
 may have 50 MB, which are 67 MB in base64. The routes have lower limits of their own."""
 _REFUSED: Final = frozenset({401, 403, 429})
-"""The statuses with which a handler refuses a caller who has no valid credential, has no permission, or sends too many requests."""
+"""If a handler replies with one of these statuses, the gate notes a refusal: the caller has no valid credential, has no permission, or
+sends too many requests."""
 
 
 def open_gate(
@@ -173,9 +174,9 @@ class Gate:
             await in_thread(Purpose.STORE, self._store.note, notes)
 
     def note_reply(self, request: Request, reply: Response) -> None:
-        """Note in the audit log that a request which the gate admitted got an error reply. Noted are: 401, 403 and 429; every error of a
-        request that changes code or settings; and a 404 for a caller of one tenant if the handler hides what belongs to other tenants
-        (`Reach.HANDLER`). Nothing is noted for a route that needs no permission."""
+        """Note in the audit log that a request which the gate admitted got an error reply. These are noted: every 401, 403 and 429; every
+        error of a request that may change code or settings; and, for a caller of one tenant, a 404 of a route whose handler hides other
+        tenants (`Reach.HANDLER`). For a route that needs no permission, nothing is noted."""
         policy, status = request.policy, reply.status_code
         if status < 400 or policy.needs is Needs.NOTHING:
             return
@@ -194,9 +195,9 @@ class Gate:
         return actor.refused(request.policy.operation, self._subject(request, signed.path), why.shape, self._clock.now())
 
     def _subject(self, request: Request, path: str) -> str:
-        """What a request is about, for the audit log: the id of an execution, or the path. For a callback it is the id of its execution,
-        because a caller who reads the callback's id in the log could answer the callback. It is `unknown` if the id in the path cannot be
-        read. Of a path with a secret, and of a path without a route, it is only the first two parts."""
+        """What a request is about, for the audit log. For a route of one execution: the id of the execution. For a route of a callback: the
+        id of its execution, because a person who reads the callback's own id in the log could answer the callback. If that id cannot be
+        read: `unknown`. For all other routes: the path; if the path has a secret or no route, only its first two parts."""
         try:
             if request.policy.reach is Reach.CALLBACK:
                 return self._store.seal.callback_target(request.label)[0]
@@ -263,8 +264,8 @@ class Gate:
         return Identity.of(keys.credential(found.credential))
 
     async def log_in(self, request: Request, token: str) -> Credential | None:
-        """The credential of a token that a person gave; None if the server needs no credentials. Raises Denied for a token that is unknown
-        or has expired. Logins and refusals are noted in the audit log."""
+        """The credential of the token that a person typed. None if the server needs no credentials. Raises Denied if the token is unknown
+        or has expired. Logins and refused logins are noted in the audit log."""
         if self._keys is None:
             return None
         if self._keys.is_stale():
@@ -279,9 +280,9 @@ class Gate:
             raise
 
     async def _verify(self, keys: Keys, request: Request, signed: sigv4.SignedRequest) -> Identity:
-        """The holder of the access key that signed the request. The gate reads the body to compare it with the signature, and puts it back
-        for the handler. Raises Denied if the key is unknown or has expired, or if the signature is wrong. Raises Refused if the body is too
-        large or too late."""
+        """The holder of the access key that signed the request. The gate reads the body to check the signature, and then puts the body
+        back, so that the handler can read it. Raises Denied if the key is unknown or has expired, or if the signature is wrong. Raises
+        Refused if the body is too large or arrives too late."""
         claim = sigv4.claim_of(signed)
         if signed.values("x-amz-security-token") or "X-Amz-Security-Token=" in signed.query:
             raise Denied(Denial.UNKNOWN, NO_SUCH_TOKEN)  # a temporary credential of AWS, which means nothing here
@@ -302,8 +303,8 @@ class Gate:
         return Identity.of(credential)
 
     async def _confine(self, request: Request, signed: sigv4.SignedRequest, identity: Identity, tenant: str) -> None:
-        """Raises Denied if the request could reach another tenant than the caller's. For an execution or a callback of another tenant, the
-        error says that it does not exist."""
+        """Raises Denied if the request could reach a tenant other than `tenant`, the caller's. If it names an execution or a callback of
+        another tenant, the error says that this does not exist."""
         reach = request.policy.reach
         if reach is Reach.NONE:
             raise Denied(
@@ -337,7 +338,7 @@ def _signed(request: Request) -> sigv4.SignedRequest:
 
 
 def _error_of(reply: Response) -> str:
-    """The name of the error in a reply: AWS's name if the reply has one, else the status."""
+    """The name of the error in a reply: the name that AWS's clients read, if the reply has one; else the HTTP status."""
     named = next((value for name, value in reply.raw_headers if name == b"x-amzn-errortype"), None)
     return str(reply.status_code) if named is None else _text(named)
 

@@ -25,7 +25,8 @@ from holdfast.web.auth.secret import SECRET_VARIABLE, KeysSecret
 Chance = Callable[[int], bytes]
 """Makes random bytes, as `os.urandom` does."""
 Find = Callable[[], Sequence[KeysSecret]]
-"""Finds the operator's secrets of this process. The first one seals. To open an access key, each of them is tried."""
+"""A function that finds the operator's secrets of this process. The first secret of its result seals. To open an access key, all of them
+are tried."""
 
 _BY_STORE: Final = "store"
 _BY_OPERATOR: Final = "operator"
@@ -42,8 +43,9 @@ class Sealing:
         self._codecs: list[tuple[str, AesGcm]] | None = None
 
     def _known(self, *, again: bool = False) -> list[tuple[str, AesGcm]]:
-        """The codecs, each with its name. They are made when an access key is first sealed or opened: a store that has only tokens needs no
-        secret of the operator and no package for encryption. `again`: look for the operator's secrets again."""
+        """The codecs, each with its name, in the order of the operator's secrets. They are made only when an access key must be sealed or
+        opened, because a store that has only tokens needs no secret of the operator and no package for encryption. `again`: look for the
+        operator's secrets again."""
         if self._codecs is None or again:
             self._codecs = [self._codec(secret.value) for secret in self._find()]
         return self._codecs
@@ -65,8 +67,8 @@ class Sealing:
         return known[0][1].encode(secret, _about(key_id))
 
     def is_current(self, credential: Credential) -> bool:
-        """Whether the current secret of the operator has sealed this access key. Also True if this process has no secret of the
-        operator."""
+        """Whether this access key was sealed with the secret that seals now. Also True if this process has no secret at all: then nothing
+        can be sealed anew."""
         known = self._known()
         return not known or credential.secret.startswith(f"{known[0][0]}:")
 
@@ -87,7 +89,7 @@ class Sealing:
         )
 
     def opens(self, credential: Credential) -> bool:
-        """Whether this process can open the secret of an access key."""
+        """Whether this process has a secret that opens this access key."""
         try:
             self.opened(credential)
         except KeysSecretNeeded:
@@ -105,6 +107,6 @@ def access_keys(credentials: Sequence[Credential]) -> list[Credential]:
 
 
 def needs_outside_secret(credential: Credential) -> bool:
-    """Whether the operator's secret that sealed this key is needed to open it. False only for a key that an older release sealed with the
-    seal of the store alone."""
+    """Whether an operator's secret is needed to open this access key. False only for a key that an older release sealed with the seal of
+    the store alone."""
     return not credential.secret.startswith(f"{_BY_STORE}:")

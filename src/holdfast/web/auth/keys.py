@@ -26,7 +26,8 @@ TOKEN_PREFIX: Final = "hf_"
 KEY_PREFIX: Final = "HFKA"
 _NAMED: Final = 5
 _FRESH_SECONDS: Final = 1.0
-"""The server uses the credentials that it has read for this many seconds. A revoked credential is refused after that time at the latest."""
+"""The server uses the credentials that it has read for this many seconds, and then reads them again. A revoked credential is refused after
+that time at the latest."""
 
 
 class Issued(NamedTuple):
@@ -66,8 +67,8 @@ def new_token(
     days: int | None = None,
     person: str | None = None,
 ) -> Issued:
-    """A new bearer token, for all other clients. `tenant` and `days` are as for an access key. Raises InvalidParameter if `tenant`, `note`,
-    `days` or `person` is not valid."""
+    """A new bearer token, for clients that do not sign their requests. `tenant`: the only tenant that it reaches; None: all. `days`: how
+    long it is valid; None: without end. Raises InvalidParameter if `tenant`, `note`, `days` or `person` is not valid."""
     secret = TOKEN_PREFIX + base64.urlsafe_b64encode(chance(32)).decode().rstrip("=")
     token_id = "hft-" + base64.b32encode(chance(10)).decode().lower()
     return Issued(_credential(token_id, CredentialKind.TOKEN, hashed(secret), roles, tenant, note, now, days, person), secret)
@@ -112,8 +113,8 @@ class Keeper(Protocol):
 
 
 def seal_anew(keeper: Keeper, sealing: Sealing) -> list[str]:
-    """Seal again, with the current secret, all access keys that another secret has sealed. Returns the ids of the keys that cannot be
-    opened; these keys are not changed."""
+    """Seal again, with the current secret, each access key that was sealed with another secret. Returns the ids of the keys that no secret
+    of this process can open; they stay as they are."""
     lost, renewed = [], 0
     for credential in access_keys(keeper.credentials()):
         if not sealing.is_current(credential):
@@ -156,8 +157,8 @@ def sealing_of(store: Store, secrets: KeysSecrets, chance: Chance, *, wanted: bo
 
 
 class Keys:
-    """The credentials of a store, for a server. They are stale one second after they were read: then the server calls `refresh` before it
-    uses them."""
+    """The credentials of a store, as a server uses them. One second after they were read they are stale: the server must call `refresh`
+    before it uses them again."""
 
     def __init__(self, keeper: Keeper, sealing: Sealing, clock: Clock) -> None:
         self._keeper = keeper
@@ -174,8 +175,8 @@ class Keys:
         return self._read_at is None or monotonic() - self._read_at >= _FRESH_SECONDS
 
     def refresh(self) -> None:
-        """Read the credentials again. Blocks. Access keys that another secret has sealed are sealed with the current one, if they can be
-        opened."""
+        """Read the credentials from the store again. Blocks. An access key that was sealed with another secret than the current one is
+        opened, if that is possible, and sealed with the current one."""
         found = self._keeper.credentials()
         if not all(map(self._sealing.is_current, access_keys(found))):
             seal_anew(self._keeper, self._sealing)
@@ -198,12 +199,13 @@ class Keys:
         return found, secret
 
     def token(self, token: str) -> Credential:
-        """The credential of a token. Raises Denied if it is unknown or has expired. It is found by the hash of the token, so that the time
-        of the search tells an attacker nothing about the token."""
+        """The credential of a token. Raises Denied if the token is unknown or has expired. The search compares hashes, so the time that it
+        takes tells an attacker nothing about the token."""
         return self._good(self._by_hash.get(hashed(token)))
 
     def credential(self, id: str) -> Credential:
-        """The credential with this id, for a session. Raises Denied if it was revoked or has expired: then the session has ended too."""
+        """The credential with this id, for a session. Raises Denied if the credential was revoked or has expired: with it, the session has
+        ended."""
         return self._good(self._all.get(id))
 
     def _good(self, found: Credential | None) -> Credential:

@@ -47,8 +47,8 @@ def check_host(hosts: Sequence[str], allowed: Collection[str] | None) -> None:
 
 def check_origin(origins: Sequence[str], hosts: Sequence[str], fetch_site: Sequence[str], fetch_mode: Sequence[str], *,
                  method: str, scheme: str, allowed: Collection[str]) -> None:  # fmt: skip
-    """Raises Denied for a request that a web page of another origin makes, if that origin is not in `allowed`. A link to this server that a
-    user follows in a browser is allowed.
+    """Raises Denied for a request that a web page of another origin makes, unless that origin is in `allowed`. A link of another site that
+    leads to this server is allowed: the browser then opens a page of this server.
 
     Programs that are not browsers send neither Origin nor Sec-Fetch-Site. Their requests are allowed here.
     """

@@ -60,8 +60,8 @@ class RefusalLog:
         self._writing: asyncio.Task[None] | None = None
 
     def add(self, note: Note) -> None:
-        """Count a refusal; a timer writes it soon. Does not block. The time that this call needs does not grow with the number of
-        refusals."""
+        """Count a refusal. A timer writes the lines later. Does not block, and takes the same short time however many refusals
+        there are."""
         self._turn(note.at)
         kind = (note.who, note.what, note.origin, note.outcome, note.tenant)
         if kind in self._seen:
@@ -94,7 +94,8 @@ class RefusalLog:
             await self._write()
 
     def _turn(self, at: int) -> None:
-        """If a new minute has begun, make lines of the counts of the last one. If a new day has begun, count its lines from 0."""
+        """If a new minute has begun, write the counts of the minute before it as lines. If a new day has begun, count the lines of the day
+        from 0 again."""
         minute, day = at // _MINUTE_MS, at // _DAY_MS
         if minute != self._minute:
             self._sum_up()

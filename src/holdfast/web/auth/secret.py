@@ -67,12 +67,14 @@ class KeysSecrets:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a secret that can seal: any secret except that of HOLDFAST_KEYS_SECRET_BEFORE, which is only used to open."""
+        """Whether there is a secret that can seal. The secret in HOLDFAST_KEYS_SECRET_BEFORE is not one of these: it is used only to
+        open."""
         return any(secret.source != KEYS_SECRET_BEFORE_VARIABLE for secret in self())
 
     def make(self, chance: Callable[[int], bytes]) -> str:
-        """Make the key file, unless another process has made it, and return its path. Raises KeysSecretNeeded if the file cannot be made,
-        or if the store is a database or is not known: then the operator must give a secret."""
+        """Make the key file, and return its path. If another process has made it already, that file stays. Raises KeysSecretNeeded if the
+        file cannot be made. Raises it also if the store is a database server or is not known: for these no file is made, and the operator
+        must give a secret."""
         if not self._may_make or self._own is None:
             raise KeysSecretNeeded(
                 f"The store is a database, so every server of it needs the same secret for access keys. Set {SECRET_VARIABLE} (32 random"
@@ -122,7 +124,7 @@ class KeysSecrets:
         return None if text is None else KeysSecret(text.decode("utf-8", "replace").strip(), str(self._own))
 
     def says(self) -> str:
-        """A text for the operator: the source of the secret in use."""
+        """A sentence for the operator: where the secret that is used comes from, or that there is none."""
         found = self()
         return f"access keys are opened with {found[0].source}" if found else "no secret for access keys is here, and none is needed"
 

@@ -60,11 +60,11 @@ class Sessions:
         return None if found is None or found.expires_at <= now or found.seen_at + IDLE_MS <= now else found
 
     def rotate(self, session: ConsoleSession, now: int) -> NewSession | None:
-        """The same session with a new value for its cookie; None if the present value is not old enough (ROTATE_MS). The CSRF token stays,
-        so that open forms still work.
+        """Give the session a new value for its cookie, and return the session with it. None if the present value is not old enough
+        (ROTATE_MS). The CSRF token stays the same, so that open forms still work.
 
-        The old value is valid for one more minute. It is marked as used now, so that a later request with the old value does not get a
-        third value, which would expire as early as the old one.
+        The old value is valid for one more minute. It is stored as used now, so that a further request with the old value does not make
+        another new value, which would expire together with the old one.
         """
         if now - session.seen_at < ROTATE_MS:
             return None
@@ -73,8 +73,8 @@ class Sessions:
         return self._kept(msgspec.structs.replace(session, seen_at=now))
 
     def end(self, cookie: str | None) -> None:
-        """Remove the session of a cookie, with all values that it had since its login. They are found by the CSRF token, which belongs to
-        that one login."""
+        """End the session of a cookie: remove every value that its cookie has had since the login. They are found by the CSRF token, which
+        all values of one login share. Does nothing if there is no such session."""
         found = self._store.session(_hashed(cookie[:_LONGEST])) if cookie else None
         if found is not None:
             self._store.remove_login(found.credential, found.csrf)

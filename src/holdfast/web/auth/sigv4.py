@@ -23,7 +23,8 @@ from holdfast.web.auth.denials import Denial, Denied
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
 SKEW_MS: Final = 5 * 60_000
-"""How many milliseconds the time of a signature may be after the server's time; for a signature in a header, also how many before it."""
+"""How many milliseconds the time of a signature may be later than the server's clock. For a signature in a header, it may also be at most
+this much earlier."""
 MAX_EXPIRES_SECONDS: Final = 7 * 86_400
 """The longest validity of a presigned address, as on AWS."""
 UNSIGNED: Final = "UNSIGNED-PAYLOAD"
@@ -38,7 +39,7 @@ _QUERY: Final = ("X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Exp
 _FREE: Final = frozenset({"x-amz-user-agent"})
 """Headers that need no signature: the server does not use them, and proxies rewrite them."""
 _MEANT: Final = frozenset({"idempotency-key"})
-"""Further headers that must be signed, because they change what a request does."""
+"""Headers that must be signed in addition to the `x-amz-` headers, because they change what a request does."""
 
 
 def gathered(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -87,13 +88,13 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_signed(request: SignedRequest) -> bool:
-    """Whether a request claims to be signed."""
+    """Whether a request has a signature, valid or not."""
     return any(value.startswith("AWS4-") for value in request.values("authorization")) or "X-Amz-Signature=" in request.query
 
 
 def claimed(request: SignedRequest) -> str | None:
-    """The id of the access key that a request names; None if it names none. The id is not a secret, and does not prove who sent the
-    request."""
+    """The id of the access key that a request names; None if it names none. The id does not prove who sent the request. It is no secret, so
+    it may be logged."""
     for text in (*request.values("authorization"), unquote(request.query)):
         found = _NAMED.search(text)
         if found is not None:
@@ -192,8 +193,8 @@ def _checked_stamp(text: str) -> str:
 
 
 def check_time(claim: Claim, now: int) -> None:
-    """Raises Denied if the time of a signature is more than SKEW_MS after `now`, or if the signature has expired: SKEW_MS after its time,
-    or, for a presigned address, after the seconds that it names."""
+    """Raises Denied if the signature was made more than SKEW_MS after `now`, or if it has expired. A signature in a header expires SKEW_MS
+    after it was made. A presigned address expires after the number of seconds that it names."""
     signed_at = _moment(claim.stamp)
     if signed_at > now + SKEW_MS:
         raise Denied(
@@ -210,7 +211,7 @@ def check_time(claim: Claim, now: int) -> None:
 
 @lru_cache(maxsize=64)
 def _moment(stamp: str) -> int:
-    """The time of a stamp in milliseconds. The cache is shared by all clients that sign in the same second."""
+    """The time of a stamp, in milliseconds. The results are cached, because many requests that arrive together have the same stamp."""
     try:
         return int(datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()) * 1000
     except ValueError:
@@ -247,8 +248,8 @@ def check_body(signed: str, body: bytes) -> None:
 
 
 def check_signature(request: SignedRequest, claim: Claim, secret: str, signed_body: str) -> None:
-    """Raises Denied if the signature was not made with this secret for this request, or if a header that must be signed is not.
-    `signed_body` is the hash of the body, or UNSIGNED."""
+    """Raises Denied if the signature was not made with this secret for this request, or if the signature leaves out a header that must be
+    signed. `signed_body` is the hash of the body, or UNSIGNED."""
     unsigned = {name for name in request.headers if name.startswith("x-amz-") or name in _MEANT} - set(claim.signed_headers) - _FREE
     if unsigned:
         raise Denied(Denial.SIGNATURE, f"These headers must be signed: {', '.join(sorted(unsigned))}.")
@@ -278,8 +279,8 @@ def signing_key(secret: str, day: str, region: str, service: str) -> bytes:
 
 @lru_cache(maxsize=512)
 def _canonical_path(path: str) -> str:
-    """The path as the client sent it, without empty segments, with `.` and `..` resolved, and percent-encoded once more, as all services
-    except S3 do."""
+    """The path in the form that was signed. It is the path that the client sent, without empty segments, with `.` and `..` resolved, and
+    then percent-encoded once more. All AWS services except S3 sign this form."""
     kept: list[str] = []
     for segment in path.split("/"):
         if segment == "..":

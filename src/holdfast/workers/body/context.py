@@ -30,9 +30,9 @@ _FEW_BYTES = 1 << 16
 class Tools(Protocol):
     """The tools that the contract allows. Call one by its name, with keyword arguments: `ctx.tools.fetch_url(url=...)`.
 
-    A call of a tool that the contract does not allow raises WorkerError with the code `tool_not_allowed`. A replay finds a call by its
-    number among the calls of its tool without a key. If the order of these calls may change, give each a `key=`: then a replay finds it by
-    its key. Two calls of one tool with the same key are one call.
+    A call of a tool that the contract does not allow raises WorkerError with the code `tool_not_allowed`. If the body runs again, a call
+    gets its recorded result. A call without a key is found by its number among the calls of the same tool without a key. If the order of
+    these calls may change, give each call a `key=`, by which it is found. Two calls of one tool with the same key are one call.
     """
 
     def __getattr__(self, name: str) -> Callable[..., Any]: ...
@@ -79,12 +79,13 @@ class WorkerContext:
         return _Tools(self._tool)
 
     def progress(self, data: Any) -> None:
-        """Send progress to observers and followers of the run. `data` is any JSON value. The idle time of the body begins again at 0."""
+        """Send progress to observers and followers of the run. `data` is any JSON value. This also starts the body's idle timeout again
+        from 0."""
         self._asking.tell({"op": "progress", "data": data})
 
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
         """Write a line to the run's log. `fields` are further members of the line. Fields with the names `event` and `attempt` are dropped.
-        If the fields have more than 16 KiB as JSON, the line has `truncated: true` instead of them."""
+        If `fields` have more than 16 KiB as JSON, all are dropped, and the line has `truncated: true`."""
         self._asking.tell({"op": "log", "level": level, "message": message, "fields": fields})
 
     def now(self) -> datetime:
@@ -279,8 +280,8 @@ def _opened(answer: Received) -> IO[bytes]:
 
 
 def _file_of(data: bytes | str | IO[bytes]) -> int:
-    """The descriptor of a temporary file with the data, open for reading. The file has no name any more. The caller closes the
-    descriptor."""
+    """The descriptor of a temporary file that contains the data, open for reading. The file's name is removed already. The caller must
+    close the descriptor."""
     source = io.BytesIO(data.encode() if isinstance(data, str) else data) if isinstance(data, bytes | str) else data
     with tempfile.NamedTemporaryFile() as file:
         while chunk := source.read(_FEW_BYTES):

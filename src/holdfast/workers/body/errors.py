@@ -19,8 +19,8 @@ not a sentence."""
 class WorkerError(Exception):
     """An error with a code. A body raises it to end its attempt with that code.
 
-    Whether another attempt follows is decided by Holdfast's table of codes; for a code that is not in it, by the contract's failure modes,
-    else by `retryable`. The operator's rule for the code (`retry_codes`) can change that.
+    Whether another attempt follows: Holdfast's table of codes decides if it has the code; else the contract's failure modes, if they have
+    it; else `retryable`. The operator's rule for the code (`retry_codes`) can override them.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class WorkerError(Exception):
 
 
 class ToolError(WorkerError):
-    """A call of the context was refused or failed: a tool, a step, a question or an artifact. If the body does not catch it, the attempt
-    ends with its code."""
+    """A call of the context was refused or failed: a tool, a step, a question or an artifact. If the body does not catch this error, the
+    attempt ends with the error's code."""
 
 
 def as_frame(error: BaseException) -> dict[str, Any]:
-    """The error as a JSON object that the body sends to the runner. A WorkerError keeps its code. Another exception gets the code of the
-    sandbox's limit that caused it, else `worker_crashed`. If the `partial` or `details` of the error are not JSON, the object describes
-    that mistake instead of the error."""
+    """The error as a JSON object that the body sends to the runner. A WorkerError keeps its code. For any other exception, the code is that
+    of the sandbox's limit that caused it, or `worker_crashed` if no limit did. If the `partial` or `details` of the error are not JSON, the
+    object describes that mistake instead of the error."""
     told = _told(error)
     try:
         codec.dumps(told)

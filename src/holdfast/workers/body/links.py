@@ -1,4 +1,4 @@
-"""Links: how a body talks to its runner. Each request gets one answer, which has the request's number.
+"""Links: the connection between a body and its runner. Each request of the body gets one answer with the same number.
 
 A frame is a JSON object; on the socket its length in bytes precedes it. A frame may carry a file descriptor: large data crosses as an open
 file.
@@ -92,7 +92,7 @@ class SocketLink:
 
 
 class Told:
-    """The times that the runner's answers contain beside their results."""
+    """Keeps the times that the runner's answers contain in addition to their results."""
 
     now = 0
     """The runner's time when it recorded its latest answer, in milliseconds since 1970."""
@@ -100,7 +100,7 @@ class Told:
     """When the attempt's time limit ends, in seconds of `monotonic`."""
 
     def take(self, answer: Frame) -> None:
-        """Note the times that an answer contains."""
+        """Remember the times that an answer contains, if it contains any."""
         self.now = max(self.now, answer.get("now", 0))
         if "left" in answer:  # the attempt's time was stopped while a call waited, so it ends later
             self.ends_at = monotonic() + answer["left"]
@@ -123,8 +123,8 @@ class Asking(Told):
         return self._asked({**frame, "id": self._count}, fd)
 
     def again(self, frame: Frame) -> Received:
-        """Send a further frame of an earlier request, under that request's number, and wait for the answer. Raises ToolError if the answer
-        is an error."""
+        """Send one more frame for an earlier request (`frame` has its number), and wait for the answer. Raises ToolError if the answer is
+        an error."""
         return self._asked(frame, None)
 
     def _asked(self, frame: Frame, fd: int | None) -> Received:
@@ -148,12 +148,12 @@ class AsyncAsking(Told):
 
     def ask(self, frame: Frame, fd: int | None = None) -> asyncio.Future[Received]:
         """Send a request now, and return a future of its answer. The request gets its number now, so the numbers follow the order of the
-        calls. An answer that is an error becomes a ToolError of the future."""
+        calls. If the answer is an error, the future raises ToolError."""
         self._count += 1
         return self._asked({**frame, "id": self._count}, fd)
 
     def again(self, frame: Frame) -> asyncio.Future[Received]:
-        """Send a further frame of an earlier request, under that request's number, and return a future of the answer."""
+        """Send one more frame for an earlier request (`frame` has its number), and return a future of the answer."""
         return self._asked(frame, None)
 
     def _asked(self, frame: Frame, fd: int | None) -> asyncio.Future[Received]:
@@ -163,8 +163,8 @@ class AsyncAsking(Told):
         return future
 
     def answered(self, answer: Frame, fd: int | None) -> None:
-        """Give an answer that has arrived to the future of its request. An answer without such a future is dropped. Must be called on the
-        body's event loop."""
+        """Give an answer that has arrived to the future of its request. If no future waits for the answer, it is dropped. Must be called on
+        the body's event loop."""
         self.take(answer)
         future = self._open.pop(answer["id"], None)
         if future is None or future.done():
@@ -178,7 +178,7 @@ class AsyncAsking(Told):
 
 
 def checked(answer: Frame) -> Frame:
-    """Return the answer. Raises ToolError if it is an error."""
+    """Return the answer unchanged. Raises ToolError if the answer is an error."""
     error = answer.get("error")
     if error is None:
         return answer

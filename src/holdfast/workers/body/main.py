@@ -23,11 +23,12 @@ from holdfast.workers.body.links import MOST_ENCODED, Asking, AsyncAsking, Frame
 Function = Callable[[Any, Any], Any]
 decoder(Contract)  # msgspec needs milliseconds to prepare a type. Done here, this happens once, before the bodies are forked
 _MOST_OUTPUT = 1024 * 1024 - 1024
-"""The most bytes of the outputs as JSON. A frame has at most 1 MiB, and the last KiB is for the text around the outputs."""
+"""The most bytes of the outputs as JSON. A frame has at most 1 MiB; one KiB of it is left for the text around the outputs."""
 
 
 def enter(fd: int, module: str, function: str) -> None:
-    """Import the author's code inside the sandbox, and serve one attempt. A jail calls this function; `fd` is the socket to the runner."""
+    """Import the author's code inside the sandbox, and serve one attempt. The jail calls this function. `fd` is the descriptor of the
+    socket to the runner; `module` and `function` name the body."""
     serve(socket.socket(fileno=fd), getattr(importlib.import_module(module), function))
 
 

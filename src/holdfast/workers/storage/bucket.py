@@ -1,4 +1,5 @@
-"""A bucket, or a container, of S3, Google Cloud Storage or Azure, through obstore: artifacts that every machine of a fleet finds.
+"""Artifacts in a bucket of S3 or Google Cloud Storage, or in a container of Azure, through obstore. Every machine of a fleet finds them
+there.
 
 Bytes are read from a copy in a local file without a name, because a body gets a file descriptor and no credentials. Error messages never
 repeat the text of a server, because it may contain signed addresses.
@@ -36,7 +37,7 @@ _NO_CREDENTIALS: Final = ("/latest/api/token", "/latest/meta-data", "/computeMet
 means that there are no credentials."""
 _CODES: Final = (r"<Code>(\w{1,60})</Code>", r"status code: (\d{3})\b", r"\bkind: (\w{1,30})\b")
 _NO_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound")
-"""The servers' error codes for a missing bucket. That is not the same as a missing object: it is reported as ArtifactsUnreachable."""
+"""The servers' error codes for a missing bucket. A missing bucket is reported as ArtifactsUnreachable; a missing object is not."""
 _VARIABLES: Final = {
     "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
@@ -61,7 +62,8 @@ class Bucket:
             ) from None
 
     def check(self) -> None:
-        """Write and read a small object: only that shows whether both are allowed. Raises ArtifactsUnusable if one fails."""
+        """Write a small object and read it back, to find out whether both are allowed. Raises ArtifactsUnusable if the write or the read
+        fails."""
         try:
             obstore.put(self._checked, _MARK, b"Artifacts of Holdfast lie here.\n")
             obstore.get(self._checked, _MARK).bytes()
@@ -91,7 +93,8 @@ class Bucket:
 
     def open(self, home: str, identity: str, size: int) -> int | None:
         """The descriptor of a read-only copy of the bytes; None if there are none. The copy is deleted when its descriptors are closed. If
-        there are more than `size` bytes, only a part is copied. That part is longer than `size`, so its hash is wrong."""
+        there are more than `size` bytes, only a part is copied, but a part longer than `size`, so that its hash is wrong and the change is
+        noticed."""
         with self._answering():
             try:
                 stream = obstore.get(self._store, f"{home}/{identity}").stream(min_chunk_size=1 << 20)
@@ -155,8 +158,8 @@ def _opened(url: str, allow_http: bool, retries: int) -> ObjectStore:
 
 
 def _code_of(error: Exception) -> str | None:
-    """One word for what was wrong: the service's error code, else the HTTP status, else the kind of the connection's error; None if the
-    error has none of them."""
+    """One word for what was wrong: the error code of the storage service; without one, the HTTP status; without that, the kind of
+    connection error. None if the error has none of these."""
     found = (re.search(pattern, str(error)) for pattern in _CODES)
     return next((hit[1] for hit in found if hit is not None), None)
 

@@ -1,5 +1,5 @@
-"""A folder of this machine, or one that several machines have mounted. Each artifact is two files. Each file gets its name only when it is
-complete."""
+"""A folder of this machine, or one that several machines have mounted. Each artifact is two files: its bytes, and its note. Each file gets
+its name only when all of it is written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Folder:
         self._path = path
 
     def check(self) -> None:
-        """Make the folder if it is missing, and check that it can be written to. Raises ArtifactsUnusable if not."""
+        """Make the folder if it is missing, and check that it can be written to. Raises ArtifactsUnusable if it cannot be made or written
+        to."""
         try:
             private.given_folder(self._path)
             with tempfile.TemporaryFile(dir=self._path):
@@ -33,7 +34,8 @@ class Folder:
 
     @contextmanager
     def draft(self, home: str) -> Iterator[IO[bytes]]:
-        """A hidden file in the folder of the home, to write into. It is removed afterwards unless it was published."""
+        """A block that yields a hidden file in the folder of the home, to write into. When the block ends, the file is removed unless it
+        was published."""
         folder = self._path / home
         private.given_folder(folder)
         path = folder / f".{os.urandom(8).hex()}"

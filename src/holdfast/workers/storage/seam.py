@@ -30,20 +30,24 @@ class Storage(Protocol):
     those of a folder raise OSError."""
 
     def check(self) -> None:
-        """Write something to the storage, so that a wrong setting is known at the start. Raises ArtifactsUnusable if that fails."""
+        """Write something to the storage, so that a wrong setting is found when the server starts. Raises ArtifactsUnusable if the write
+        fails."""
 
     def draft(self, home: str) -> AbstractContextManager[IO[bytes]]:
-        """A file to write into. It is removed afterwards unless it was published."""
+        """A block that yields a file to write an artifact's bytes into. When the block ends, the file is removed, unless `publish` made it
+        an artifact."""
 
     def publish(self, home: str, identity: str, draft: IO[bytes], note: bytes) -> None:
-        """Make the draft an artifact. It is stored when this returns. Several processes may publish the same artifact at the same time."""
+        """Make the draft and its note the artifact with the id `identity`. When this returns, the artifact is stored. Several processes may
+        publish the same artifact at the same time."""
 
     def note(self, home: str, identity: str) -> bytes | None:
         """The note of an artifact; None if there is none."""
 
     def open(self, home: str, identity: str, size: int) -> int | None:
-        """A descriptor for reading the bytes; None if there are none. If there are more than `size` bytes, the descriptor may have only a
-        part of them. That part is longer than `size`, so its hash is wrong."""
+        """A descriptor for reading the artifact's bytes; None if there are none. `size` is how many bytes the note says there are. If there
+        are more, the descriptor may give only a part of them, but a part longer than `size`, so that its hash is wrong and the change is
+        noticed."""
 
     def forget(self, home: str) -> None:
         """Remove everything under a home."""

@@ -23,7 +23,7 @@ from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Happ
 from holdfast.workers.tools.secrets import Redactor, Secrets
 
 _MORE_LOOKS: Final = 2
-"""If the process of a reconcile function dies, the function is called again, at most this many times."""
+"""If the process of a reconcile function dies, the function is called again, in all at most this many more times."""
 
 
 class AuthorTool:
@@ -69,10 +69,10 @@ class AuthorTool:
             raise redactor.failure(failed) from None
 
     async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
-        """Call the tool's reconcile function. Returns Unknown if there is none, or if it fails.
+        """Call the tool's reconcile function. Returns Unknown if the tool has no such function, or if the function fails.
 
-        The function only reads, so it is called again if its process dies: what killed the process of the call may also have killed idle
-        processes.
+        If its process dies, the function is called again, because it only reads. (What killed the process of the call may also have killed
+        the idle process that the function got.)
         """
         if not self.declared.reconciles:
             return Unknown()

@@ -1,8 +1,8 @@
 """Cassettes: recorded calls that are played back, so that tests and CI need no key, no network and no money.
 
 A cassette is a file of JSON lines, one for each call: the tool, the arguments and their hash, the result or the error, and what the call
-cost. The n-th call with the same arguments plays the n-th recording; when there are no more, the last one again. Secrets are removed before
-a line is written, and the hash is that of the arguments without secrets.
+cost. The n-th call of a tool with the same arguments plays the n-th recording of such a call. If there are fewer recordings, the last of
+them is played again. Secrets are removed before a line is written, and the hash is that of the arguments without secrets.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from holdfast.workers.tools.secrets import Redactor
 
 
 class Mode(StrEnum):
-    """What a cassette does: nothing, record the calls that are made, or play recorded calls instead of making them."""
+    """What a cassette does: nothing; record the calls that are made; or play recorded calls, so that no call is made."""
 
     OFF = "off"
     RECORD = "record"
@@ -54,8 +54,8 @@ class CassetteSettings(Struct, frozen=True):
 
 
 def cassette_settings(text: str | None) -> CassetteSettings:
-    """The settings in a text, from `HOLDFAST_CASSETTE` or a setting: `off`, `record:FILE` or `replay:FILE`. None means `off`. Raises
-    InvalidParameter for any other text."""
+    """The settings that a text describes: `off`, `record:FILE` or `replay:FILE`. The text comes from `HOLDFAST_CASSETTE` or from a setting;
+    None means `off`. Raises InvalidParameter for any other text."""
     word, _, path = (text or "off").partition(":")
     if word == Mode.OFF and not path:
         return CassetteSettings()
@@ -76,14 +76,14 @@ class Cassette:
         self._lines = _read(self._path) if settings.mode is Mode.REPLAY else {}
 
     def wrap(self, tool: Tool) -> Tool:
-        """The tool with its calls recorded or played back. A pure tool, and a tool that the settings do not name, is returned unchanged; so
-        is every tool if the cassette is off."""
+        """The tool with its calls recorded or played back. Three kinds of tools are returned unchanged: a pure tool, a tool that the
+        settings do not name, and every tool if the cassette is off."""
         is_for = not self._tools or tool.name in self._tools
         return TapedTool(tool, self) if self.mode is not Mode.OFF and is_for and tool.effect is not Effect.PURE else tool
 
     def play(self, tool: str, arguments: Mapping[str, Any]) -> Called:
-        """The recorded result of this call. Raises the recorded ToolFailed, or ToolFailed (`tool_failed`) if there is no recording with
-        these arguments."""
+        """The recorded result of this call. If an error was recorded, raises it as ToolFailed. Raises ToolFailed with the code
+        `tool_failed` if this call with these arguments was not recorded."""
         kept = self._redactor.value(dict(arguments))
         key = _key(tool, kept)
         lines = self._lines.get(key)
@@ -152,7 +152,7 @@ class TapedTool:
         return self._tool.arguments_schema
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """The reservation of the tool itself, so that budgets also work when calls are played back."""
+        """The reservation that the tool behind the cassette makes, so that budgets also work when calls are played back."""
         return self._tool.reserve(arguments, remaining)
 
     def cool_down_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ class Declared(Struct, frozen=True, kw_only=True):
     """After how many seconds a call is ended; None: only the deadline of the attempt ends it."""
     is_async: bool
     reconciles: bool
-    """Whether it has a reconcile function, which finds out the outcome of a lost call."""
+    """Whether it has a reconcile function, which finds out whether a call took place whose answer was lost."""
     description: str
     arguments_schema: Mapping[str, Any]
 
@@ -63,7 +63,7 @@ class DeclaredWorker(Struct, frozen=True, kw_only=True):
 
 
 class Declarations(Struct, frozen=True, kw_only=True):
-    """The tools and workers that a file declares. If there are problems, nothing of the file should be used."""
+    """The tools and workers that a file declares. If `problems` is not empty, nothing that the file declares should be used."""
 
     tools: tuple[Declared, ...]
     workers: tuple[DeclaredWorker, ...]
@@ -77,7 +77,7 @@ def declarations_of(source: str | bytes) -> Declarations:
 
 
 def parsed(source: str | bytes) -> ast.Module | Problem:
-    """The syntax tree of a file, or the problem that shows why it is not Python."""
+    """The syntax tree of a file; or, if the source is not valid Python, the problem that says why."""
     try:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -137,7 +137,8 @@ class _Reader:
                 self._problems.append(flaw.problem)
 
     def _kind(self, decorator: ast.expr) -> str | None:
-        """`tool`, `worker` or `reconcile`, also if the file imports it under another name; None for another decorator."""
+        """Which decorator this is: `tool`, `worker` or `reconcile`, even if the file imports it under another name; None for any other
+        decorator."""
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
         if isinstance(target, ast.Name):
             return self._names.get(target.id)
@@ -199,7 +200,7 @@ class _Reader:
 
 
 def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The names that this file's imports define, each with what it means: `tool`, `worker` or `holdfast`."""
+    """The names under which the file imports `tool`, `worker` or the package `holdfast`, each with which of the three it stands for."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "holdfast" and node.level == 0:
             yield from ((alias.asname or alias.name, alias.name) for alias in node.names if alias.name in ("tool", "worker"))

@@ -25,8 +25,8 @@ class DeclaredTool:
         return f"<tool {self.holdfast_tool}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function directly, for the author's own tests; the first argument must be a ToolCall. A worker calls it through
-        `ctx.tools`. Raises TypeError without a ToolCall."""
+        """Call the function directly, in the author's own tests. Raises TypeError if the first argument is not a ToolCall. (A worker's body
+        calls the tool through `ctx.tools` instead.)"""
         if not args or not isinstance(args[0], ToolCall):
             raise TypeError(
                 f"Call the tool as ctx.tools.{self.holdfast_tool}(…): it runs outside the sandbox, with its secrets and a receipt."
@@ -63,12 +63,12 @@ def tool(
     approval: bool = False,
     timeout_seconds: float | None = None,
 ) -> DeclaredTool | Callable[[Function], DeclaredTool]:
-    """Declare a tool: a function outside the sandbox that a worker may call. `name` is its name for workers; without it, the name of the
-    function.
+    """Declare a tool: a function outside the sandbox that a worker may call. Workers call it by `name`, or, without `name`, by the name of
+    the function.
 
-    `effect` is `write` or `read`. A `write` is not repeated unless it is known that it did not take place; a `read` may be repeated.
-    `secrets` are the names of the secrets that the tool gets. With `approval=True` a person must approve each call. A call that takes
-    longer than `timeout_seconds` is ended: its process is killed.
+    `effect` is `write` or `read`. A call of a `write` is repeated only if it is known that it did not take place; a call of a `read` may
+    always be repeated. `secrets` are the names of the secrets that the tool gets. With `approval=True` a person must approve each call. A
+    call that takes longer than `timeout_seconds` is ended: its process is killed.
 
     The arguments must be literals, because they are read from the source: no author's code is imported next to the runner's keys.
     """

@@ -1,7 +1,7 @@
 """Egress: which hosts and addresses a worker may reach. Nothing here uses the network.
 
-There are two checks for every request: `admit` checks the name in a URL, before it is resolved; `refusal` checks the address that the name
-resolved to, right before the connection to exactly that address. Pages, redirects and name servers may all be hostile.
+There are two checks for every request: `admit` checks the host's name in a URL, before the name is resolved. `refusal` checks an address
+that the name resolved to, directly before the connection to this address. Pages, redirects and name servers may all be hostile.
 """
 
 from __future__ import annotations
@@ -68,15 +68,16 @@ class Target(Struct, frozen=True):
 
 
 class Private(Struct, frozen=True):
-    """One entry of the operator's `allow_private`: a host's name, or an address or range. `port` None means every port."""
+    """One entry of the operator's `allow_private`: a host's name, or an address or range. If `port` is None, the entry covers every
+    port."""
 
     name: str | None
     network: IPv4Network | IPv6Network | None
     port: int | None
 
     def covers(self, host: str, port: int, address: Address | None) -> bool:
-        """Whether this entry lets workers reach the host at this address and port. An entry with a name opens every address of that name,
-        except metadata services."""
+        """Whether this entry lets workers reach the host at this address and port. An entry with a host's name covers every address of that
+        host, except the addresses of metadata services."""
         if self.port is not None and self.port != port:
             return False
         if self.network is None:
@@ -87,7 +88,7 @@ class Private(Struct, frozen=True):
 
 
 class Egress(Struct, frozen=True):
-    """The operator's rules for egress. The contract's domains come with each call."""
+    """The operator's rules for egress. The domains that a contract allows are not part of it: they are an argument of `admit`."""
 
     private: tuple[Private, ...] = ()
     ports: tuple[int, ...] = (80, 443)
@@ -100,7 +101,7 @@ class Egress(Struct, frozen=True):
 
     def admit(self, url: str, domains: Sequence[str] | None, before: Target | None = None) -> Target:
         """The target of this URL. Raises ToolFailed if its scheme, host or port is not allowed. `domains` are the contract's; None allows
-        every host. `before` is the target that redirected to this URL."""
+        every host. `before` is the target that redirected to this URL; None if it is the first URL of the call."""
         target = target_of(url)
         if before is not None and before.scheme == "https" and target.scheme == "http":
             raise ToolFailed("egress_denied", f"The redirect from {before.origin} to {target.origin} goes from https back to http.")
@@ -136,8 +137,8 @@ class Egress(Struct, frozen=True):
 
     @staticmethod
     def remedy(host: str, port: int, addresses: Sequence[str]) -> str:
-        """A sentence with the setting that lets workers reach these refused addresses; empty if there is no valid address. A metadata
-        service needs its own address in the setting."""
+        """A sentence for the operator, with the setting that would let workers reach these refused addresses; empty if none of `addresses`
+        is valid. A metadata service needs its own address in the setting."""
         found = [ip for address in addresses if (ip := _parsed(address)) is not None]
         if not found:
             return ""

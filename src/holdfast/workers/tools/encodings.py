@@ -1,4 +1,5 @@
-"""Encodings: a text with its encodings undone, one layer at a time, and which part of the original text each part came from.
+"""Undoes the encodings of a text, one layer at a time. Each part of the result can be mapped back to the part of the original text that it
+came from.
 
 A secret may be percent-encoded, escaped as in JSON or HTML, in base64 (also in lines) or in hexadecimal, or in two of these at once. Each
 layer is undone once for the whole text, so the cost grows with the text and not with the number of possible encodings.
@@ -34,7 +35,8 @@ _MAY_BE_ESCAPED: Final = re.compile(r"[%\\&]")
 
 Span = tuple[int, int]
 Place = Callable[[int, int], Span]
-"""Maps the start and the end of a part of a view to their places in the text from which the view was made."""
+"""A function that takes the start and the end of a part of a view, and returns the start and the end of the part of the text from which it
+was made."""
 
 
 class View(NamedTuple):
@@ -45,8 +47,8 @@ class View(NamedTuple):
 
 
 def undone(text: str, layers: int) -> Iterator[View]:
-    """The text with one layer of encoding undone, then with two, up to `layers`. The views end earlier when all views together have about
-    16 times as many characters as the text."""
+    """The text with one layer of encoding undone, then with two, up to `layers`. There are no further views when all views together have
+    about 16 times as many characters as the text."""
     budget = _TIMES * len(text) + _FREE
     waiting: deque[tuple[View, int]] = deque([(View(text, _here), 0)])
     met = {text}
@@ -71,7 +73,7 @@ def _here(start: int, end: int) -> Span:
 
 
 def _through(inner: Place, outer: Place) -> Place:
-    """Maps a place through two layers."""
+    """The function that maps a place first with `inner`, then with `outer`."""
     return lambda start, end: outer(*inner(start, end))
 
 
@@ -86,7 +88,7 @@ def views(text: str) -> Iterator[View]:
 
 
 def _replaced(text: str, pattern: re.Pattern[str], by: Callable[[re.Match[str]], str]) -> Iterator[View]:
-    """One view: the text with every match replaced. No view if nothing matches."""
+    """One view: the text with each match of `pattern` replaced by what `by` returns for it. No view if nothing matches."""
     parts: list[str] = []
     marks: list[tuple[int, int, int, int]] = []
     end = length = 0

@@ -52,13 +52,13 @@ ARGUMENTS: Final[Mapping[str, Any]] = {
 
 
 class FetchSettings(Struct, frozen=True, kw_only=True):
-    """The operator's limits for fetching. A call may ask for less, never for more."""
+    """The operator's limits for fetching. A call may ask for tighter limits, never for wider ones."""
 
     user_agent: str = "holdfast-worker/1"
     timeout_seconds: float = 30.0
     """The time limit of the whole call, including redirects and robots.txt."""
     silence_seconds: float = 10.0
-    """The time limit of one connect, of one read or of one write."""
+    """How many seconds one connect, one read or one write may take."""
     max_bytes: int = 4 * 1024 * 1024
     """The most bytes of a page, before and after decompression."""
     max_redirects: int = 10
@@ -137,18 +137,18 @@ class FetchUrl:
 
     @property
     def robots(self) -> robots.Robots:
-        """The robots.txt rules of the sites that were asked lately."""
+        """The robots.txt files of the sites from which pages were fetched lately."""
         return self._robots
 
     def cool(self, tenant: str, host: str, seconds: float) -> None:
-        """Let no call of this tenant ask this host for some seconds. The tool remembers this itself, because a redirect may lead to the
-        host, and the gateway knows only the host of the first URL."""
+        """For this many seconds, no call of this tenant may ask this host. The tool remembers this itself, because a redirect may lead to
+        the host, and the gateway knows only the host of the first URL."""
         now = monotonic()
         self._closed = {key: until for key, until in self._closed.items() if until > now}
         self._closed[tenant, host] = now + seconds
 
     def cooling(self, tenant: str, host: str) -> float:
-        """How many seconds longer this tenant may not ask this host; 0 or less: the tenant may ask it."""
+        """For how many more seconds this tenant may not ask this host; 0 or less if the tenant may ask it now."""
         return self._closed.get((tenant, host), 0.0) - monotonic()
 
 
@@ -166,7 +166,7 @@ class _Fetch:
         self._headers |= {name: value for name, value in arguments.get("headers", {}).items() if name in _SENT_HEADERS}
 
     async def page(self) -> dict[str, Any]:
-        """Follow redirects to the page, and check each target before it is asked."""
+        """Follow redirects until the page is found, and return the page. Each target is checked before it is asked."""
         url, before = self._url, None
         redirects: list[str] = []
         while True:
@@ -264,8 +264,8 @@ class _Fetch:
         return ToolFailed("rate_limited", message, retry_after_seconds=seconds, closes=f"domain:{target.host}")
 
     async def _robots_txt(self, url: str) -> tuple[int, bytes]:
-        """The status and the body of a robots.txt. It is fetched by the same rules as a page, with its own limits of time, size and
-        redirects."""
+        """The status and the body of a robots.txt. The same addresses are refused as for a page, but the limits of time, size and redirects
+        are those of a robots.txt."""
         before: Target | None = None
         try:
             async with asyncio.timeout(self._settings.robots_seconds):
@@ -296,7 +296,7 @@ def _parsed(url: str, target: Target) -> httpx.URL:
 
 
 def covers(kind: str, pattern: str) -> bool:
-    """Whether a pattern such as `text/*`, `*+json` or `text/html` covers a media type, or another pattern."""
+    """Whether the pattern `pattern`, such as `text/*`, `*+json` or `text/html`, covers `kind`: a media type, or another pattern."""
     if pattern.endswith("/*"):
         return kind.startswith(pattern[:-1])
     return kind.endswith(pattern[1:]) if pattern.startswith("*+") else kind == pattern

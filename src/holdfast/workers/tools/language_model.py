@@ -1,4 +1,4 @@
-"""language_model: asks any server that speaks the OpenAI protocol, with a limit on the length of its answer and a count of its cost.
+"""language_model: asks a model on any server that speaks the OpenAI protocol. It limits the length of the answer, and counts the cost.
 
 - `reserve` estimates the tokens of the input, gives the rest of the budget to the output, and computes the price of both.
 - `call` sends the limit to the server, reads the answer while the server writes it, and checks it against its schema. It charges what the
@@ -35,9 +35,10 @@ from holdfast.workers.tools.secrets import Redactor
 from holdfast.workers.tools.token_estimate import estimated_input
 
 _LEAST_OUTPUT: Final = 16
-"""If fewer tokens than this are left for an answer, the call is refused. If the call itself asks for fewer, that number counts instead."""
+"""If fewer tokens than this are left for an answer, the call is refused. If the call asks for an answer with even fewer tokens, it is
+refused only if fewer than it asks for are left."""
 _LAST_SECONDS: Final = 0.5
-"""How many seconds the server may take to end a stream after its last event."""
+"""After the last event of a stream, how many seconds the server may take to close the stream."""
 
 ARGUMENTS: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -72,7 +73,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     base_url: str = _USUAL_SERVER
     model: str = "gpt-4.1-mini"
     models: tuple[str, ...] = ()
-    """Other models that a worker may ask for by name."""
+    """Further models, beside the default, that a worker may ask for by name."""
     api_key: str | None = None
     max_output_tokens: int = 4096
     """The most tokens of one answer. A call may ask for less, and a budget may force less."""
@@ -119,8 +120,9 @@ class LanguageModel:
     # --- before
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """The estimated input, and as much output as the call asks for, at most what the budget leaves. Raises ToolFailed if the budget is
-        too small, if a cost limit holds and the model has no price, or if the model is not allowed."""
+        """The reservation for a call: the estimated input tokens, and as many output tokens as the call asks for, but not more than the
+        budget leaves. Raises ToolFailed if the budget is too small, if a cost limit holds and the model has no price, or if the model is
+        not allowed."""
         model = self._model(arguments)
         schema = self._schema_text(arguments)
         tokens_in = estimated_input(self._messages(arguments), schema)
@@ -149,7 +151,7 @@ class LanguageModel:
         return _reserved(model, price, tokens_in, output)
 
     def model_of(self, arguments: Mapping[str, Any]) -> str:
-        """The model that a call asks, for observers."""
+        """The name of the model that a call with these arguments asks. Observers get it."""
         return str(arguments.get("model", self._settings.model))
 
     def _model(self, arguments: Mapping[str, Any]) -> str:
@@ -182,7 +184,7 @@ class LanguageModel:
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
         """Ask the model once, without retries. Returns the text, or with a `schema` the JSON value. Raises ToolFailed if there is no
-        complete answer that fits."""
+        complete answer, or if the answer does not fit the schema."""
         model = self._model(arguments)
         if "schema" in arguments:
             await check_schema(arguments["schema"], "The schema", call.tenant)
@@ -299,7 +301,7 @@ async def _exchanged(client: Any, exchange: Exchange, request: dict[str, Any], h
 
 
 def _all(reservation: Reservation) -> Usage:
-    """The usage of a call for which the server reported none: its whole reservation."""
+    """The usage of a call if the server did not report one: the call's whole reservation."""
     tokens_out = reservation.output_tokens or 0
     return Usage(max(reservation.tokens - tokens_out, 0), tokens_out, reservation.cost_usd, is_estimated=True)
 

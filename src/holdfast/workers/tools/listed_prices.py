@@ -1,8 +1,8 @@
-"""Listed prices: the prices of models by the optional package `genai-prices`, for an operator who chooses that source.
+"""Listed prices: the prices of models in the optional package `genai-prices`, for an operator who chooses that source.
 
-The package contains its list; it does not use the network. Two kinds of models have no price here, and the operator must write one into the
-table: a model that the list does not have for its server, and a model whose price depends on the time or on the amount. (A run that began
-at a cheap hour must not be charged that price at an expensive hour.)
+The package contains the list, so the network is not used. Two kinds of models have no price here, so the operator must write their prices
+into holdfast.toml: a model that the list does not have for its server, and a model whose price depends on the time or on the amount. (A run
+that began at a cheap hour must not be charged that price at an expensive hour.)
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def check_source(source: str | None) -> None:
 
 @lru_cache(maxsize=1000)
 def listed_price(model: str, base_url: str) -> Price | None:
-    """The price of a model of the server at this address, with the present day as `as_of`. None if the list does not have it, or if it
-    depends on the time or on the amount."""
+    """The price of a model at the server with this address; its `as_of` is the present day. None if the list has no price of the model for
+    this server, or if the price depends on the time or on the amount."""
     package, today = _package(), datetime.fromtimestamp(SystemClock().now() / 1000, UTC)
     at_any_hour = {_price_at(package, model, base_url, moment) for moment in (today, *_LATER)}
     found = at_any_hour.pop()
@@ -60,7 +60,7 @@ def _price_at(package: Any, model: str, base_url: str, moment: datetime) -> tupl
 
 
 def _certain(value: Any) -> Decimal | None:
-    """The price if it is one number; None if it depends on the amount or is missing."""
+    """The price `value` if it is one number; None if it depends on the amount or is missing."""
     return value if isinstance(value, Decimal) and value.is_finite() and value >= 0 else None
 
 

@@ -43,14 +43,14 @@ def answered(data: Mapping[str, Any], cap: int | None) -> str:
 
 
 def count_of(reported: Any, name: str) -> int | None:
-    """The count of this name in the usage that a server reports; None if it reports none."""
+    """The number that a server reports under this name in its usage; None if the server does not report it."""
     value = reported.get(name) if isinstance(reported, Mapping) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def parts_of(reported: Mapping[str, Any], tokens_in: int, tokens_out: int) -> tuple[int, int]:
-    """How many of the input tokens were cached, and how many of the output tokens were for reasoning, as the server reports them; 0 if it
-    does not. Neither is more than the whole."""
+    """How many of the input tokens were cached, and how many of the output tokens were for reasoning, as the server reports them. A number
+    that the server does not report is 0. The first is at most `tokens_in`, the second at most `tokens_out`."""
     cached = count_of(reported.get("prompt_tokens_details"), "cached_tokens") or 0
     reasoning = count_of(reported.get("completion_tokens_details"), "reasoning_tokens") or 0
     return min(cached, tokens_in), min(reasoning, tokens_out)

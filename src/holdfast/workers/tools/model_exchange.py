@@ -1,4 +1,4 @@
-"""The progress of one request to a model's server. It decides what a failed call is charged.
+"""The progress of one request to a model's server. What a failed call is charged depends on that progress.
 
 - If the request was not sent, or was answered with a status other than 2xx, nothing is charged.
 - If it was sent and has no complete answer, the estimated input and the text that arrived are charged.
@@ -27,11 +27,12 @@ class Exchange:
 
     @property
     def billed(self) -> bool:
-        """Whether the server may bill the call: the request was sent, and the server did not answer with an error status."""
+        """Whether the server may demand money for the call: the request was sent, and the server did not answer with a status other than
+        2xx."""
         return self.sent and (self.status is None or 200 <= self.status < 300)
 
     async def note(self, event: str, info: Mapping[str, Any]) -> None:
-        """Take a trace event of the HTTP client, and note whether the request was sent and which status came back."""
+        """Note what a trace event of the HTTP client says: that the request was sent, or which status the server answered with."""
         if event.endswith(".send_request_headers.started"):
             self.sent = True
         elif event == "http11.receive_response_headers.complete":

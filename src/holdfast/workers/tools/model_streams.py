@@ -5,7 +5,8 @@
     data: {"choices":[],"usage":{"prompt_tokens":11,"completion_tokens":3}}
     data: [DONE]
 
-Both become the same document at the end. The server may be hostile: the length of a line, of the text and of the whole answer is limited.
+In both cases the result is the same JSON document. The server may be hostile: the length of a line, of the text and of the whole answer is
+limited.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ class Answer(Protocol):
         ...
 
     def take(self, piece: bytes) -> str:
-        """Take the next bytes of the answer. Returns the text that became known with them, which may be empty. Raises AnswerInvalid if the
-        answer is too large, or if the server reports an error."""
+        """Take the next bytes of the answer. Returns the part of the answer's text that these bytes add, which may be empty. Raises
+        AnswerInvalid if the answer is too large, or if the server reports an error."""
         ...
 
     def document(self) -> Mapping[str, Any]:
-        """The whole answer as a document, after its last bytes. Raises AnswerInvalid if it is not complete, and ValueError if it is not
-        JSON."""
+        """The whole answer as a JSON object. Must be called after the last bytes were taken. Raises AnswerInvalid if it is not complete,
+        and ValueError if it is not JSON."""
         ...
 
 
@@ -67,7 +68,8 @@ class WholeAnswer:
 
     @property
     def text(self) -> str:
-        """The text so far, with the escapes of JSON. It is used only to estimate how long the text is."""
+        """The part of the answer's text that has arrived, still with the escapes of JSON. It is used only to estimate how long the text
+        is."""
         found = _CONTENT.search(self._body.decode(errors="replace"))
         return "" if found is None else found[1]
 
@@ -107,8 +109,8 @@ class StreamedAnswer:
         return "".join(self._content)
 
     def take(self, piece: bytes) -> str:
-        """Take the next bytes of the answer, and read the lines that are complete now. Returns their text. Raises AnswerInvalid if a limit
-        is passed or the server reports an error."""
+        """Take the next bytes of the answer, and read the lines that are complete now. Returns the part of the answer's text in these
+        lines. Raises AnswerInvalid if the answer is above a limit, or if the server reports an error."""
         self._bytes += len(piece)
         self._line += piece
         told: list[str] = []
@@ -125,7 +127,7 @@ class StreamedAnswer:
         return "".join(told)
 
     def _read(self, line: bytes) -> str:
-        """Read one line, and return its text. Only lines with `data:` are used; all other lines are ignored."""
+        """Read one line, and return the part of the answer's text in it. A line that does not begin with `data:` is ignored."""
         if len(line) > MOST_LINE:
             raise AnswerInvalid(f"sent a line of more than {MOST_LINE:,} bytes")
         if not line.startswith(b"data:"):

@@ -1,6 +1,6 @@
-"""parse_html: makes data from an HTML page. It runs in the sandbox, because hostile HTML is never parsed next to credentials.
+"""parse_html: makes data from an HTML page. It runs in the sandbox, so that hostile HTML is never parsed in a process that has credentials.
 
-Broken pages are read as a browser reads them. No page makes it fail; only a wrong selector of the caller does.
+Broken pages are read as a browser reads them. It fails only if a selector of the caller is wrong, never because of the page.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def tamed(html: str) -> str:
 
 
 def _crowded(tag: re.Match[str]) -> int:
-    """The position of the first attribute of a tag that is beyond the limit; 0 if there is none."""
+    """If a tag has more attributes than the limit allows, the position at which the first attribute too many begins; else 0."""
     name = _TAG.match(tag.string, tag.start())
     assert name is not None
     attributes = _ATTRIBUTE.finditer(tag.string, name.end(), tag.end())
@@ -145,7 +145,7 @@ def base_of(tree: LexborHTMLParser, base_url: str) -> str:
 
 
 def joined(base: str, href: str) -> str | None:
-    """The absolute form of an address; None if the text is not an address."""
+    """The address `href` made absolute with `base`; None if `href` is not an address."""
     try:
         return urljoin(base, href.strip())
     except ValueError:
@@ -164,8 +164,8 @@ def squeezed(text: str) -> str:
 
 
 def meta_of(tree: LexborHTMLParser) -> dict[str, str]:
-    """The page's metadata: the content of each `<meta>` tag by its `name`, `property`, `http-equiv` or `itemprop`, in lower case. If a name
-    occurs twice, the first one is used."""
+    """The page's metadata: the content of each `<meta>` tag by its `name`, `property`, `http-equiv` or `itemprop`, in lower case. If two
+    tags have the same name, the content of the first of them is used."""
     found: dict[str, str] = {}
     for node in tree.css("meta")[:MAX_FOUND]:
         name = attribute(node, "name") or attribute(node, "property") or attribute(node, "http-equiv") or attribute(node, "itemprop")
@@ -176,8 +176,8 @@ def meta_of(tree: LexborHTMLParser) -> dict[str, str]:
 
 
 def json_ld_of(tree: LexborHTMLParser) -> list[Any]:
-    """The JSON-LD objects of the page in one list, at most MAX_FOUND, those inside lists and `@graph` included. Blocks that are not JSON
-    are left out."""
+    """The JSON-LD objects of the page, at most MAX_FOUND. Objects inside lists and inside `@graph` are members of the result too. Blocks
+    that are not JSON are left out."""
     found: list[Any] = []
     for node in tree.css("script[type]")[:MAX_FOUND]:
         if (attribute(node, "type") or "").partition(";")[0].strip().lower() == "application/ld+json":
@@ -239,8 +239,8 @@ def _selected(tree: LexborHTMLParser, name: str, how: str | Mapping[str, Any]) -
 
 
 def found_by(within: LexborHTMLParser | LexborNode, css: str, where: str) -> list[LexborNode]:
-    """The nodes that a CSS selector finds, in the order of the page. Raises ToolFailed if it is not a CSS selector; `where` is for the
-    error."""
+    """The nodes that a CSS selector finds, in the order of the page. Raises ToolFailed if `css` is not a CSS selector. `where` says in the
+    error which selector it is."""
     try:
         return within.css(css)
     except (SelectolaxError, ValueError) as error:

@@ -1,6 +1,7 @@
 """parameter_store: reads settings of the operator that a worker may know, from a file or from AWS Systems Manager (extra `aws`).
 
-A worker cannot read secrets with it: the file's table `secrets` and SSM's SecureStrings are for `@tool(secrets=[…])` only.
+A worker cannot read secrets with it: only tools that are declared with `@tool(secrets=[…])` get values of the file's table `secrets` and
+SecureStrings of SSM.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class ParameterFile:
         return table if isinstance(table, dict) else {}
 
     def parameter(self, name: str) -> Any:
-        """The value of a parameter: by its whole name, else by the parts of its name: `/shop/limits/max` is `max` in
-        `[parameters.shop.limits]`. Raises ToolFailed if there is none."""
+        """The value of a parameter. The table `parameters` is searched for the whole name first, then for the parts of the name:
+        `/shop/limits/max` is `max` in `[parameters.shop.limits]`. Raises ToolFailed if there is none."""
         table = self.table("parameters")
         value = table.get(name, table.get(name.strip("/"), _ABSENT))
         if value is _ABSENT:
@@ -170,7 +171,7 @@ class ParameterStore:
 
 
 def _as_json(value: Any) -> Any:
-    """The value as JSON: the dates and times of TOML become ISO texts."""
+    """The value as a JSON value: each date or time of TOML becomes a text in ISO 8601."""
     if isinstance(value, Mapping):
         return {key: _as_json(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -39,7 +39,7 @@ _IBAN_COUNTRIES: Final = {
     28: "AL AZ BY CY DO GT HU LB PL SV", 29: "BR EG PS QA UA", 30: "JO KW MU", 31: "MT SC", 32: "LC",
 }  # fmt: skip
 _IBAN_LENGTHS: Final = {country: length for length, countries in _IBAN_COUNTRIES.items() for country in countries.split()}
-"""How many characters an IBAN of a country has."""
+"""By country code: how many characters an IBAN of that country has."""
 
 
 class Span(NamedTuple):
@@ -53,13 +53,13 @@ class Span(NamedTuple):
 
 
 Names: TypeAlias = Mapping[str, Any]
-"""The words of the given names as a tree of dicts, word by word. If a name ends at a place, the empty word there has the index of the
-person."""
+"""The words of the given names as a tree of dicts, word by word. If a name may end after a word, the dict below that word has the key `""`,
+with the index of the person."""
 
 
 def names_of(persons: Sequence[Sequence[str]]) -> Names:
-    """The tree of the names to look for. `persons` has for each person the forms of the name. If two persons share a form, it belongs to
-    the first of them."""
+    """The tree of the names to look for. `persons` has one list for each person: the forms of that person's name. If two persons share a
+    form, it belongs to the person that comes first in `persons`."""
     tree: dict[str, Any] = {}
     for number, forms in enumerate(persons):
         for form in forms:
@@ -73,7 +73,8 @@ def names_of(persons: Sequence[Sequence[str]]) -> Names:
 
 
 def found_in(text: str, names: Names) -> list[Span]:
-    """Every place with personal data, in order. Places that overlap are joined into one, so that no part of them remains in the text."""
+    """Every place with personal data, in the order of the text. Places that overlap are joined into one, so that no part of them remains in
+    the text."""
     found = [*_emails(text), *_ibans(text), *_addresses(text), *_cards(text), *_phones(text), *_named(text, names)]
     kept: list[Span] = []
     for span in sorted(found, key=lambda one: (one.start, -one.end)):
@@ -89,7 +90,8 @@ def _emails(text: str) -> Iterator[Span]:
 
 
 def _ibans(text: str) -> Iterator[Span]:
-    """IBANs: letters and digits with the length that the country's IBANs have and with the right check digits; groups may be separated."""
+    """The IBANs in a text: letters and digits, as many as an IBAN of the country has, with the right check digits. There may be signs
+    between groups."""
     for hit in _IBAN.finditer(text):
         length = _IBAN_LENGTHS.get(hit.group(1).upper())
         taken, at = hit.group(), hit.end()
@@ -146,7 +148,8 @@ def _cards(text: str) -> Iterator[Span]:
 
 
 def _card_ends(text: str, groups: Sequence[tuple[int, int]], places: Sequence[int], first: int) -> Iterator[int]:
-    """The indexes of the groups of digits with which a card number that begins with the group `first` may end."""
+    """A card number may consist of several groups of digits. For one that begins with the group `first`, the indexes of the groups with
+    which it may end."""
     least, most = _CARD_LENGTHS
     for number in range(first, len(groups)):
         start = groups[number][0]
@@ -176,14 +179,15 @@ class _Luhn:
         ]
 
     def passes(self, start: int, end: int) -> bool:
-        """Whether the digits from `start` up to `end` (not included) pass. From the last digit backwards, every second digit is doubled."""
+        """Whether the digits from index `start` to the one before index `end` pass Luhn's check, which doubles every second digit, counted
+        from the last digit backwards."""
         sums = self._sums[end % 2]
         return (sums[end] - sums[start]) % 10 == 0
 
 
 def _phones(text: str) -> Iterator[Span]:
     """Phone numbers: 7 to 15 digits that begin with + or 0, also in groups; or ten or seven digits in the groups of a North American
-    number. Digits of a date are left out of the first form."""
+    number. Digits that belong to a date are not used for a number that begins with + or 0."""
     yield from (Span(*hit.span(), "phone") for hit in _NATIONAL.finditer(text))
     dated = {at for hit in _DATE.finditer(text) for at in range(*hit.span())}
     groups = [span for span in _groups(text) if span[0] not in dated]
@@ -215,7 +219,8 @@ def _phone_at(text: str, groups: Sequence[tuple[int, int]], first: int) -> tuple
 
 
 def _phone_begins(text: str, start: int, end: int) -> int | None:
-    """The position at which a phone number with these first digits begins; None if they do not begin one."""
+    """If a phone number begins with the digits from `start` to `end`, the position where it begins, which may be a sign before the digits;
+    else None."""
     before = text[max(0, start - 2) : start]
     if before.endswith("+") and not before[:-1].isalnum():
         return start - 1

@@ -1,7 +1,7 @@
-"""A pinned connection: one HTTP request to an address that was checked after its name was resolved.
+"""A pinned connection: one HTTP request to an IP address that was checked.
 
-The name is resolved once, and the connection goes to one of the addresses that passed the check. So a name server cannot give another
-address after the check. The `Host` header and the TLS name are those of the URL.
+The host's name is resolved once, and the connection goes to one of the addresses that passed the check. So a name server cannot give
+another address after the check. The `Host` header and the TLS name are those of the URL.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Resolver: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 
 
 _LOOKUPS: Final = 6
-"""The most name lookups of one tenant at once, so that a tenant with slow name servers delays only its own lookups."""
+"""The most name lookups that one tenant may have under way at once, so that a tenant with slow name servers delays only its own lookups."""
 _shares: WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = WeakValueDictionary()
 asking_for: ContextVar[str] = ContextVar("asking_for", default="")
-"""The tenant for which a name is looked up."""
+"""The tenant for which this asyncio task looks up names."""
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """The addresses of a host from the machine's resolver. A lookup cannot be cancelled: even if the caller does not wait any more, it is
-    counted as one of the tenant's lookups until the resolver returns."""
+    """The addresses of a host from the machine's resolver. A lookup cannot be cancelled. Even if the caller stops waiting, the lookup
+    counts as one of the tenant's lookups until the resolver returns."""
     loop = asyncio.get_running_loop()
     share = _shares.setdefault((id(loop), asking_for.get()), asyncio.Semaphore(_LOOKUPS))
     await share.acquire()

@@ -1,8 +1,8 @@
 """Prices: what a model's tokens cost, by the operator's table. No price is built in, because prices change, and a wrong price is worse than
 none.
 
-A price says where it is from and at which day it was known to be right. Costs are whole billionths of a dollar, rounded up, so that sums of
-costs are exact.
+Each price says where it comes from (`source`), and on which day it was known to be right (`as_of`). Costs are whole billionths of a dollar,
+rounded up, so that sums of costs are exact.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class Price(Struct, frozen=True, kw_only=True):
     """The day at which this price was known to be right, such as 2026-11-01; empty if no day is given."""
 
     def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> Decimal:
-        """What these tokens cost, in dollars. `cached_tokens` are a part of `input_tokens`."""
+        """What these tokens cost, in dollars. `cached_tokens` says how many of the `input_tokens` came from the server's cache."""
         cached = min(max(cached_tokens, 0), input_tokens)
         kept = self.input if self.cached_input is None else self.cached_input
         return _whole(((input_tokens - cached) * self.input + cached * kept + output_tokens * self.output) / _MILLION)
 
     @property
     def dearest(self) -> Decimal:
-        """The highest price of one token, in dollars."""
+        """The price of one token of the most expensive kind (input, output or cached input), in dollars."""
         return max(self.input, self.output, self.cached_input or ZERO) / _MILLION
 
     def affordable_output(self, input_tokens: int, dollars: Decimal) -> int | None:
-        """How many tokens of output the money pays for after the input is paid: 0 if it does not even pay for the input, None if there is
-        no limit because output costs nothing."""
+        """How many output tokens can be paid with what is left of `dollars` after the input is paid; 0 if `dollars` do not even pay for the
+        input. None if output costs nothing: there is no limit."""
         if self.output == ZERO:
             return None if dollars >= self.cost(input_tokens, 0) else 0
         return max(int((dollars - self.cost(input_tokens, 0)) * _MILLION / self.output), 0)
@@ -76,7 +76,8 @@ def _price(model: str, row: Mapping[str, Any]) -> Price:
 
 
 def _text(value: Any) -> str:
-    """A short text of the operator; a date of TOML becomes a text. Raises ValueError for anything else."""
+    """The value of `source` or `as_of` as a text: the text itself, or a TOML date as a text. Raises ValueError for a text that is empty,
+    too long or not printable, and for any other value."""
     text = value.isoformat() if isinstance(value, date) else value
     if not isinstance(text, str) or not text.isprintable() or not 0 < len(text) <= _LONGEST:
         raise ValueError

@@ -54,8 +54,8 @@ def parse_html(html: str, base_url: str = "", select: Mapping[str, str | Mapping
 
 
 def json_schema_validate(value: Any, schema: Mapping[str, Any] | bool) -> dict[str, Any]:
-    """Whether a value fits a JSON Schema (draft 2020-12), and the places where it does not, at most 50. Raises ToolFailed if the schema is
-    not valid."""
+    """Whether a value fits a JSON Schema (draft 2020-12), and at most 50 places where the value does not fit. Raises ToolFailed if the
+    schema is not valid."""
     try:
         problems = checker_of(schema).problems(value)
     except SchemaInvalid as error:
@@ -64,8 +64,8 @@ def json_schema_validate(value: Any, schema: Mapping[str, Any] | bool) -> dict[s
 
 
 def rules_engine(value: Any, rules: list[dict[str, Any]]) -> dict[str, Any]:
-    """Whether a value keeps these rules, and the places where it does not, up to a limit (contract.rules). Broken rules of a lower severity
-    than `error` are listed, but `holds` stays true. Raises ToolFailed for a rule that cannot be checked."""
+    """Whether a value keeps these rules (`holds`), and the places where it breaks one, up to a limit (contract.rules). A broken rule whose
+    severity is lower than `error` is listed, but does not make `holds` false. Raises ToolFailed if a rule cannot be checked."""
     read = [json_structs.converted(rule, Rule) for rule in rules]
     for at, rule in enumerate(read):
         if (flaw := flaw_of(rule)) is not None:
@@ -78,7 +78,7 @@ def rules_engine(value: Any, rules: list[dict[str, Any]]) -> dict[str, Any]:
 def merge_rules(
     parts: list[dict[str, Any]], policy: MergePolicy, key: str | None = None, choices: Mapping[str, str] = NO_CHOICES
 ) -> dict[str, Any]:
-    """Merge the values of several parts into one, by a merge policy (contract.merges). A part without `value` counts as missing.
+    """Merge the values of several parts into one, by a merge policy (contract.merges). A part that has no member `value` counts as missing.
     `error_code` in the result is None, or `merge_conflict` if the policy `strict` refuses the result."""
     result = merged([(part["source"], part.get("value", MISSING)) for part in parts], policy, key, choices)
     return {**result.document, "error_code": failure_of(policy, result)}

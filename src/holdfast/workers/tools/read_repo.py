@@ -1,8 +1,8 @@
 """read_repo: reads lines of a file in a folder that the operator opened to workers (`[repos.NAME]` in holdfast.toml). It never writes.
 
-A path is opened folder by folder, beginning at the descriptor of the operator's folder. No link below that folder is followed, not even one
-that is created meanwhile. Files whose name begins with a dot, files that usually have secrets, and files that contain a private key are
-refused. An error names the path in the repository, never a path of the machine.
+A path is opened folder by folder, beginning at the descriptor of the operator's folder. No link below that folder is followed, not even a
+link that is created while the path is opened. Files and folders whose name begins with a dot, or is a name that files with secrets usually
+have, are refused, and so are files that contain a private key. An error names the path in the repository, never a path of the machine.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RepoSettings(Struct, frozen=True, kw_only=True):
     tenants: tuple[str, ...] = ()
     """The tenants whose runs may read the folder; empty: all tenants."""
     max_file_bytes: int = 1024 * 1024
-    """A call for a larger file fails."""
+    """The most bytes of a file that can be read. A call for a larger file fails."""
     max_bytes: int = 256 * 1024
     """One call returns at most this many bytes of lines."""
     max_lines: int = 2_000
@@ -74,7 +74,8 @@ class ReadRepo:
         return Reservation()
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """Some lines of one file, the number of its lines, and its hash. Raises ToolFailed if the file may not or cannot be read."""
+        """The lines of one file that the call asks for, how many lines the file has, and the hash of the whole file. Raises ToolFailed if
+        the file may not or cannot be read."""
         name, path = str(arguments["repo"]), str(arguments["path"])
         repo = self._repos.get(name)
         if repo is None or (repo.tenants and call.tenant not in repo.tenants):
@@ -86,8 +87,8 @@ class ReadRepo:
 
 
 def _parts(path: str) -> list[str]:
-    """Split a path into its folders and its file name. Raises ToolFailed for a path that could leave the folder (`..`, an absolute path),
-    and for a path with a part that begins with a dot or has a name that files with secrets usually have."""
+    """Split a path at each `/`. Raises ToolFailed if the path has too many parts, or if a part is empty (also in an absolute path), begins
+    with a dot (also `.` and `..`), contains a backslash or NUL, or is a name that files with secrets usually have."""
     parts = path.split("/")
     if len(parts) > _MOST_FOLDERS or any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts):
         raise _denied(
@@ -150,7 +151,8 @@ def _read(fd: int, most: int) -> bytes:
 
 
 def _lines(data: bytes, first: int, last: int | None, repo: RepoSettings) -> dict[str, Any]:
-    """The lines from `first` to `last` (None: to the end), as many as one call may return. `truncated` says whether some are missing."""
+    """The lines from number `first` to number `last` (None: to the end), but not more than one call may return. In the result, `truncated`
+    says whether lines were left out."""
     lines = data.decode("utf-8", "replace").split("\n")
     if lines[-1] == "":
         lines.pop()

@@ -67,7 +67,8 @@ class _Placeholders:
         self._numbers: Counter[str] = Counter()
 
     def of(self, text: str, span: Span) -> str:
-        """The placeholder of the value at a place of a text. The value behind the placeholder of a name is the first form of that name."""
+        """The placeholder of the value at a place of a text. If the value is a name with several forms, the value behind its placeholder is
+        the form that was given first."""
         value = text[span.start : span.end] if span.person < 0 else self._persons[span.person][0]
         same = span.person if span.person >= 0 else _same(value, span.kind)
         if (span.kind, same) not in self._known:

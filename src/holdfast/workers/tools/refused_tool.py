@@ -10,7 +10,7 @@ from holdfast.workers.tools.seam import Call, Called, Effect, Remaining, Reserva
 
 
 class RefusedTool:
-    """One `@tool` of a worker's file that is not trusted."""
+    """One `@tool` of a worker's file. The operator does not trust the file, so the tool is never called."""
 
     def __init__(self, declared: Declared, refusal: str) -> None:
         self.declared = declared
@@ -22,7 +22,7 @@ class RefusedTool:
         self.arguments_schema: Mapping[str, Any] | None = declared.arguments_schema
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """Raise ToolFailed, before anything is written."""
+        """Always raise ToolFailed. The gateway calls this before it writes the intent."""
         raise ToolFailed("tool_not_trusted", self.refusal)
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:

@@ -63,7 +63,7 @@ class _Plain:
 
 
 class _Inflate:
-    """Decompresses gzip and deflate, up to the limit. Several gzip members one after the other are one body."""
+    """Decompresses gzip and deflate, and stops at the limit. Several gzip members one after the other are one body."""
 
     def __init__(self, gzip: bool) -> None:
         self._gzip = gzip
@@ -112,8 +112,8 @@ def _unpacker(encoding: str) -> _Plain | _Inflate:
 
 
 def decoded(body: bytes, content_type: str) -> tuple[str, str]:
-    """The text of a body, and its charset: by the byte order mark, else the header, else the page's own declaration, else UTF-8 if the body
-    is valid UTF-8, else windows-1252, which can decode any bytes."""
+    """The text of a body, and the name of its charset. The charset is the first of these that there is: that of the byte order mark, of the
+    header, of the page's own declaration; UTF-8 if the body is valid UTF-8; else windows-1252, which can decode any bytes."""
     for mark, name in _BOMS:
         if body.startswith(mark):
             return body[len(mark) :].decode(name, errors="replace"), name

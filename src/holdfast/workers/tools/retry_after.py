@@ -9,7 +9,7 @@ from typing import Final
 
 LONGEST_SECONDS: Final = 24 * 3600.0
 USUAL_SECONDS: Final = 60.0
-"""How many seconds to wait if a server refuses because of its load and does not say for how long."""
+"""How many seconds to wait if a server refuses a request because of its load and does not say how long to wait."""
 
 
 def retry_after(header: str | None, now: int) -> float | None:

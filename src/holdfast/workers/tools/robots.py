@@ -26,7 +26,7 @@ _KEPT_AGENTS: Final = 4
 _LONGEST_LINE: Final = 4096
 _LONGEST_RULE: Final = 512
 _MOST_RULES: Final = 1_000
-"""The most rules for one user agent, because each page is compared with every rule."""
+"""At most this many rules of a robots.txt are used for one user agent, because each page is compared with every rule."""
 _MOST_LINES: Final = 20_000
 
 
@@ -42,7 +42,7 @@ Read: TypeAlias = Callable[[str], Awaitable[tuple[int, bytes]]]
 
 class _Kept(Struct):
     body: bytes | None
-    """The compressed file; None if there is none, so that every page may be fetched."""
+    """The compressed file. None if the site has none or the server refuses it (4xx): every page may be fetched."""
     until: float
     """When the file is fetched again, in seconds of `monotonic`."""
     rules: dict[str, Rules] = {}
@@ -50,15 +50,15 @@ class _Kept(Struct):
 
 
 class Robots:
-    """The robots.txt files of the origins asked lately."""
+    """The robots.txt files of the origins from which pages were fetched lately."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._bytes = 0
 
     async def check(self, target: Target, url: str, user_agent: str, read: Read) -> None:
-        """Raise ToolFailed if the robots.txt of the site does not allow this user agent to fetch this URL, or cannot be read because the
-        server fails. `read` fetches the file."""
+        """Raise ToolFailed if the robots.txt of `target` does not allow this user agent to fetch this URL, or if the server fails to send
+        the file. `read` fetches the file, if none is kept."""
         kept = self._kept.get(target.origin)
         if kept is None or kept.until <= monotonic():
             body = await self._ask(target, read)

@@ -1,4 +1,4 @@
-"""Checks schemas and arguments that a body sends, in a separate process if a check may be slow. A problem is raised as ToolFailed."""
+"""Checks schemas that a body sends, and values against schemas. A check that may be slow runs in a separate process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _SHOWN: Final = 2_000
 
 
 async def check_schema(schema: Mapping[str, Any], what: str, who: str) -> None:
-    """Raise ToolFailed if the value is not a JSON Schema, or if the schema is above a limit. `what` names it in the error; `who` is the
-    tenant or worker for which it is checked."""
+    """Raise ToolFailed if the value is not a JSON Schema, or if the schema is above a limit. `what` names the schema in the error. `who`
+    says for whom the check is made: a tenant and a worker."""
     try:
         await examined(schema, who)
     except SchemaInvalid as wrong:

@@ -1,8 +1,9 @@
 """The tool seam: what the gateway knows about a tool, and what a tool knows about a call.
 
-If a call was made before, the gateway answers it from its receipt. If the call needs an approval, the gateway waits for it. Then the
-gateway calls two methods of the tool. `reserve` has no effect and returns the most that the call may cost. If the budgets have room for
-that, the gateway writes the intent, and `call` makes the call. The tool only reports what happened; it writes no receipt.
+If a call was made before, the gateway answers it from its receipt, and the tool is not asked. Otherwise the gateway first waits for an
+approval, if the call needs one, and then calls two methods of the tool. `reserve` has no effect and returns the most that the call may
+cost. If the budgets have room for that, the gateway writes the intent, and `call` makes the call. The tool only reports what happened; it
+writes no receipt.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ the result itself is complete. A tool that calls such a function has an attribut
 
 
 class Effect(StrEnum):
-    """What a call does to the world: nothing outside the sandbox (`pure`), only reading (`read`), or a change (`write`). The gateway does
-    not repeat a `write` unless it is known that it did not take place."""
+    """What a call does to the world: nothing outside the sandbox (`pure`), only reading (`read`), or a change (`write`). The gateway
+    repeats a `write` only if it is known that the earlier call did not take place."""
 
     PURE = "pure"
     READ = "read"
@@ -59,7 +60,7 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 
 
 class Remaining(Struct, frozen=True):
-    """What the run may still spend. None means no cap."""
+    """What the run may still spend: tokens and US dollars. None: no limit."""
 
     tokens: int | None = None
     cost_usd: Decimal | None = None
@@ -94,9 +95,9 @@ class Call(Struct, frozen=True, kw_only=True):
     tool: str
     idempotency_key: str
     deadline: float
-    """When the tool must have ended, in seconds of `model.clock.monotonic`."""
+    """The time by which the tool must have answered, in seconds of `model.clock.monotonic`."""
     now: int
-    """The time of the call, in milliseconds since 1970. A tool that puts a time into its result uses this one."""
+    """The time of the call, in milliseconds since 1970. A tool that puts the present time into its result uses this time."""
     attempt: int = 1
     tenant: str = "default"
     egress: tuple[str, ...] | None = None
@@ -104,7 +105,8 @@ class Call(Struct, frozen=True, kw_only=True):
     traceparent: str | None = None
     """The W3C trace context of this call, which the tool sends to the servers that it calls; None: it sends none."""
     hears: Hears | None = None
-    """Takes the text of the result while it arrives, for followers of the run; None if it is not wanted."""
+    """The function to which the tool gives the text of its result while the text arrives, for followers of the run; None if no follower
+    wants the text."""
 
 
 class ToolFailed(Exception):
@@ -113,7 +115,8 @@ class ToolFailed(Exception):
     recorded = False
     """Whether the call was made and has a receipt. If not, the call was refused, or its outcome is unknown."""
     beyond: Reservation | None = None
-    """What the failed call used beyond its reservation; None if it stayed within it, reserved nothing, is inherited or has no receipt."""
+    """What the failed call used beyond its reservation. None if the call stayed within its reservation, reserved nothing, was made by an
+    earlier run, or has no receipt."""
 
     def __init__(
         self,
@@ -180,7 +183,7 @@ Verdict: TypeAlias = Happened | DidNotHappen | Unknown
 
 
 class Reconciling(Protocol):
-    """A tool that can find out afterwards whether a lost call took place."""
+    """A tool that can find out whether a call took place whose answer was lost."""
 
     async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
         """Find out whether this call, whose answer was lost, took place."""
@@ -188,7 +191,7 @@ class Reconciling(Protocol):
 
 
 async def verdict_on(tool: Tool, call: Call, arguments: Mapping[str, Any]) -> Verdict:
-    """Ask the tool for the outcome of a call whose answer was lost. Returns Unknown for a tool without `reconcile`."""
+    """Ask the tool whether a call whose answer was lost took place. Returns Unknown if the tool has no method `reconcile`."""
     reconcile = getattr(tool, "reconcile", None)
     if reconcile is None:
         return Unknown()
@@ -197,8 +200,8 @@ async def verdict_on(tool: Tool, call: Call, arguments: Mapping[str, Any]) -> Ve
 
 
 def cool_down_keys(tool: Tool, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """The keys that an earlier `Retry-After` may have closed, so that this call is refused: that of the tool, and others that the tool
-    names, such as a domain."""
+    """The cool-down keys of a call: the tool's own key, and those that the tool names for these arguments, such as a domain. The call is
+    refused while a server's earlier `Retry-After` keeps one of them closed."""
     own = f"tool:{tool.name}"
     more = getattr(tool, "cool_down_keys", None)
     return (own,) if more is None else (own, *more(arguments))

@@ -15,7 +15,8 @@ _HEAD: Final = 4
 _MOST_CODED: Final = 4 * 1024
 """At most this many characters of words that may be encoded are held back. A longer word is searched and shown in parts."""
 _CODED: Final = re.compile(r".*[%\\&].*|.{12,}|[0-9A-Fa-f]{1,2}(?::[0-9A-Fa-f]{1,2})*:?", re.DOTALL)
-"""Matches a word that may be encoded: one with an escape, a long one, or a pair of hexadecimal digits."""
+"""Matches a word that may be encoded: a word with an escape, a word of 12 or more characters, or pairs of hexadecimal digits with `:`
+between them."""
 _WORD: Final = re.compile(r"[!-~]+")
 
 
@@ -34,7 +35,7 @@ class Beginnings:
         return 0 if not self.longest else max(self._begun(text), _coded(text))
 
     def _begun(self, text: str) -> int:
-        """The length of the longest end of the text that is the beginning of a longer secret, in one of its forms; 0 if there is none."""
+        """How many characters at the end of the text are equal to the beginning of a longer form of a secret; 0 if none are."""
         for at in range(max(0, len(text) - self.longest + 1), len(text)):
             left, head = len(text) - at, text[at : at + _HEAD]
             if left < _HEAD:

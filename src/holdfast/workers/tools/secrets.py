@@ -30,11 +30,12 @@ _AT_ONCE: Final = 2 * 1024
 """The most characters that are searched on the event loop if there are few secrets. This takes some milliseconds at most."""
 _FEW_FORMS: Final = 64
 _LAYERS: Final = 4
-"""How many encodings on top of each other are undone. Joined lines of base64 are one of them, and JSON in JSON is two."""
+"""How many encodings are undone if a text was encoded several times. Base64 in several lines counts as two, because the lines are joined
+first. JSON inside JSON also counts as two."""
 
 
 Hidden = tuple[int, int, str]
-"""Where a secret begins and ends, and its replacement."""
+"""One place of a secret in a text: where it begins, where it ends, and the label that replaces it."""
 
 
 class SecretSource(Protocol):
@@ -49,8 +50,8 @@ class SecretSource(Protocol):
 
 
 class EnvironmentSecrets:
-    """The runner's own environment, which no sandbox and no tool sees. Variables that begin with `HOLDFAST_` are never given to a tool:
-    they hold the model's key and the secret that seals credentials."""
+    """The runner's own environment, which no sandbox and no tool sees. Variables whose names begin with `HOLDFAST_` are never given to a
+    tool: two of them hold the model's key and the secret that seals credentials."""
 
     where = "the runner's environment"
 
@@ -58,7 +59,7 @@ class EnvironmentSecrets:
         self._environment = environment
 
     def get(self, name: str) -> str | None:
-        """The value of a variable; None if it is missing, empty, or begins with `HOLDFAST_`."""
+        """The value of the variable `name`; None if the variable is missing or empty, or if its name begins with `HOLDFAST_`."""
         return None if name.upper().startswith(_RUNNERS) else self._environment.get(name) or None
 
 
@@ -100,7 +101,7 @@ def secrets_from(text: str) -> SecretSource:
 
 
 class Secrets:
-    """All sources of secrets. The first one that has a secret is used."""
+    """All sources of secrets, in a fixed order. A secret is taken from the first source that has it."""
 
     def __init__(self, sources: Sequence[SecretSource]) -> None:
         self._sources = tuple(sources)
@@ -156,7 +157,7 @@ class Redactor:
         return _merged(found)
 
     def and_also(self, secrets: Mapping[str, str]) -> Redactor:
-        """A new redactor, for these secrets and for those of this redactor."""
+        """A new redactor that replaces these secrets in addition to those of this redactor."""
         return Redactor({**secrets, **self.secrets})
 
     @cached_property
@@ -180,8 +181,8 @@ class Redactor:
         return _without(text[:end], [place for place in hidden if begin <= place[0] < end], begin), end
 
     async def cleaned(self, value: Any) -> Any:
-        """The JSON value with the secrets replaced, as `value` makes it. A large value is searched in a thread, so that the event loop does
-        not wait."""
+        """The JSON value with the secrets replaced: the same result as that of the method `value`. A large value is searched in a thread,
+        so that the event loop does not wait."""
         if not self._whole or _weight(value) * (1 + len(self._bare) // _FEW_FORMS) <= _AT_ONCE:
             return self.value(value)
         return await in_thread(Purpose.WORK, self.value, value)
@@ -214,7 +215,8 @@ class Redactor:
 
 
 def _weight(value: Any) -> int:
-    """About how many characters of a JSON value must be searched. Counting stops above `_AT_ONCE`."""
+    """About how many characters of a JSON value must be searched. If there are more than `_AT_ONCE`, the result is only some number above
+    `_AT_ONCE`."""
     waiting, weight = [value], 0
     while waiting and weight <= _AT_ONCE:
         part = waiting.pop()
@@ -227,7 +229,7 @@ def _weight(value: Any) -> int:
 
 
 def _without(text: str, hidden: Sequence[Hidden], begin: int = 0) -> str:
-    """The text from `begin` on, with the label of each hidden place instead of its text."""
+    """The text from the position `begin` on, with each place in `hidden` replaced by its label."""
     parts: list[str] = []
     for start, end, label in hidden:
         parts += (text[begin:start], label)
@@ -236,7 +238,7 @@ def _without(text: str, hidden: Sequence[Hidden], begin: int = 0) -> str:
 
 
 def _found_in(text: str, forms: Mapping[str, str]) -> Iterator[Hidden]:
-    """The places at which one of these forms occurs in a text, with its label."""
+    """The places at which one of the forms occurs in a text. `forms` has the label of each form."""
     for form, label in forms.items():
         at = text.find(form)
         while at >= 0:
@@ -245,7 +247,7 @@ def _found_in(text: str, forms: Mapping[str, str]) -> Iterator[Hidden]:
 
 
 def _merged(found: list[Hidden]) -> list[Hidden]:
-    """The places in order. Places that overlap are joined into one."""
+    """The places, in the order of the text. Places that overlap are joined into one."""
     merged: list[Hidden] = []
     for start, end, label in sorted(found, key=lambda hidden: (hidden[0], -hidden[1])):
         if merged and start < merged[-1][1]:

@@ -1,4 +1,4 @@
-"""Signatures as schemas: makes the JSON Schema of a tool's arguments from its source, without running it."""
+"""Makes the JSON Schema of a tool's arguments from the signature of its function. The source is read; the function is not run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _PLAIN: Final[dict[str, Any]] = {
 
 
 def arguments_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[dict[str, Any], str | None]:
-    """The schema of a tool's arguments (all parameters after the first, which is the call), and what is wrong with the signature; None if
-    nothing is wrong."""
+    """The schema of a tool's arguments (all parameters after the first, which is the call), and a text that says what is wrong with the
+    signature, or None if nothing is wrong."""
     spec = function.args
     positional = [*spec.posonlyargs, *spec.args]
     if spec.vararg or spec.kwarg:
@@ -86,7 +86,7 @@ def _of_generic(name: str, inside: ast.expr) -> Any:
 
 
 def _any_of(schemas: list[Any]) -> Any:
-    """A schema that allows each of these schemas: a list of types if that is enough, else `anyOf`."""
+    """A schema that accepts every value that one of these schemas accepts: a list of types if each schema is only a type, else `anyOf`."""
     if any(schema == {} for schema in schemas):
         return {}
     if all(set(schema) == {"type"} for schema in schemas):

@@ -1,7 +1,8 @@
 """An estimate of the tokens of a text. It is usually too high.
 
 No tokenizer fits all models. In English words a token has about four letters; the estimate counts three. Digits, punctuation and other
-scripts need more tokens. If a text has more tokens than the estimate, they are charged afterwards, by the server's own count.
+scripts need more tokens. If a text has more tokens than the estimate, the further tokens are charged after the call, when the server has
+reported its own count.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ def estimated_tokens(text: str) -> int:
 
 
 def estimated_input(messages: Iterable[Mapping[str, Any]], schema_text: str = "") -> int:
-    """About how many tokens a request has: its messages, the schema of its answer, and what the protocol adds."""
+    """About how many input tokens a request has: its messages, the schema that its answer must fit (`schema_text`), and what the protocol
+    adds."""
     return (
         _PER_CALL
         + sum(_PER_MESSAGE + estimated_tokens(str(message.get("content", ""))) for message in messages)

@@ -15,8 +15,8 @@ _FDS: Final = 4
 _CROWDED_SECONDS: Final = 0.01
 AS_THE_JAIL_SAYS: Final = b"a"
 WITHOUT_CHILDREN: Final = b"n"
-"""For each attempt the runner sends two bytes to the stub: first AS_THE_JAIL_SAYS, or WITHOUT_CHILDREN if the body may start no processes;
-then the nice value."""
+"""For each attempt the runner sends two bytes to the stub. The first is WITHOUT_CHILDREN if the body may start no processes, else
+AS_THE_JAIL_SAYS: then the jail decides. The second is the nice value."""
 SCRATCH: Final = b"s"
 ARE_YOU_THERE: Final = b"?"
 I_AM: Final = b"!"
@@ -24,7 +24,8 @@ I_AM: Final = b"!"
 
 
 class Channel:
-    """The body's end of the channel. Its calls block and keep the order. At most one thread may send at a time, and one receive."""
+    """The body's end of the channel. Its calls block. Frames arrive in the order in which they were sent. At most one thread may send at a
+    time, and at most one may receive."""
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
@@ -86,7 +87,7 @@ def rights(*fds: int) -> list[tuple[int, int, bytes]]:
 
 
 def received(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-    """The descriptors of a message."""
+    """The descriptors in the ancillary data of a received message."""
     fds = array.array("i")
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:

@@ -20,7 +20,8 @@ def make_folder() -> str:
 
 
 def sweep(own: str) -> None:
-    """Remove the folders of killed stubs, which could not remove them. Errors are ignored."""
+    """Remove the folders that earlier stubs left, because they were killed. `own` is the folder of this stub; it stays, and so do the
+    folders of living stubs. Errors are ignored."""
     with contextlib.suppress(OSError):
         process_folders.sweep(own)
 

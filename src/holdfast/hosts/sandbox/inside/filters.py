@@ -46,7 +46,7 @@ Instruction = tuple[int, int, int, int]
 
 
 class OtherLocks(NamedTuple):
-    """The other locks on the program. They decide which calls the filter itself must refuse."""
+    """The locks on the program besides this filter. What they do not prevent, the filter must refuse."""
 
     children: bool
     own_pid: int | None
@@ -57,8 +57,9 @@ class OtherLocks(NamedTuple):
 
 
 class ArgumentTest(NamedTuple):
-    """One comparison of an argument (`argument` is its number) with a value, by the BPF comparison `jump`. `wanted` is the result that the
-    test needs; `mask` is applied first; with `high` the upper half of the 64 bits is compared."""
+    """One comparison of an argument (`argument` is its number) with a value, by the BPF comparison `jump`. The test holds if the comparison
+    gives `wanted`. `mask`: only these bits of the argument are compared; None: all. With `high`, the upper 32 bits of the argument are
+    compared, else the lower 32."""
 
     argument: int
     jump: int
@@ -126,7 +127,7 @@ def install(packed: bytes) -> None:
 
 
 def _answered(numbers: set[int], answer: int) -> list[Instruction]:
-    """The same answer for many calls, with as few number ranges as possible."""
+    """Instructions that give the same answer for all these system call numbers. Neighbouring numbers are tested together as one range."""
     code: list[Instruction] = []
     todo = sorted(numbers)
     while todo:
@@ -197,7 +198,8 @@ def _towards_others(own_pid: int | None) -> Rules:
 
 
 def _on_files(held: OtherLocks) -> Rules:
-    """The rules for calls on files that Landlock does not control, for the case that only Landlock protects the user's files."""
+    """The rules for calls on files that Landlock does not control. They are stricter if there are no read-only mounts (`held.mounted` is
+    False), because then only Landlock protects the user's files."""
     modes = ["chmod", "fchmodat", "fchmodat2", "utime", "utimes", "utimensat", "futimesat"]
     owners = ["chown", "lchown", "fchownat"]
     marks = ["setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr"]

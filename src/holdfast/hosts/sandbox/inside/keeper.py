@@ -27,9 +27,11 @@ from holdfast.hosts.sandbox.inside.plan import BODY_FD, EXITS, PERIOD_MS, Kernel
 _SPARE_PERIOD_MS: Final = 200
 _NEARLY: Final = 0.9
 _WORTH_TELLING_KB: Final = 1024
-"""The keeper reports the body's memory when it has changed by this much. The runner adds up the memory of all bodies."""
+"""The keeper reports the body's memory to the runner when it has changed by this many kilobytes since the last report. The runner adds up
+the memory of all bodies."""
 _WORTH_TELLING_CPU_SECONDS: Final = 0.1
-"""The keeper reports the body's CPU time when it has grown by this much. The runner charges the body's tenant."""
+"""The keeper reports the body's CPU time to the runner when it has grown by this many seconds since the last report. The runner charges the
+body's tenant for it."""
 
 
 class KeeperSockets(NamedTuple):
@@ -117,8 +119,9 @@ def _body(plan: Plan, features: KernelFeatures, place: DiskPlace, lines: KeeperS
 
 
 def _locked(body: socket.socket) -> tuple[dict[str, Any], int | None] | tuple[None, str]:
-    """Wait for the body's report. Returns the locks that are in force, and a descriptor of the body's scratch, or None if it sent none. If
-    the body could not be locked in, returns None and the reason. Until the report, the body's process runs only Holdfast's code."""
+    """Wait for the body's report. Returns two values: the locks that are in force, and a descriptor of the body's scratch (None if the body
+    sent none). If the body could not be locked in, the two values are None and the reason. Until the report, the body's process runs only
+    Holdfast's code."""
     text, fds = b"", []
     while not text.endswith(b"\n"):
         data, ancillary, _, _ = body.recvmsg(64 * 1024, socket.CMSG_SPACE(4))
@@ -136,8 +139,9 @@ def _locked(body: socket.socket) -> tuple[dict[str, Any], int | None] | tuple[No
 
 
 def _watched(body: int, watch: LimitWatch, control: socket.socket, woken: int) -> tuple[Breach | None, Any]:
-    """Watch the body until it ends, passes a limit, or must be ended because the runner closed the socket or a SIGTERM came. Returns the
-    limit that it passed, or None; and the result of `wait4` if it ended by itself, else None."""
+    """Watch the body until it ends, passes a limit (its time limit too), or must be ended because the runner closed the control socket or
+    this process got a SIGTERM. Returns two values: the limit that the body passed, else None; and the result of `wait4` if the body ended
+    by itself, else None. `woken` becomes readable when a signal arrives."""
     poll = select.poll()
     poll.register(control, select.POLLIN)
     poll.register(woken, select.POLLIN)
@@ -174,8 +178,9 @@ def _watched(body: int, watch: LimitWatch, control: socket.socket, woken: int) -
 
 
 def _ended(body: int, tree: bool) -> Any:
-    """Kill the body, wait until it is dead, and return the result of `wait4`, or None if it was reaped before. If it is the first process
-    of a PID namespace, all its processes die with it."""
+    """Kill the body, wait until it is dead, and return the result of `wait4`, or None if it was reaped before. If the body is the first
+    process of a PID namespace, all processes that it started die with it. `tree`: the body has no such namespace, so all other descendants
+    of this keeper are killed too."""
     end: Any = None
     with contextlib.suppress(ProcessLookupError):
         os.kill(body, signal.SIGKILL)
@@ -233,7 +238,8 @@ def _woken() -> int:
 
 
 def _tell(control: socket.socket, message: dict[str, Any]) -> bool:
-    """Send a message to the runner without waiting. If the socket is full, the message is lost; a later message has newer numbers."""
+    """Send a message to the runner without waiting, and return True. If it cannot be sent (the socket is full), the message is lost, and
+    False is returned. That is harmless: a later message has newer numbers."""
     with contextlib.suppress(OSError):
         control.send(json.dumps(message).encode() + b"\n", socket.MSG_DONTWAIT)
         return True

@@ -14,7 +14,8 @@ _CGROUP: Final = "/sys/fs/cgroup/cgroup.controllers"
 
 
 def find(plan: Plan, folder: str) -> KernelFeatures:
-    """The features that can be used for this plan. For isolation `all` on Linux it makes the folder that becomes the body's root."""
+    """The kernel features that can be used for this plan. For isolation `all` on Linux, this function also makes a folder below `folder`
+    that becomes the body's root."""
     machine = platform.machine()
     if plan.isolation != "all" or not kernel.LINUX:
         return KernelFeatures(machine, False, 0, False, "not asked for" if kernel.LINUX else "not Linux", cgroup_v2())

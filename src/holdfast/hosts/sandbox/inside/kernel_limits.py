@@ -15,7 +15,8 @@ _SLACK_MB: Final = 64
 _ADDRESSES_MB: Final = 512
 _SIGNALS: Final = 256
 _SPARE_TASKS: Final = 32
-"""Tasks above the keeper's limit, so that the keeper sees a body that passes its limit and can name the limit."""
+"""The kernel allows this many tasks more than the keeper. So a body that passes the keeper's limit is seen by the keeper, which can name
+the limit, before the kernel refuses a task."""
 
 
 def apply(plan: Plan) -> dict[str, int]:
@@ -44,7 +45,8 @@ def _set(kind: int, value: int) -> int:
 
 
 def tighten(body: int, memory_mb: int, cpu_seconds: float) -> None:
-    """Lower the limits of a spare, for an attempt with tighter limits than its jail. A limit that is lower already stays."""
+    """Lower the kernel's limits of a spare whose attempt has tighter limits than its jail. `body` is the pid of the spare. A limit of the
+    kernel that is lower already stays."""
     wanted = {
         resource.RLIMIT_DATA: data_bytes(memory_mb),
         resource.RLIMIT_AS: _mapped(body) + _address_bytes(memory_mb),
@@ -57,7 +59,8 @@ def tighten(body: int, memory_mb: int, cpu_seconds: float) -> None:
 
 
 def data_bytes(memory_mb: int) -> int:
-    """The kernel's limit for writable memory, in bytes: somewhat above the keeper's limit."""
+    """The limit for writable memory that the kernel gets, in bytes. It is somewhat above `memory_mb`, the limit that the keeper
+    enforces."""
     return (memory_mb * 5 // 4 + _SLACK_MB) * _MB
 
 
@@ -66,8 +69,8 @@ def _address_bytes(memory_mb: int) -> int:
 
 
 def bind_files(plan: Plan) -> int:
-    """Limit open files, and return the limit. After that, the process can send no descriptor while its user has more than this number of
-    descriptors in flight: sent, and not yet received."""
+    """Limit open files, and return the limit. This limit has a second effect: while the user of the process has more descriptors than this
+    in flight (sent, and not yet received), the process can send no descriptor."""
     return _set(resource.RLIMIT_NOFILE, plan.open_files)
 
 

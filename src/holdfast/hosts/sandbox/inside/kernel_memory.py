@@ -15,7 +15,7 @@ from holdfast.hosts import processes
 MOST_LOCKS: Final = 10_000
 _USUAL_BYTES: Final = 212_992
 _FREE: Final = 16
-"""The number of sockets that are not counted: an honest program has a few, mostly empty."""
+"""This many sockets of a body are not counted, because an honest program has a few sockets, which are mostly empty."""
 _LOOKS: Final = 8
 """Locks are counted at every eighth look. Counting is slow, because it reads every descriptor; making many locks is slow too."""
 
@@ -30,22 +30,23 @@ class KernelMemory:
         self._looks = 0
 
     def of_sockets(self) -> int:
-        """The kilobytes that the body's sockets may hold. Without a network namespace only its open sockets are counted, and their number
-        is limited. Raises Unreadable if the kernel does not say how many there are."""
+        """The kilobytes that the body's sockets may hold. If the body has no network namespace of its own, only the sockets that it has
+        open are counted. Raises Unreadable if the kernel does not say how many sockets there are."""
         count = _in_namespace() if self._own_network else processes.open_sockets(self._body)
         if count is None:
             raise processes.Unreadable("the kernel no longer tells how many sockets the body has")
         return max(0, count - _FREE) * self._each // 1024
 
     def too_many_locks(self, pids: list[int]) -> bool:
-        """Whether these processes hold more locks than an honest program needs. Only every eighth call counts the locks; the other calls
-        return False. The kernel itself has no limit for locks."""
+        """Whether these processes together hold more locks on files than an honest program needs. Only every eighth call counts the locks;
+        the other calls return False. The kernel itself has no limit for locks."""
         self._looks += 1
         return self._looks % _LOOKS == 0 and sum(map(processes.file_locks, pids)) > MOST_LOCKS
 
 
 def _in_namespace() -> int | None:
-    """The number of sockets in the body's network namespace, in which the keeper runs too; None if it cannot be read."""
+    """The number of sockets in the network namespace of this process, the keeper; the body is in the same one. None if the number cannot be
+    read."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         lines = processes.read("/proc/self/net/protocols").split(b"\n")
         return sum(int(line.split()[2]) for line in lines if line.startswith(b"UNIX"))

@@ -45,7 +45,8 @@ def version() -> int:
 
 
 def restrict(abi: int, allowed: Iterable[tuple[str, int]]) -> None:
-    """Allow only these paths from now on, each with its rights. Needs `no_new_privs`."""
+    """From now on this process may use only these paths, each with its rights (bits of Landlock). `abi` is the Landlock version of the
+    kernel. The process must have set `no_new_privs` before."""
     files = _handled(abi)
     ruleset = _Ruleset(files, 0b11 if abi >= 4 else 0, 0b11 if abi >= 6 else 0)
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8

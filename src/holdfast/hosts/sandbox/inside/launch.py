@@ -52,8 +52,8 @@ def _outcome(plan: Plan) -> int:
 
 
 def passed_limit(error: BaseException) -> str | None:
-    """The limit that caused an exception; None if no limit did. A body that catches all exceptions should let these pass, so that the
-    attempt ends with the limit's name."""
+    """The limit that caused an exception; None if no limit did. If it is not None, a body that catches all exceptions should raise this
+    exception again, so that the attempt ends with the name of the limit."""
     if isinstance(error, MemoryError):
         return "memory_exceeded"
     if isinstance(error, RuntimeError) and str(error) == "can't start new thread":

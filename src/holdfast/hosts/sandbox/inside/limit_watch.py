@@ -18,7 +18,8 @@ _MB: Final = 1 << 20
 _BLOCK: Final = 512
 _FILES_PER_MB: Final = 256
 _REWRITES: Final = 8
-"""How many times the size of its scratch a body may write. This limits files in flight between sockets, which no other count sees."""
+"""A body with a scratch on disk may write this many times the size of its scratch in all. This limits files whose descriptors are in flight
+between sockets, because no other count sees such files."""
 
 
 class Breach(NamedTuple):
@@ -53,8 +54,9 @@ class LimitWatch:
             self._wrote = _written(body)
 
     def begin(self, memory_mb: int | None, cpu_seconds: float | None, nice: int) -> None:
-        """Note that the import has ended and the attempt begins. From now on CPU seconds are counted from 0 again, and `memory_mb` and
-        `cpu_seconds` are the limits if they are below the jail's; None means the jail's limit."""
+        """Note that the import has ended and the attempt begins. From now on CPU seconds are counted from 0 again. `memory_mb` and
+        `cpu_seconds` are the limits of the attempt if they are below the jail's; None means the jail's limit. `nice` is the body's nice
+        value from now on, if it is higher than before."""
         with contextlib.suppress(processes.Unreadable):  # the next look reports that the usage cannot be read
             if kernel.LINUX:
                 self._look_at_processes()
@@ -71,12 +73,12 @@ class LimitWatch:
 
     @property
     def cpu(self) -> float:
-        """The CPU seconds of the body at the last look, with those before the attempt began."""
+        """The CPU seconds that the body had used at the last look, counted from the start of its process (with the import)."""
         return self._cpu
 
     @property
     def cpu_before(self) -> float:
-        """The CPU seconds that were used before the attempt began."""
+        """The CPU seconds that the body used before the attempt began: for its start and its import."""
         return self._cpu_before
 
     @property
@@ -86,7 +88,8 @@ class LimitWatch:
 
     @property
     def cpu_limit(self) -> float:
-        """The CPU seconds, with the import, after which the kernel itself may have ended the body."""
+        """If a body was killed and had used more CPU seconds than this, counted from the start of its process (with the import), the keeper
+        assumes that the kernel's CPU limit killed it."""
         return self._cpu_before + self._cpu_seconds
 
     def look(self) -> Breach | None:
@@ -139,7 +142,8 @@ class LimitWatch:
         return None
 
     def _tree(self) -> Iterator[int]:
-        """The pids of the body and its descendants. If the keeper adopts orphans, all descendants of the keeper."""
+        """The pids of the body and its descendants; the body alone if it may have no children. If orphans of the body become children of
+        the keeper, all descendants of the keeper instead."""
         if not self._plan.allow_children and not self._orphans_come_here:
             yield self._body
             return
@@ -159,8 +163,9 @@ class LimitWatch:
         return Breach("disk_exceeded", f"the scratch of {allowed} MB is full") if full else None
 
     def _used(self, folder: str) -> int:
-        """The bytes of the scratch on disk, deleted but open files included; or an eighth of all bytes that the body wrote, if that is
-        more. A number above the limit if the files are too many or cannot be counted."""
+        """The bytes that the files of the scratch have on disk, with deleted files that are still open. If an eighth of all bytes that the
+        body ever wrote is more, that is returned. If there are too many files, or they cannot be counted, a number above the limit is
+        returned."""
         too_much = (self._plan.scratch_mb + 1) * _MB
         total, count, todo = 0, 0, [folder]
         while todo:

@@ -17,7 +17,9 @@ _HOST_NAME: Final = "sandbox"
 
 
 def lock(plan: Plan, features: KernelFeatures, root: str, scratch: str, keeper: socket.socket) -> dict[str, Any]:
-    """Lock this process in, as the plan says. Returns the locks that hold. Raises an OSError if a required lock cannot be set."""
+    """Lock this process in, as the plan says. `root` is the empty folder that becomes its root, `scratch` the path of its scratch, and
+    `keeper` its socket to the keeper. Returns the locks that are in force, for the report. Raises an OSError if a required lock cannot be
+    set."""
     os.setsid()
     processes.give_way(0, plan.nice)  # again: a new session is a new group
     jailed = features.jails(plan)

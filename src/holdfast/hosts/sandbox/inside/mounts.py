@@ -39,7 +39,8 @@ class MountStep(NamedTuple):
 
 
 def enter(root: str, readable: Iterable[str], scratch_mb: int, owner: int, machine: str) -> None:
-    """Build the root in this empty folder, make it the root of this process, and detach the old root."""
+    """Build a new root in the empty folder `root`, make it the root of this process, and detach the old root. `readable`: the paths that
+    the new root shows. `scratch_mb`: the size of the scratch. `owner`: the user id that owns the scratch."""
     kernel.unshare(_NEW_MOUNTS)
     kernel.mount(None, "/", None, _REC | _PRIVATE)
     kernel.mount("tmpfs", root, "tmpfs", _NOSUID | _NODEV, "mode=755,size=1m,nr_inodes=4k")
@@ -73,7 +74,8 @@ def survey(paths: tuple[str, ...]) -> tuple[MountStep, ...]:
 
 
 def _follow(path: str, steps: dict[str, MountStep]) -> None:
-    """Add the entries of a path. Links stay links, and their targets are added too."""
+    """Add to `steps` the entries that this path needs in the new root. A link in the path stays a link, and the entries of its target are
+    added too."""
     todo, at, links = [part for part in path.split("/") if part], "", 0
     while todo:
         part = todo.pop(0)
@@ -104,7 +106,7 @@ def _follow(path: str, steps: dict[str, MountStep]) -> None:
 
 
 def _shown(path: str, steps: dict[str, MountStep]) -> bool:
-    """Whether a path is inside a folder that is mounted already."""
+    """Whether one of the steps already mounts a folder that contains this path."""
     while path:
         if path in steps and steps[path].kind.startswith("bound"):
             return True

@@ -34,8 +34,8 @@ def enter(mapper: socket.socket) -> None:
 
 
 def map_users(child: int, mapper: socket.socket) -> None:
-    """Map the users of a keeper's new namespace, if root runs us: the keeper waits for this at the other end of `mapper`. Else do
-    nothing."""
+    """If root runs this server, map the users of a keeper's new namespace; the keeper waits for that at the other end of `mapper`. If
+    another user runs the server, do nothing. `child` is the pid of the keeper."""
     if os.getuid() != 0 or mapper.recv(1) != _ENTERED:
         return
     lines = f"0 0 1\n{UNPRIVILEGED} {UNPRIVILEGED} 1\n"

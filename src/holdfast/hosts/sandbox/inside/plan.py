@@ -14,7 +14,8 @@ it."""
 PERIOD_MS: Final = 50
 """The keeper measures the usage of a body at work once in this many milliseconds. It measures a spare less often."""
 NICE: Final = 2
-"""The nice value of a body while it is prepared and while it runs: the runner and the keepers have the CPU before it."""
+"""The usual nice value of a body, from its start on. It is higher than that of the runner and the keepers, so that they get the CPU before
+the body."""
 NICE_OF_BUSY: Final = 10
 """The nice value of a body that used more CPU than most runs need, and of bodies of a tenant that used far more than others."""
 BUSY_SECONDS: Final = 0.05
@@ -55,7 +56,7 @@ class Plan(NamedTuple):
         return [*self.readable, *self.path, self.package]
 
     def most_processes(self) -> int:
-        """The most processes, the body included."""
+        """How many processes the body may have at one time, itself included; 1 if it may start none."""
         return self.processes if self.allow_children else 1
 
 

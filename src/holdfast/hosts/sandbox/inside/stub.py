@@ -131,7 +131,8 @@ def _fork(plan: Plan, features: KernelFeatures, scratch: str, folder: str, fds: 
 
 
 def _reap(ended: int) -> None:
-    """Reap a keeper. A keeper leaves no process, unless it was killed: then the stub kills its orphans."""
+    """Note that a child process of the stub has ended. A keeper that ends by itself leaves no process. If a keeper was killed, its
+    processes became children of the stub, and the stub kills them."""
     if ended in _keepers:
         _keepers.discard(ended)
         for orphan in processes.children(os.getpid()) if kernel.LINUX else ():
