@@ -143,7 +143,8 @@ def _of_page(file: Path, told: Sequence[PageProblem]) -> tuple[Problem, ...]:
 
 
 def _beside(file: Path, more: Sequence[Path]) -> list[Path]:
-    """The other files with pipelines that the pipelines of `file` may run. `more` are files that the user named."""
+    """The files with further pipelines: those of `more`, which the user named, and those that the pipelines of `file` and `more` name.
+    `file` itself and graphs as JSON are not in the result."""
     return [other for other in served_files([file, *more]) if other.resolve() != file.resolve() and declares_pipelines(other)]
 
 

@@ -162,7 +162,7 @@ def _chmod(mode: str, path: Path) -> str:
 
 
 def _named_command(error: NotPrivate, question: Question) -> str:
-    """The command that mends the permissions: the first command in the text of the error. If the text has none, a command that lists the
-    folder of the store."""
+    """The command to show to the user: the first command in the text of the error. If the text has none, a command that lists the folder of
+    the store."""
     named = _COMMAND.findall(str(error))
     return named[0] if named else shlex.join(["ls", "-la", str(Path(question.where).absolute().parent)])

@@ -23,7 +23,7 @@ _WIDE = 160
 
 
 class Form(StrEnum):
-    """How a graph is drawn."""
+    """What `holdfast graph` makes: a drawing as text, a drawing as SVG, or the pipeline as a page (pipeline.md)."""
 
     TEXT = "text"
     SVG = "svg"

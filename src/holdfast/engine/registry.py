@@ -70,7 +70,8 @@ class Registry:
             self.put(function)
 
     def put(self, function: Function) -> None:
-        """Host a function from now on, or replace it, for example with new terms. Running invocations continue."""
+        """Host this version of a function from now on. If it is hosted already, it is replaced, for example to change its terms (the limits
+        of an execution). Invocations that run now continue with the old one."""
         self._functions[function.name, function.version] = function
         self.gone.discard((function.name, function.version))
         if function.capacity not in self._capacities:

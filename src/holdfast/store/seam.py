@@ -180,8 +180,9 @@ class QueueStore(Protocol):
         ...
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
-        """Set the rate of runs on every leaf lane of a function; None removes it. Units that were used up under the old rate stay used up.
-        Returns False, and writes nothing, if all these lanes had this rate before, or (Postgres) while older code may use the store."""
+        """Set the rate of runs of a function; None removes it. All leaf lanes of the function with the same tenant and user share the rate.
+        Units that were used up under the old rate stay used up. Returns False, and writes nothing, if all these lanes had this rate before,
+        or (Postgres) while older code may use the store."""
         ...
 
     def queue_state(self, queue: str, now: int, tenant: str | None = None) -> QueueState:

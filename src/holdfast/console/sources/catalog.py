@@ -137,7 +137,7 @@ class CatalogSource:
         )
 
     def recent(self, name: str) -> Recent:
-        """The newest runs of a worker, pipeline or function, and its figures of the last day."""
+        """The newest runs of a worker, pipeline or function, and its figures of the last 24 hours."""
         found = RunsSource(self._viewer).page(Query(values=(("worker", name),)), limit=3 * _RECENT).rows
         rows = tuple(row for row in found if not is_shard(row.kind, row.header))[:_RECENT]
         day = self._day([name])

@@ -256,6 +256,7 @@ class RuntimeHost:
 
 
 def trace_of(request: str) -> str:
-    """The trace header of a request that came without one. It is made from the request's id, so the same id gives the same trace."""
+    """The trace header for a caller that sent none, made from an id: the same id gives the same trace. The id is that of the execution, so
+    that all its invocations have one trace; for a plain function, it is that of the request."""
     digits = request.replace("-", "").ljust(32, "0")
     return f"Root=1-{digits[:8]}-{digits[8:32]};Parent={digits[16:32]};Sampled=0"

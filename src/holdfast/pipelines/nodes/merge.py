@@ -42,8 +42,8 @@ async def advance(node: MergeNode, scene: Scene) -> NodeProgress:
 
 
 async def _parts(node: MergeNode, scene: Scene) -> tuple[list[tuple[str, Any]], list[str]]:
-    """Two lists. The first has the source and the value of each part; the value is MISSING if the part's node has no result. The second
-    has the names of these nodes without a result."""
+    """Two lists. The first has the source and the value of each part; the value is MISSING if the part's node was skipped or
+    blocked, and so does not have it. The second has the names of these nodes."""
     parts: list[tuple[str, Any]] = []
     lost: list[str] = []
     for part in node.parts:

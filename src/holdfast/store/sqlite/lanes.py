@@ -62,8 +62,8 @@ class SqliteLanes(Transactions, QueueReads):
                 self._writer.execute(self._sql["set_rates"], asked)
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
-        """Set the rate of runs on every leaf lane of a function; None removes it. Returns False, and writes nothing, if all these lanes had
-        this rate before."""
+        """Set the rate of runs of a function; None removes it. All its leaf lanes with the same tenant and user share the rate. Returns
+        False, and writes nothing, if all its leaf lanes had this rate before."""
         asked = {"function": function, "step": None if rate is None else rate.step_ns, "burst": None if rate is None else rate.burst}
         if not self._read("other_rates", asked):
             return False
