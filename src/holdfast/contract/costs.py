@@ -163,8 +163,8 @@ class _Counting:
     # --- counting
 
     def _count(self, group: list[int]) -> None:
-        """Compute how much work each place of a group causes, with the places that it leads to, and how deep it is. The groups that they lead
-        to must be computed before. A group of several places is a cycle. Raises SchemaInvalid if a limit is exceeded."""
+        """Compute how much work each place of a group causes, with the places that it leads to, and how deep it is. The groups that they
+        lead to must be computed before. A group of several places is a cycle. Raises SchemaInvalid if a limit is exceeded."""
         places = [self._places[key] for key in group]
         inside = set(group)
         within = [[edge for edge in place.edges if edge.target in inside] for place in places]
