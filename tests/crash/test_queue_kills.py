@@ -56,7 +56,7 @@ class Runners:
             assert process.stdout.readline().startswith((b"ready", b"running what waits"))
 
     def _born(self, index: int) -> subprocess.Popen[bytes]:
-        known = {**os.environ, "JOB_LOG": str(self.log)}
+        known = {**os.environ, "JOB_LOG": str(self.log), "PYTHONPATH": str(ROOT)}  # the file of jobs imports from `tests`
         return subprocess.Popen(self._commands[index], cwd=ROOT, env=known, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def kill(self, index: int) -> None:

@@ -96,8 +96,8 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
         """Set the rate of runs of a function, and notify the other processes; None removes the rate. All its leaf lanes with the same
-        tenant and user share the rate. Returns False, and writes nothing, if all its leaf lanes had this rate before, or while older code may
-        use the store."""
+        tenant and user share the rate. Returns False, and writes nothing, if all its leaf lanes had this rate before, or while older code
+        may use the store."""
         asked = {"function": function, "step": None if rate is None else rate.step_ns, "burst": None if rate is None else rate.burst}
         lanes = sorted(key for (key,) in self._read("other_rates", asked))
         if not lanes or self._read("least")[0][0] < SHARED_RATES:
