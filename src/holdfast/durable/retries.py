@@ -1,5 +1,6 @@
 """Retry strategies. A retry strategy gets an error and the number of attempts so far. It decides whether another attempt follows, and after
-which delay. It has no side effects; only the jitter uses random numbers."""
+which delay. It has no side effects; only the jitter uses random numbers. operation/step.py
+asks it, and never retries an error that another attempt cannot change."""
 
 from __future__ import annotations
 

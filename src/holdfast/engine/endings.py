@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from holdfast.engine.quarantines import quarantined
+from holdfast.engine.quarantine_messages import quarantined
 from holdfast.model.errors import EngineClosed, ExecutionNotFound, HoldfastError
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.store.seam import ExecutionStore

@@ -5,6 +5,8 @@ claims nothing, the writes of running invocations wait, and callers who ask for 
 second (scheduler.py), and the pause ends when the disk accepts a write. The log has one line when a pause begins, and one when the disk has
 worked for two seconds, so a disk that accepts one write and refuses the next does not fill the log.
 
+A runner that died is another matter: the scheduler notices it (scheduler.py).
+
 `spared` and `readable` are for the second kind: a row that cannot be read harms its own execution only.
 """
 

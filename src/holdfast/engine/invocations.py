@@ -38,7 +38,7 @@ from holdfast.engine.health import readable, spared
 from holdfast.engine.live_parents import LiveInvocation, LiveParents
 from holdfast.engine.outcomes import INTERRUPTED, blameless, uninvoked, unwritable, warn_of_crash
 from holdfast.engine.port import EnginePort
-from holdfast.engine.quarantines import quarantined
+from holdfast.engine.quarantine_messages import quarantined
 from holdfast.engine.registry import Function, Registry
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock

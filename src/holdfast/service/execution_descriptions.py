@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.engine.quarantines import waits
-from holdfast.engine.quarantines import why as why_quarantined
+from holdfast.engine.quarantine_messages import waits
+from holdfast.engine.quarantine_messages import why as why_quarantined
 from holdfast.model import codec
 from holdfast.model.error_text import one_line, place_of
 from holdfast.model.errors import (

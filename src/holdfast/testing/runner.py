@@ -21,7 +21,7 @@ import msgspec
 from holdfast.durable.delays import Duration
 from holdfast.durable.execution import DurableFunction
 from holdfast.durable.plain import plain_function
-from holdfast.engine.quarantines import quarantined
+from holdfast.engine.quarantine_messages import quarantined
 from holdfast.hosts.inline import InlineHost
 from holdfast.model.clock import SystemClock, VirtualClock, monotonic
 from holdfast.model.errors import HoldfastError, InvalidParameter

@@ -4,6 +4,7 @@ The write of a call's intent reserves the most that the call may cost, in every 
 call: it takes the reservation back and adds what the call really cost. The store keeps the spent and the reserved amount separately. If a
 call does not fit only because other calls under way have reservations, it waits until there is room. If so much is spent that it could not
 fit even without those reservations, it is refused. While a call waits, the time of its attempt is stopped.
+The gateway asks (gateway.py), for the limits of the run itself too (calls.py).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.contract.codes import meaning_of
 from holdfast.contract.protocol import Observability, Response, ResponseError, response_from
-from holdfast.engine.quarantines import waits
+from holdfast.engine.quarantine_messages import waits
 from holdfast.model.audit import Actor, Note
 from holdfast.model.errors import CodecFailed, ExecutionNotFound, HoldfastError, RowDamaged
 from holdfast.model.execution import Execution, ExecutionStatus, State

@@ -1,5 +1,5 @@
 """The messages about quarantined executions. Callers that wait for the end of such an execution get an error at once, because a person must
-act first."""
+act first. model/life.py puts an execution into quarantine."""
 
 from __future__ import annotations
 
