@@ -146,7 +146,7 @@ MISTAKES: list[tuple[Callable[[DeployedFunctions], object], type[HoldfastError],
     (
         lambda c: c.create("g", msgspec.structs.replace(CONFIG, environment={"A=B": ""}), CODE),
         InvalidParameter,
-        "its name is empty or has a `=`",
+        "its name is empty or has `=`",
     ),
     (lambda c: c.update_code("g", CODE), FunctionNotFound, "Function not found"),
     (lambda c: c.update_code("f", CODE, revision="old"), RevisionMismatch, "RevisionId provided does not match"),
@@ -333,7 +333,7 @@ HOSTILE = {
         packed((special("disk", stat.S_IFBLK | 0o644), b"")),
     ],
     "Could not unzip": [b"", b"PK", b"PK\x05\x06" + b"\0" * 10, packed(("a", b"x" * 100))[:-30], b"#!/bin/sh\n"],
-    "not a valid name of a file": [packed(("/".join("a" * 50), b""))],
+    "is not a valid path": [packed(("/".join("a" * 50), b""))],
     "cannot be written": [packed(("a" * 300, b""))],
 }
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from holdfast.lambda_api.runtime.process_output import OutputLine
     from holdfast.lambda_api.serving import Serving
     from holdfast.lambda_api.templates.descriptions import FoundTargets
+    from holdfast.lambda_api.templates.file_watch import FileStamps
     from holdfast.service.function_signals import FunctionSignals
     from holdfast.service.schedule_declarations import Schedule
     from holdfast.web.auth.gate import Gate
@@ -189,6 +190,7 @@ async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers
     from holdfast.lambda_api.logs.segments import LogRetention
     from holdfast.lambda_api.routes.app import make_app
     from holdfast.lambda_api.serving import open_serving
+    from holdfast.lambda_api.templates.file_watch import look
     from holdfast.server.subscribers import ServerSubscribers
     from holdfast.service.function_signals import FunctionSignals
     from holdfast.web.front_door import front_door
@@ -222,6 +224,7 @@ async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers
             more = _routes(service, settings, measured, workers, limits)
             more += [*subscribers.routes(service.engine.store), *console.routes(), *front_door()]
             app = make_app(service.api, more=more, limits=limits, gate=gate)
+            seen = await in_thread(Purpose.HOUSE, look, found.watched, service.leave_out) if order.reload else None
             for described in found.deployed:
                 await service.deploy(described, service.first_look)
             declared.declare(service, workers, found)
@@ -230,7 +233,7 @@ async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers
                 print_served(order.place.where, service, url, gate, workers, deploys=order.allow_deploy)
                 if order.when_served is not None:
                     await order.when_served(url, workers)
-                await _until(leaving, order, service, found, workers, declared)
+                await _until(leaving, order, service, found, workers, declared, seen)
                 subscribers.end()
                 app.close()
                 if workers is not None:
@@ -336,7 +339,10 @@ async def _until(
     found: FoundTargets,
     workers: ServeWorkers | None,
     declared: Declarations,
+    seen: FileStamps | None,
 ) -> None:
+    """Wait until the server must leave. With --reload, publish changes of the files meanwhile. `seen`: the files as they were before the
+    server answered its first request."""
     if not order.reload:
         await leaving.wait()
         return
@@ -345,7 +351,7 @@ async def _until(
 
     async def reload() -> None:
         watched, warned = [*found.watched], found.warnings
-        async for _ in changes(watched, service.leave_out):
+        async for _ in changes(watched, service.leave_out, seen):
             try:
                 current = await in_thread(Purpose.HOUSE, _find, order, warned)
                 watched[:], warned = current.watched, current.warnings

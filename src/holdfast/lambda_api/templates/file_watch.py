@@ -54,10 +54,15 @@ def printed_to(descriptors: Iterable[int] = (1, 2)) -> list[Path]:
     return found
 
 
-async def changes(paths: Sequence[Path], leave_out: Collection[Path] = (), *, seconds: float = _LOOK_SECONDS) -> AsyncIterator[None]:
+async def changes(
+    paths: Sequence[Path], leave_out: Collection[Path] = (), seen: FileStamps | None = None, *, seconds: float = _LOOK_SECONDS
+) -> AsyncIterator[None]:
     """Yields None each time that files have changed. An editor may write several files one after the other. So after a change this waits
-    until two looks in a row find the same files, and yields then. The caller may change `paths` meanwhile: each look reads it again."""
-    seen, pause = await _paced(paths, leave_out, seconds)
+    until two looks in a row find the same files, and yields then. The caller may change `paths` meanwhile: each look reads it again.
+    `seen`: what an earlier look found; a change since then counts. None: only changes after the call count."""
+    pause = 0.0
+    if seen is None:
+        seen, pause = await _paced(paths, leave_out, seconds)
     while True:
         await asyncio.sleep(pause)
         now, pause = await _paced(paths, leave_out, seconds)
