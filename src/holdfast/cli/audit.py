@@ -83,7 +83,8 @@ def _kind(text: str | None) -> NoteKind | None:
 
 
 def _moment(text: str | None) -> int | None:
-    """The time that the text names, or the time that is a span such as `7d` before now, in milliseconds since 1970; None for None."""
+    """The time of `--since`, in milliseconds since 1970. The text is a time, in UTC if it names no zone, or a span before now, such as
+    `7d`. Returns None for None. Raises InvalidParameter for another text."""
     if text is None:
         return None
     span = _SPAN.fullmatch(text)

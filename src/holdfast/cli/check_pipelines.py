@@ -38,7 +38,7 @@ class CheckedPipeline(msgspec.Struct, frozen=True):
 
     file: Path
     graph: Graph | None
-    """None if the file could not be read or built."""
+    """The graph of the pipeline; None if the file could not be read or built."""
     problems: tuple[Problem, ...]
 
     @property
@@ -94,7 +94,8 @@ def has_pipelines(file: Path) -> bool:
 
 
 def built_of(file: Path, isolation: str | None) -> list[Built]:
-    """The graphs of a file: a Python file is built in the sandbox, a page or a `.json` file is read. Raises Rejected if that fails."""
+    """The graphs of a file: a Python file is built in the sandbox, a page or a `.json` file is read. `isolation` is how the build is
+    isolated: `all` (also None) or `process`. Raises Rejected if the file cannot be read or built."""
     try:
         if file.suffix == ".json":
             with file.open("rb") as opened:

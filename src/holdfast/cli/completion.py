@@ -24,26 +24,26 @@ _MOST: Final = 50
 
 
 def functions(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of functions, workers and pipelines."""
+    """Names of functions, workers and pipelines in the store that begin with `incomplete`."""
     from holdfast.store.browse import Completed
 
     return _values(context, Completed.FUNCTION, incomplete)
 
 
 def queues(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of queues."""
+    """Names of queues in the store that begin with `incomplete`."""
     return _found(context, incomplete, lambda store: [row.name for row in store.queues()])
 
 
 def tenants(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of tenants."""
+    """Names of tenants in the store that begin with `incomplete`."""
     from holdfast.store.browse import Completed
 
     return _values(context, Completed.TENANT, incomplete)
 
 
 def schedules(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of schedules."""
+    """Names of schedules in the store that begin with `incomplete`."""
 
     def names(store: Store) -> Sequence[str]:
         from holdfast.model.clock import SystemClock

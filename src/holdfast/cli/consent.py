@@ -50,7 +50,8 @@ class Consent:
         self._given: set[Path] = set()
 
     def has(self, folder: Path) -> bool:
-        """Whether this folder is trusted, and no other user could change it. If the record cannot be read, no folder is trusted."""
+        """Whether the user trusted this folder during this command, or it is in the record and no other user could change it. If the record
+        cannot be read, only the first counts."""
         if folder.resolve() in self._given:
             return True
         try:
@@ -59,9 +60,9 @@ class Consent:
             return False
 
     def settle(self, requests: Sequence[TrustRequest]) -> None:
-        """Find out whether the user trusts the folders of all requests, with at most one question. Raises TrustNeeded if the user does not
-        trust a folder that is needed, and TrustRefused if such a folder cannot be trusted, because another user could change it, or if the
-        record of trusted folders cannot be read."""
+        """Find out whether the user trusts the folders of all requests, with at most one question, and record new trust. Raises TrustNeeded
+        if the user does not trust a folder that is needed. Raises TrustRefused if another user could change such a folder, or if the record
+        of trusted folders cannot be read."""
         for request in requests:
             if request.needed and (self._trust or self._book.trusts(request.folder)):
                 check_fit(request.folder, request.files)
@@ -80,7 +81,8 @@ class Consent:
 
     def _asked(self, requests: Sequence[TrustRequest]) -> bool:
         """Ask the user one question about the folders of all requests, and return whether the answer is yes. If there is no terminal, or if
-        none of the folders could be trusted, no question is asked, and the result is False."""
+        none of the folders could be trusted, no question is asked, and the result is False. Raises TrustRefused if another user could
+        change a folder that is needed."""
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             return False
         fit = [request for request in requests if request.needed or not faults_of(request.folder, request.files)]
@@ -156,7 +158,8 @@ def operators_settings(
     isolation: str | None, config: Path | None, consent: Consent, requests: Sequence[TrustRequest] = ()
 ) -> tuple[WorkerSettings, OperatorFiles]:
     """Settle these requests and the one for ./holdfast.toml. Return the operator's settings, and the files from which they come. If the
-    current folder is not trusted, the settings of ./holdfast.toml that are ignored are printed."""
+    current folder is not trusted, the settings of ./holdfast.toml that are ignored are printed. `isolation` and `config` are the options of
+    the command line; None if the user gave none."""
     files = operator_files(config)
     consent.settle([*requests, *file_request(files)])
     trusted = files.local is not None and consent.has(Path.cwd()) and not faults_of(Path.cwd(), [files.local])
@@ -177,7 +180,8 @@ class RunTerms(msgspec.Struct, frozen=True, kw_only=True):
 
     settings: WorkerSettings
     tools: bool
-    """Whether the file of at least one worker has tools. If True, the user has trusted the folder of the tools."""
+    """Whether the file of at least one worker has tools. If True, the user has trusted the folders of these tools, or the tools are
+    Holdfast's own."""
     refusal: str | None = None
     """Runs that began earlier may use older code, with its own tools. This says why such tools may not run; None if they may run."""
 

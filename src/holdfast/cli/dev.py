@@ -90,7 +90,8 @@ def _needs_no_trust(place: StorePlace, sample: Sample) -> bool:
 
 
 class _Greeting:
-    """What the command does as soon as the server listens: it starts the sample's run and opens the console."""
+    """What the command does as soon as the server listens: it starts the sample's run, if the sample is served, and opens the console, if
+    `opens` is set and there is a screen."""
 
     def __init__(self, *, opens: bool, sample: Sample | None = None) -> None:
         self._opens = opens
@@ -109,7 +110,7 @@ class _Greeting:
 
 async def _started(sample: Sample, workers: ServeWorkers) -> str:
     """Start the run of the sample, or find an earlier one: the key of the run depends only on the port of the sample's web server. Returns
-    a line that says which."""
+    a line for the user: the run runs, has run already, or could not be started."""
     from holdfast.contract.protocol import Response
 
     asked = {"worker_id": PIPELINE, "inputs": sample.inputs(), "idempotency_key": f"dev-sample-{sample.port}"}
@@ -124,7 +125,8 @@ async def _started(sample: Sample, workers: ServeWorkers) -> str:
 
 
 def _has_screen(environment: Mapping[str, str]) -> bool:
-    """Whether a browser can be seen. Without a screen, Python may start a browser for text, which takes the terminal away."""
+    """Whether there is a screen on which a browser can open. Without one, Python may start a browser for text, which would take over the
+    terminal."""
     return sys.platform == "darwin" or any(environment.get(name) for name in _SCREENS)
 
 

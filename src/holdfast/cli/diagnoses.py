@@ -71,7 +71,7 @@ def ok(check: str, said: str) -> Diagnosis:
 
 
 def warning(check: str, said: str, mend: str) -> Diagnosis:
-    """A diagnosis: it works now, but may fail later or for other users."""
+    """A diagnosis: Holdfast works, but what was found may cause trouble."""
     return Diagnosis(check, Level.WARNING, said, mend)
 
 

@@ -81,7 +81,8 @@ def _mend_of_namespaces() -> str:
 
 
 def cgroups(question: Question) -> Iterator[Diagnosis]:
-    """Report how the limits of workers are enforced, and whether the memory of the machine or of its container is enough for one body."""
+    """Report how the limits of workers are enforced. Report also whether half of the memory of the machine (or its container), which all
+    bodies share, is enough for one body."""
     group = "cgroup v2 is here and not used" if cgroup_v2() else "there is no cgroup v2, and none is needed"
     yield ok("cgroups", f"The limits of workers are checked every {PERIOD_MS} ms; {group}.")
     memory = machine_memory_mb()

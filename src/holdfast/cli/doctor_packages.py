@@ -106,7 +106,8 @@ def _core(find: Finder | None = None) -> Iterator[Diagnosis]:
 
 
 def extras(question: Question, find: Finder | None = None) -> Iterator[Diagnosis]:
-    """Report which extras are installed. A missing extra is a problem if the store needs it."""
+    """Report which extras are installed. An extra whose packages are missing or too old is a problem if the store needs it. Else it is a
+    warning if it is `server`, or if some of its packages are installed."""
     wanted = {} if question.is_file else {"postgres": "the store is in Postgres"}
     by_extra: dict[str, list[Requirement]] = {}
     for requirement in requirements():

@@ -31,8 +31,8 @@ _COMMAND: Final = re.compile(r"`([^`]+)`")
 
 
 def store(question: Question) -> Iterator[Diagnosis]:
-    """Report whether the store can be opened, its schema, its size and its clock. Nothing is changed or migrated. A store whose files have
-    wrong permissions is not opened."""
+    """Report whether the store can be opened, its schema, its size and its clock. Nothing is changed or migrated. The store is not opened
+    if one of its files, or the record of trusted folders, has wrong permissions or another owner."""
     where = shown(question.where)
     if question.is_file and (exposed := _exposed(question)):
         names = ", ".join(path.name for path, _, _ in exposed)
@@ -90,8 +90,8 @@ def _looked(question: Question, look: StoreReport) -> Iterator[Diagnosis]:
 
 
 def _skew(where: str, ahead_ms: int) -> Diagnosis:
-    """Compare the clocks of the database and of this machine. The engine uses the database's clock, so a difference does not harm the
-    store; but logs and certificates use this machine's clock."""
+    """The diagnosis of the database's clock, which is `ahead_ms` milliseconds ahead of this machine's clock (behind, if negative). The
+    engine uses the database's clock, so a difference does not harm the store; but logs and certificates use this machine's clock."""
     side = "ahead of" if ahead_ms > 0 else "behind"
     told = f"The clock of {where} is {abs(ahead_ms) / 1000:.1f} s {side} the clock of this machine"
     if abs(ahead_ms) >= _LARGE_SKEW_MS:
@@ -136,8 +136,8 @@ def permissions(question: Question) -> Iterator[Diagnosis]:
 
 
 def _exposed(question: Question) -> list[tuple[Path, str, str]]:
-    """The files and folders that belong to another user, or that other users can use: each as its path, what is wrong, and the command that
-    mends it."""
+    """Those files and folders of the store, and the record of trusted folders, that belong to another user or that other users can use:
+    each as its path, what is wrong, and the command that mends it."""
     home = configuration_folder(question.environment)
     paths = [home / "trusted.json"]
     if question.is_file:

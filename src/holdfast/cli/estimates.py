@@ -32,7 +32,7 @@ class Estimated(msgspec.Struct, frozen=True):
     trust: bool = False
 
     def show(self, *, json_output: bool) -> None:
-        """Print the estimate."""
+        """Print the estimate. Raises InvalidParameter if `inputs` is neither None nor a JSON object."""
         from holdfast.cli.consent import Consent, operators_settings
 
         if self.inputs is not None and not isinstance(self.inputs, dict):

@@ -13,7 +13,8 @@ _INDENT: Final = "  "
 
 
 class EventLines:
-    """Writes events as they come. The texts of one call of a model follow each other on one line until another event comes."""
+    """Writes events as they come, each on a new line. Only the texts of one call of a model are written one after the other without a new
+    line, until another event comes."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
         self._write = write

@@ -1,4 +1,4 @@
-"""`holdfast executions`: show executions, stop or release them, export and import them. These commands never run an execution."""
+"""`holdfast executions`: show, stop, release, restart, export and import executions. A runner runs executions, not these commands."""
 
 from __future__ import annotations
 
@@ -97,7 +97,8 @@ def _statuses(given: list[str]) -> tuple[ExecutionStatus, ...]:
 
 
 def _time(option: str, text: str | None) -> int | None:
-    """The time that an ISO 8601 text names, in milliseconds since 1970; None for None. A time without a zone is in UTC."""
+    """The time that an ISO 8601 text names, in milliseconds since 1970; None for None. A time without a zone is in UTC. `option` is the
+    option that the error names."""
     if text is None:
         return None
     try:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 
 class ExitCode(IntEnum):
-    """How the program ends."""
+    """The exit codes of the program. `MEANINGS` explains each of them."""
 
     OK = 0
     UNSUCCESSFUL = 1

@@ -66,8 +66,8 @@ class RunOptions(msgspec.Struct, frozen=True):
 
 
 def follow(order: RunOptions, loaded: LoadedFunction) -> Description:
-    """Run the execution and return its description at the end. If the user interrupts the command, it prints the command that continues the
-    execution, and raises typer.Exit; the execution stays in the store."""
+    """Run the execution and return its description at the end. Raises ExecutionQuarantined if it is quarantined. If the user interrupts the
+    command, this prints the command that continues the execution, and raises typer.Exit; the execution stays in the store."""
     following = _ForegroundRun(order, loaded)
     try:
         return asyncio.run(following.to_the_end())

@@ -1,4 +1,4 @@
-"""`holdfast graph`: draws a pipeline, as a text for the terminal or as an SVG picture."""
+"""`holdfast graph`: draws a pipeline, as a text for the terminal or as an SVG picture, or writes it as a page (pipeline.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The nodes of a pipeline while it runs: a table that changes in a terminal, and a line for each change elsewhere."""
+"""Shows the nodes of a pipeline while it runs: in a terminal as a table that changes; elsewhere with a line when a node ends, is undone or
+waits for a person."""
 
 from __future__ import annotations
 
@@ -68,7 +69,7 @@ class NodeLines:
         self._told: set[tuple[str, int, str]] = set()
 
     def tell(self, view: PipelineView) -> None:
-        """Print what is new."""
+        """Print the lines for what is new in this view of the run."""
         for ended in view.history:
             self._say(view, ended, ended.state)
         for node_status in view.nodes:

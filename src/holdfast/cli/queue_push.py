@@ -85,7 +85,8 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
         return cls(target=target, file=_file_of(inputs), place=place, options=options, config=config, trust=trust)
 
     def run(self, *, json_output: bool) -> int:
-        """Push everything. Returns the exit code: 0, or 1 if lines were refused. Raises QueueFull if the queue is full."""
+        """Push all lines and print the result. Returns the exit code: 0, or 1 if lines were refused. Raises QueueFull if the queue is full
+        or is drained; lines that were pushed before stay in the queue."""
         counted = _Counted()
         target, queues = self._target()
         with contextlib.ExitStack() as stack:
@@ -240,7 +241,7 @@ def _opened(file: Path | None) -> Iterator[IO[bytes]]:
 
 
 def _file_of(value: str) -> Path | None:
-    """The file that `@FILE` names; None for `-`, which is stdin."""
+    """The file that `@FILE` names; None for `-`, which is stdin. Raises InvalidParameter for another text, and if there is no such file."""
     if value == "-":
         return None
     if not value.startswith("@"):

@@ -1,4 +1,4 @@
-"""`holdfast run`: runs a durable function to its end, or continues an existing execution.
+"""`holdfast run`: runs a durable function or a worker to its end, or continues an existing execution.
 
     load → find or start → follow → print
 

@@ -1,5 +1,5 @@
-"""`holdfast runs retry`, `restart` and `compare`. `retry` and `restart` plan a restart, ask the user, and start a new run, which a runner
-that serves the pipeline runs. `compare` starts nothing."""
+"""`holdfast runs retry`, `restart` and `compare`. `retry` and `restart` plan a restart, ask the user, and start a new run. A runner that
+serves the worker or pipeline runs it. `compare` starts nothing."""
 
 from __future__ import annotations
 
@@ -95,7 +95,8 @@ def _restarted(run: str, asked: RestartAsked, words: list[str], place: StorePlac
 
 
 def agreed(question: str, command: str) -> None:
-    """Ask the user at the terminal. Raises ConfirmationNeeded if there is no terminal, or if the answer is not yes."""
+    """Ask the user a yes-or-no question at the terminal. Raises ConfirmationNeeded if the answer is not yes, or if there is no terminal:
+    then the error shows `command`, which does the same without a question."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ConfirmationNeeded(f"Nothing was started. To start it: {printable(command)}")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)

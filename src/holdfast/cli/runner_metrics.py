@@ -23,7 +23,8 @@ _LONGEST: Final = 16_384
 
 @contextlib.asynccontextmanager
 async def metrics_page(port: int | None, text: Callable[[], str]) -> AsyncIterator[str | None]:
-    """Serve the metrics at `/metrics` of a port, and give the address; None without a port. `text` writes them, and may block."""
+    """Serve the metrics at `/metrics` of a port until the block is left, and yield the address. If the port is None, nothing is served, and
+    None is yielded. `text` returns the metrics, and may block. Raises InvalidParameter if the port cannot be used."""
     if port is None:
         yield None
         return

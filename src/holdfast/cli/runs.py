@@ -86,7 +86,8 @@ def show(run: RunArgument, json_output: JsonOption = False, store: StoreOption =
 
 
 def print_nodes(view: PipelineView) -> None:
-    """Print the graph with the state of each node, then what each node waits for or why it ended."""
+    """Print the graph with the state of each node, then a table of the nodes: the state, the round, the runs, and what the node waits for
+    or why it ended."""
     from holdfast.pipelines.draw.captions import state_line
     from holdfast.pipelines.draw.text import draw_text
 

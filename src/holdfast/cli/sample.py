@@ -47,7 +47,7 @@ class Sample(msgspec.Struct, frozen=True):
         return self.folder / "holdfast.toml"
 
     def inputs(self) -> dict[str, Any]:
-        """The inputs of the run that `holdfast dev` starts."""
+        """The inputs of the run that `holdfast dev` starts, read from the copy. Raises InvalidParameter if they cannot be read."""
         try:
             found: dict[str, Any] = json.loads((self.folder / "case.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -56,7 +56,8 @@ class Sample(msgspec.Struct, frozen=True):
 
     @property
     def port(self) -> int:
-        """The port of the sample's web server, read from the copy. A run that continues later asks the same port."""
+        """The port of the sample's web server, read from the copy. A run that continues later asks the same port. Raises InvalidParameter
+        if the inputs in the copy do not have it."""
         try:
             return int(self.inputs()["urls"][0].split("/")[2].rpartition(":")[2])
         except (LookupError, TypeError, ValueError, AttributeError):
@@ -67,7 +68,7 @@ class Sample(msgspec.Struct, frozen=True):
 
     def fill(self) -> None:
         """Copy the sample to its folder. An existing copy is kept, because the user may have changed it. Raises InvalidParameter if the
-        folder cannot be written."""
+        folder cannot be written, or if this installation has no sample."""
         source = source_folder()
         if (self.folder / "vendor_research.py").exists():
             return

@@ -159,7 +159,7 @@ def serve(
 
 
 def serve_until_told(order: ServeOptions) -> None:
-    """Serve until Ctrl-C or SIGTERM ends the server."""
+    """Serve until Ctrl-C or SIGTERM ends the server. Raises ExtraMissing if the packages of `holdfast[server]` are not installed."""
     try:
         import uvloop
 
@@ -175,7 +175,7 @@ def serve_until_told(order: ServeOptions) -> None:
 
 
 def read_parameters(given: Sequence[str]) -> dict[str, str]:
-    """The parameters of templates, from NAME=VALUE."""
+    """The parameters of templates by name, from texts NAME=VALUE. Raises InvalidParameter for another text."""
     found = {}
     for one in given:
         name, equals, value = one.partition("=")
@@ -264,8 +264,8 @@ def _routes(service: Serving, settings: Settings, measured: FunctionSignals, wor
 
 
 def set_function_log_level() -> None:
-    """Set the level of Python's root logger to INFO, if it still is WARNING, the default: that drops all records of functions in this
-    process that are below a warning."""
+    """Set the level of Python's root logger to INFO, if it still is WARNING, Python's default. With WARNING, the logs of functions in this
+    process would have no records below a warning."""
     root = logging.getLogger()
     if root.level == logging.WARNING:
         root.setLevel(logging.INFO)
@@ -296,7 +296,7 @@ def _listener(order: ServeOptions) -> socket.socket:
 
 
 def cannot_listen(host: str, port: int, error: OSError, option: str = "--port") -> InvalidParameter:
-    """The error of an address on which no server can listen, with what to do."""
+    """The error of an address on which no server can listen, with what to do. `option` is the option that names the port."""
     cures = {errno.EADDRINUSE: f"Name another port with {option}, 0 for any free one, or end the program that listens there."}
     cures[errno.EACCES] = f"A port below 1024 needs a privilege: name another with {option}."
     cure = cures.get(error.errno or 0, "Name an address of this machine with --host.")

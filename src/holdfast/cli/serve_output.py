@@ -18,7 +18,8 @@ _REGION: Final = "us-east-1"
 
 
 def print_served(where: str, service: Serving, url: str, gate: Gate, workers: ServeWorkers | None, *, deploys: bool) -> None:
-    """Print the address of the server, what it serves, who may use it, and how to try it."""
+    """Print the address of the server, what it serves, who may use it, and how to try it. `deploys` says whether --allow-deploy was
+    given."""
     print(f"serving on {url} from {shown(where)}")
     functions = workers is None or deploys or bool(service.lookup.all())
     if functions:
@@ -51,7 +52,7 @@ def _print_functions(service: Serving) -> None:
 
 
 def _exported(url: str, *, needs_credentials: bool) -> str:
-    """The environment variables for AWS's clients, which send no request without a region and keys."""
+    """The shell command that sets the environment variables for AWS's clients. These clients send no request without a region and keys."""
     key, secret = ("ID", "SECRET") if needs_credentials else ("any", "any")
     return (
         f"export AWS_ENDPOINT_URL_LAMBDA={url} AWS_ENDPOINT_URL_CLOUDWATCH_LOGS={url} AWS_DEFAULT_REGION={_REGION}"

@@ -55,7 +55,8 @@ class Declarations:
         return declared_together(found.queues, self._operators)
 
     def declare(self, service: Serving, workers: ServeWorkers | None, found: FoundTargets) -> None:
-        """Write the queues and schedules that are declared now into the store, and tell the runner of this server to read them."""
+        """Write the queues and schedules that are declared now into the store, and tell the runner of this server to read them. Also warn
+        of schedules that are no longer declared."""
         from holdfast.service.schedules import declare_all
 
         engine = service.engine

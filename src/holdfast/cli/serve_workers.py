@@ -56,8 +56,8 @@ class ServeWorkers:
     def of(cls, found: FoundTargets, place: StorePlace, isolation: str | None, config: Path | None, *, trust: bool) -> ServeWorkers | None:
         """The workers of the targets; None if the targets have none. May ask the user for trust.
 
-        Raises ToolsNotAllowed, TrustNeeded or TrustRefused if a worker has tools that may not run, and DuplicateFunction if several targets
-        have the same name.
+        Raises ToolsNotAllowed, TrustNeeded or TrustRefused if a worker has tools that may not run. Raises DuplicateFunction if a worker has
+        the same name as a function, or if several functions have the same name.
         """
         if not found.workers:
             return None
@@ -103,7 +103,7 @@ class ServeWorkers:
         return self._settings.queues
 
     def metrics_text(self) -> str:
-        """The metrics of workers, in the text format of Prometheus."""
+        """The metrics of workers, in the text format of Prometheus. Raises InvalidParameter if metrics are off."""
         return self.runtime.signals.metrics_text()
 
     async def _warm(self) -> None:

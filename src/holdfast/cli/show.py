@@ -61,7 +61,7 @@ def _trouble_json(trouble: Trouble | None) -> dict[str, Any] | None:
 
 
 def executions_table(found: Sequence[tuple[Execution, Trouble | None]], now: int) -> None:
-    """Print a table of executions. It has the column TROUBLE only if the latest invocations of an execution failed."""
+    """Print a table of executions. It has the column TROUBLE only if at least one of them has trouble: its latest invocations failed."""
     if not found:
         say("no executions")
         return

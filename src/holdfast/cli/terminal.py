@@ -24,7 +24,7 @@ from holdfast.model.errors import InvalidParameter
 
 _WIDE = 100_000
 _LONG_SECONDS = 1.0
-"""A command that takes longer prints a line that says so."""
+"""A command that takes longer than this many seconds prints a line that says what it does."""
 _STEERS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """DEL, the C1 control characters, marks that change the writing direction, line separators, and lone surrogates."""
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
@@ -73,7 +73,8 @@ def print_document(value: object) -> None:
 
 
 def write_private(path: Path, value: object) -> None:
-    """Write one JSON document to a file that only the user may read. Raises InvalidParameter if the file cannot be written."""
+    """Write one JSON document to a file that only the user may read; a device or a pipe keeps its rights. Raises InvalidParameter if the
+    file cannot be written."""
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     try:
         with os.fdopen(private.open_given(path, os.O_WRONLY), "wb") as file:

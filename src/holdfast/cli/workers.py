@@ -73,7 +73,8 @@ def declares_workers(target: str) -> bool:
 
 
 def run_worker(order: WorkerRunOptions, *, json_output: bool, detach: bool = False, estimate: bool = False) -> int:
-    """Run the worker, print its response, and return the exit code. With `estimate`, print what the run may cost, and run nothing."""
+    """Run the worker, print its response, and return the exit code. With `estimate`, print what the run may cost, and run nothing. With
+    `detach`, raises InvalidParameter: a worker cannot be left for a later runner."""
     from holdfast.contract.protocol import response_document
 
     if detach:
@@ -198,7 +199,7 @@ def _phrase(message: str) -> str:
 
 def summary(response: Response, limits: Limits | None = None) -> str:
     """The response in one line. If the run waits for approvals, the text has one line for each approval instead, and then a line with the
-    command that decides the first approval."""
+    command that decides the first approval. `limits` has the cap that is shown after the number of tokens."""
     from holdfast.pipelines.draw.captions import money
 
     seen, error = response.observability, response.error

@@ -71,7 +71,7 @@ class Job:
 
     def run(self, clock: Clock, pace: float) -> None:
         """Act on one run after the other, until the job has acted on all or is cancelled. Then write a line to the audit log. Runs in the
-        thread of the job."""
+        thread of the job. `pace`: how many seconds it pauses after each run."""
         try:
             for item in self.items:
                 if self.cancelled.is_set():

@@ -56,8 +56,9 @@ class Login:
 
     async def log_in(self, request: Request) -> Reply:
         """Log in with the token of the form. If the token belongs to a credential, a session begins, and the browser is sent to the page in
-        the form's field `next`. On a server that needs no credentials, the browser is sent there without a session. If the token is refused
-        (401), or after too many tries (429), the reply is the login page with the problem."""
+        the form's field `next`, or to the first page if the field names no page of this console. On a server that needs no credentials, the
+        browser is sent there without a session. If the token is refused (401), or after too many tries (429), the reply is the login page
+        with the problem."""
         page_request = self._site.page_request(request)
         page_request.read_form()
         if not self._tries.take(request.origin, monotonic()):
@@ -77,7 +78,8 @@ class Login:
         return cookie_header(begun.cookie, seconds=seconds, secure=is_secure(page_request.http))
 
     async def log_out(self, request: Request) -> Reply:
-        """End the session. The form needs no CSRF token, because the browser does not send the cookie with a form of another site."""
+        """End the session, and send the browser to the login page. The form needs no CSRF token, because the browser does not send the
+        cookie with a form of another site."""
         await in_thread(Purpose.CONSOLE, self._gate.sessions.end, cookie_in(request.header(b"cookie")))
         gone = cookie_header("", seconds=0, secure=is_secure(request))
         return Reply(303, headers=[(b"location", b"login"), (b"cache-control", b"no-store"), gone])

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 MOST_CHARACTERS: Final = 50_000
-"""A value with more characters is left out of the test, which has None in its place, with a comment."""
+"""If a value has more characters, the test has None in its place, with a comment."""
 _WIDTH: Final = 100
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
@@ -224,7 +224,7 @@ def _value(name: str, value: Any) -> Iterator[str]:
 
 def _literal(value: Any, indent: int = 0) -> str:
     """A JSON value as a Python literal. For a value that is too large or too deep, the literal is None with a comment that says why.
-    `indent`: the number of spaces before the lines of the literal."""
+    `indent`: with how many spaces the line begins in which the literal starts."""
     try:
         size = len(repr(value))
         if size > MOST_CHARACTERS:
@@ -235,13 +235,13 @@ def _literal(value: Any, indent: int = 0) -> str:
 
 
 def _left_out(why: str, indent: int) -> str:
-    """The code `None` with a comment that says why. Inside another value (`indent` above 0), it is on lines of its own, because a comment
-    ends only at the end of its line."""
+    """The code `None` with a comment that says why the value is left out. Inside other code (`indent` above 0), it is in parentheses on
+    lines of its own, because a comment ends only at the end of its line."""
     return f"(\n{' ' * (indent + 4)}None  # left out: {why}\n{' ' * indent})" if indent else f"None  # left out: {why}"
 
 
 def _laid_out(value: Any, indent: int) -> str:
-    """A value as Python code: on one line if that is short enough, else one line for each member."""
+    """A value as Python code. A short value, and any value without members, is on one line. Else each member begins on a new line."""
     whole = repr(value)
     if len(whole) + indent <= _WIDTH or not isinstance(value, dict | list) or not value:
         return whole

@@ -164,8 +164,9 @@ def _field(name: str, part: dict[str, Any], root: Mapping[str, Any], required: b
 
 
 def filled(form: Form, given: Mapping[str, str]) -> tuple[Form, dict[str, Any] | None]:
-    """The form with what a person typed, and the inputs that this makes. The inputs are None if a field cannot be read; the form then says
-    which field and why. `given` has the text of each field, by the field's key."""
+    """The form with what a person typed, and the inputs that this makes. A property whose field is empty is left out of the inputs. The
+    inputs are None if a field cannot be read; the form then says which field and why. `given` has the text of each field, by the field's
+    key."""
     if form.is_whole:
         text = given.get(WHOLE, "")
         try:
@@ -191,7 +192,7 @@ def filled(form: Form, given: Mapping[str, str]) -> tuple[Form, dict[str, Any] |
 
 def with_problems(form: Form, details: Any, message: str) -> Form:
     """The form, with the problems that the contract found in the inputs. `details` is a list of objects with `path` and `reason`; each
-    problem is shown at its field. If a problem belongs to no field, `message` is shown above the form."""
+    problem is shown at its field. If a problem belongs to no field, or there are no details, `message` is shown above the form."""
     found = [one for one in details if isinstance(one, dict)] if isinstance(details, list) else []
     fields, placed = [], 0
     for field in form.fields:

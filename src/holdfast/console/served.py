@@ -48,7 +48,7 @@ class Served:
         most."""
 
     def names(self) -> Sequence[str]:
-        """The ids of the workers and pipelines."""
+        """The ids of the workers and pipelines that this server serves."""
         return [] if self.workers is None else list(self.workers.served)
 
     def functions(self) -> Sequence[str]:

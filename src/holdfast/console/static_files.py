@@ -42,7 +42,8 @@ class StaticFiles:
         return [Route("GET", f"{PREFIX}static/([A-Za-z0-9._/-]+)", self.file, Policy("ConsoleFile", Needs.NOTHING, Reach.ALL))]
 
     async def file(self, request: Request) -> Reply:
-        """The reply with one file. If the browser has this version of the file already, the reply is 304 without a body."""
+        """The reply with one file. If the browser has this version of the file already, the reply is 304 without a body. Raises Refused
+        (404) if there is no such file."""
         found = self._files.get(request.label)
         if found is None:
             raise Refused(404, "NotFound", "There is no such file.")

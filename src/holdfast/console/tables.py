@@ -104,7 +104,7 @@ class Spark(msgspec.Struct, frozen=True):
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """A bar of two parts. The length of each part is a share, 0 to 1, of the longest bar in the table."""
+    """A bar of two parts. The length of each part is a share, 0 to 1, of the whole width."""
 
     kind: ClassVar[str] = "bar"
     first: float
@@ -166,7 +166,7 @@ class Button(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Actions(msgspec.Struct, frozen=True):
-    """Buttons."""
+    """A cell with buttons."""
 
     kind: ClassVar[str] = "actions"
     buttons: tuple[Button, ...]
@@ -253,7 +253,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     mark: Mark | None = None
     buttons: tuple[Button, ...] = ()
     tabs: tuple[tuple[str, str, bool], ...] = ()
-    """Other views of the same page. Each as (label, address, whether this view is shown now)."""
+    """The views of this page, each as (label, address, whether this view is shown now)."""
     filters: Form | None = None
     csv: str = ""
     problem: str = ""

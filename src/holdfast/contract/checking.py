@@ -63,7 +63,8 @@ class Checker:
         return not self.problems(value)
 
     def problems(self, value: Any, *, patient: bool = False) -> tuple[Mismatch, ...]:
-        """The places where the value does not fit the schema, at most MAX_MISMATCHES; empty if it fits.
+        """The places where the value does not fit the schema, at most MAX_MISMATCHES; empty if it fits. A value that is not JSON, or that
+        does not fit and is nested too deep, gives one mismatch that says so.
 
         Finding all places takes many times as long as finding the first one. If it could take too long, only the first place is returned.
         With `patient`, it may take longer: use `patient` only in a process that can be ended.
@@ -151,7 +152,7 @@ def _compiled(text: bytes) -> Checker:
 
 
 def brief(value: Any) -> str:
-    """The first MAX_VALUE_CHARACTERS characters of a value as JSON. The rest of the value is not encoded."""
+    """A value as JSON, cut to MAX_VALUE_CHARACTERS characters; if it is cut, it ends in `…`. The rest of the value is not encoded."""
     text = ""
     for chunk in json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_typed).iterencode(_clipped(value)):
         text += chunk

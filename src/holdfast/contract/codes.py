@@ -12,7 +12,7 @@ import msgspec
 
 
 class Status(StrEnum):
-    """How a run ended. A caller decides by the status what to do next."""
+    """How a run ended, or that it waits for a person (NEEDS_HUMAN). A caller decides by the status what to do next."""
 
     OK = "ok"
     RETRYABLE_ERROR = "retryable_error"
@@ -39,7 +39,7 @@ class Named(msgspec.Struct, frozen=True):
 
     code: str
     retryable: bool | None = None
-    """Whether the page says that the code is retried; None if it gives no rule."""
+    """Whether the page says that the code is retried; None if the page does not say it."""
     status: Status | None = None
     unless_policy: bool = False
     """Whether the page says that the operator may change the rule ("non-retryable unless policy allows")."""
@@ -200,7 +200,8 @@ def meaning_of(
     rule, the worker that raised the error (`retryable`; None means not retryable).
 
     `needs_human` changes the status to NEEDS_HUMAN. `retry_codes` are the operator's rules. For a code with the status RETRYABLE_ERROR,
-    PERMANENT_ERROR or INVALID_OUTPUT they decide whether it is retried; a rule for a code of another status is ignored.
+    PERMANENT_ERROR or INVALID_OUTPUT they decide whether it is retried; a rule for a code of another status is ignored. If such a rule
+    changes this, the status changes too, to RETRYABLE_ERROR or PERMANENT_ERROR; but INVALID_OUTPUT stays.
     """
     known = CODES.get(code) or _named((deployed or {}).get(code)) or _said(code, retryable)
     if needs_human and known.status is not Status.NEEDS_HUMAN:

@@ -54,8 +54,8 @@ _MULTIPLE_STEPS: Final = 1_500
 
 
 class SchemaInvalid(Exception):
-    """The schema is not a valid draft 2020-12 schema, or it is above a limit. `code` is `schema_invalid`, or the code of the limit:
-    `schema_too_large`, `schema_too_deep`, `schema_too_costly` or `schema_pattern`."""
+    """The schema is not a valid draft 2020-12 schema, or it is above a limit. `code` says which: `schema_invalid`, `schema_too_large`,
+    `schema_too_deep`, `schema_too_costly`, or `schema_pattern` for a pattern that cannot be used or one pattern too many."""
 
     def __init__(self, path: Sequence[str | int], reason: str, code: str = "schema_invalid") -> None:
         self.path = tuple(str(part) for part in path)
@@ -65,7 +65,8 @@ class SchemaInvalid(Exception):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """How much work a schema can cause. The text of this module explains the fields."""
+    """How much work a schema can cause: steps for each place of a value (`evaluations` and `numbers`), and steps for each character of a
+    text (`text`). `unbounded`: whether the work can grow faster than the value."""
 
     evaluations: int = 1
     text: int = 0

@@ -36,7 +36,7 @@ class Widened(msgspec.Struct, frozen=True):
 
 def tighten(limits: Limits, constraints: Constraints, *, run_timeout_seconds: float | None = None) -> Limits:
     """The limits of one run: those that the request sets, else those of the contract. Raises InvalidRequest (`constraint_widened`) if the
-    request sets a limit that is wider than the contract's.
+    request asks for more than the contract allows: a wider limit, or a tool that the contract does not name.
 
     `run_timeout_seconds` is a field of the request itself, not of its constraints. The same rule holds for it.
     """

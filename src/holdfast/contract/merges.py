@@ -98,10 +98,10 @@ def merged(
     parts: Sequence[tuple[str, Any]], policy: MergePolicy, key: str | None = None, choices: Mapping[str, str] = NO_CHOICES
 ) -> Merged:
     """The merge of several parts, each with its source. Conflicts and missing parts raise nothing: they are in the result. `failure_of`
-    says whether the policy accepts the result.
+    says whether the policy accepts the result. `key` is for `union`: the field by which it finds the same element in several lists.
 
-    `choices` decide conflicts: the key is the path of a conflict, the value is the source whose value is used. A choice is ignored if there
-    is no conflict at its path, or if its source has no value there.
+    `choices` decide conflicts: the key is the path of a conflict, the value is the source whose value is used. A decided conflict is not in
+    the result. A choice is ignored if there is no conflict at its path, or if its source has no value there.
     """
     there = [Candidate(source, value) for source, value in parts if value is not MISSING]
     absent = sorted(source for source, value in parts if value is MISSING)
@@ -165,7 +165,8 @@ class _Merge:
         return ("equal", identity(element))
 
     def _chosen(self, said: Sequence[Candidate], path: str) -> Any:
-        """The whole value of one of the sources; MISSING if the policy chooses none. A conflict is noted, unless a choice decides it."""
+        """The whole value of one of the sources; MISSING if the policy chooses none. If the values differ, a conflict is noted, unless a
+        choice decides it, or the policy is `majority` and one value has the most parts."""
         self.places += 1
         groups: dict[Hashable, list[Candidate]] = {}
         for one in said:

@@ -47,8 +47,8 @@ class Notes:
 
     @contextlib.contextmanager
     def calling(self, words: Mapping[str, str]) -> Iterator[None]:
-        """Inside this block, replace these words in the noted problems: a pipeline.md has a Pipeline spec where a worker.md has a Worker
-        spec."""
+        """Inside this block, each key of `words` is replaced by its value in the problems that are noted. A pipeline.md has a Pipeline spec
+        where a worker.md has a Worker spec."""
         self._words = words
         try:
             yield

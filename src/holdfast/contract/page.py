@@ -74,7 +74,7 @@ class Page(msgspec.Struct, frozen=True):
     sections: dict[str, Section]
 
     last: str
-    """The heading of the last section of the page."""
+    """The heading of the last section of the page; empty if the page has no heading."""
 
     def section(self, name: str) -> Section | None:
         """The section under a heading of HEADINGS; None if the page does not have it."""
@@ -87,8 +87,8 @@ _MENTION: Final = re.compile(rb"^ {0,3}(#{1,6}[ \t]+)?[*_]*pipeline[ \t]+spec", 
 
 
 def mentions_pipeline(data: bytes) -> bool:
-    """Whether a page may have a Pipeline spec. The check is quick. It may return True for a page without one, if a fenced block of the page
-    shows such a heading."""
+    """Whether a page may have a Pipeline spec. The check is quick. It may return True for a page without one, for example if a fenced block
+    of the page shows such a heading."""
     return _MENTION.search(data.replace(b"\r", b"\n")) is not None
 
 
@@ -148,7 +148,7 @@ class _Parting:
 
     def _begins(self, heading: _Heading, line: int) -> bool:
         """Whether a section begins at this heading. No section begins at a comment in the spec, or at a sentence that only looks like a
-        heading."""
+        heading. Warns about an unknown heading that is similar to a known one."""
         if known := heading.known:
             return heading.marked or (known not in self._sections and known != self._name)
         if heading.level == 1:
@@ -244,6 +244,7 @@ def _paragraph(lines: Sequence[Line], flat: bool) -> str:
 
 
 def _title(above: Sequence[str]) -> str:
-    """The title of a page: its first line, without the line `worker.md` that the web site puts above each page."""
+    """The title of a page that has no heading for it: the first of the lines `above` its problem. The line `worker.md`, which the web site
+    puts above each page, does not count if there is another line."""
     rest = [line for line in above if not _SITE_LINE.search(line)]
     return (rest or list(above) or [""])[0]

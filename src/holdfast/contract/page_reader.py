@@ -1,7 +1,7 @@
-"""Reads a worker.md page, as Markdown or as text from the web site, as a Contract, or makes a list of all its problems. No text makes it
-raise an error.
+"""Reads a worker.md page, as Markdown or as text from the web site, as a Contract, or makes a list of all its problems.
 
-It reads in the order of the page: its parts, the spec, the two schemas, the constraints, the failure modes, the signals.
+`read` raises no error, whatever the text; `contract_of` raises ContractInvalid if the page has errors. The order of reading is: the parts
+of the page, the spec, the two schemas, the constraints, the failure modes, the signals.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _FIELD = re.compile(r"([\"'`]?)([A-Za-z_$][\w.$-]*)\1[ \t]*+(\([ \t]*+optional[ 
 
 
 def read(page: str | bytes, *, tools: Collection[str] = ()) -> PageReading:
-    """Read a worker.md, as Markdown or as text from the web site. The result has the contract, unless the page has errors, and all
-    problems. `tools` are the names of known tools that are not built in."""
+    """Read a worker.md, as Markdown or as text from the web site. The result has the contract, unless the page has errors, and the
+    problems (errors and warnings). `tools` are the names of known tools that are not built in."""
     notes = Notes()
     data = page if isinstance(page, bytes) else page.encode(errors="surrogatepass")
     if len(data) > MAX_PAGE_BYTES:
@@ -59,13 +59,14 @@ def read(page: str | bytes, *, tools: Collection[str] = ()) -> PageReading:
 
 
 def read_parts(page: Page, notes: Notes, sha256: str) -> PageReading:
-    """Read a page that was already split into its parts. The problems of the result are all problems in `notes`, also earlier ones."""
+    """Read a page that was already split into its parts. The problems of the result are all problems in `notes`, also earlier ones.
+    `sha256` is the hash of the page, for the contract."""
     return _PageReader(page, (), notes).read(sha256)
 
 
 def contract_of(page: str | bytes, *, name: str = "worker.md", tools: Collection[str] = ()) -> Contract:
     """The contract of a page. Raises `ContractInvalid`, with all problems, if the page has an error. `name` is the page's name in the
-    message."""
+    message; `tools` are the names of known tools that are not built in."""
     reading = read(page, tools=tools)
     if reading.contract is None:
         told = "\n".join(f"  {problem}" for problem in reading.errors)
@@ -74,7 +75,8 @@ def contract_of(page: str | bytes, *, name: str = "worker.md", tools: Collection
 
 
 def text_of(data: bytes, notes: Notes) -> str:
-    """The page as text. Bytes that are not UTF-8, and NUL characters, are noted as errors and replaced, so that the rest can be read."""
+    """The page as text. Bytes that are not UTF-8, and NUL characters, are replaced, so that the rest can be read. One error is noted for
+    all such bytes, and one for all NUL characters."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -88,7 +90,7 @@ def text_of(data: bytes, notes: Notes) -> str:
 
 
 class _Side(NamedTuple):
-    """One side of a contract: inputs or outputs."""
+    """One side of a contract: inputs or outputs. `block` is the JSON of the schema; None if the schema is not on the page or not valid."""
 
     fields: tuple[Field, ...]
     schema: dict[str, Any] | None
@@ -208,7 +210,7 @@ class _PageReader:
 
     def _side(self, key: str, name: str) -> _Side:
         """The fields (from the spec) and the schema of one side. If the page has both, they are compared. If it has only one, the other is
-        made from it. A schema that is on the page but not valid is None in the result."""
+        made from it. The schema in the result is None if the page has one that is not valid, or if the page has neither."""
         given = self._spec.fields.get(key)
         block = self._json(name)
         schema = examined(block, name, self._notes) if block else None

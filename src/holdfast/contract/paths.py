@@ -67,7 +67,8 @@ def text_of(path: Iterable[Part]) -> str:
 
 
 def path_of_pointer(pointer: str, value: Any) -> str:
-    """The path, as rules write it, for a JSON pointer into this value: `.offers[0].price` for `/offers/0/price`."""
+    """The path, as rules write it, for a JSON pointer into this value: `.offers[0].price` for `/offers/0/price`. A number is an index if
+    the value has a list there; else it is the name of a field."""
     parts: list[Part] = []
     for escaped in pointer.split("/")[1:]:
         name = escaped.replace("~1", "/").replace("~0", "~")

@@ -79,9 +79,9 @@ class RunUsage(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: Decimal = Decimal(0)
     tool_calls: int = 0
     cached_tokens: int = 0
-    """How many input tokens the server had in its cache."""
+    """How many of the input tokens the model's server had in its cache."""
     reasoning_tokens: int = 0
-    """How many output tokens the model used for reasoning."""
+    """How many of the output tokens the model used for reasoning."""
 
 
 class Observability(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,8 +164,8 @@ def request_from(document: str | bytes | Mapping[str, Any], *, worker_id: str | 
     """The request in a JSON text or a document. Raises InvalidRequest (`schema_mismatch`) if the text is not JSON, if it has too many
     values or is nested too deep, or if it does not fit the form of a request; the error then lists the places that do not fit.
 
-    `worker_id` is the worker that the URL names, if it names one. The document may then leave `worker_id` out, and must not name another
-    worker.
+    `worker_id` is the worker that the URL names, if it names one. The document may then leave `worker_id` out. The same error is raised if
+    the document names another worker.
     """
     value = _loaded(document)
     if worker_id is not None and isinstance(value, dict):

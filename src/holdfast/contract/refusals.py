@@ -12,7 +12,8 @@ from holdfast.model.errors import Rejected, Retryable
 
 
 class InvalidRequest(Rejected):
-    """The request does not fit the worker's contract."""
+    """The request cannot be accepted as it is: for example, it does not fit the worker's contract, or names a worker that is not served.
+    `error_code` says why."""
 
     code = "invalid_request"
 
@@ -34,6 +35,6 @@ class ContractInvalid(Rejected):
 
 
 class Overloaded(Retryable):
-    """A server has too much work now, or could not be reached. Try again later."""
+    """A server has too much work now, or could not be reached. The caller may try again later."""
 
     code = "overloaded"

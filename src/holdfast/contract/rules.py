@@ -43,14 +43,14 @@ Operator: TypeAlias = Literal[
 """The operators of rules. The value of `matches` is an RE2 pattern."""
 
 MAX_REASONS: Final = 100
-"""At most this many reasons are listed for one value."""
+"""`broken` returns at most this many reasons for one value."""
 DEFAULT_CODE: Final = "rule_broken"
 MISSING: Final = "missing"
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One condition on a JSON value. If the value breaks it, the reason has `code`, `message` and `severity`; an empty `message` is
-    replaced by one that names the path and the condition."""
+    """One condition on a JSON value. If the value breaks it, the reason has `code`, `message` and `severity`. An empty `message` is
+    replaced by one that names the path and the condition. If there is no value at the path and `code` is not set, the code is `missing`."""
 
     path: str
     """The place in the value: `.field`, `[0]`, `[*].field`; empty for the value itself."""
@@ -88,7 +88,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def broken(rules: Sequence[Rule], value: Any) -> list[Reason]:
-    """The reasons why a value breaks the rules, in the order of the rules, at most MAX_REASONS; empty if all rules hold."""
+    """The reasons why a value breaks the rules, errors and warnings, in the order of the rules; at most MAX_REASONS. Empty if all rules
+    hold."""
     reasons: list[Reason] = []
     for rule in rules:
         for reason in _broken(rule, value):

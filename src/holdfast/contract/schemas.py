@@ -36,7 +36,7 @@ _LOOSE = ("anyOf", "oneOf", "allOf", "const", "not", "if")
 
 
 def examined(block: JsonBlock, section: str, notes: Notes) -> dict[str, Any] | None:
-    """The schema of a section; None, with the error noted, if it is not a schema of draft 2020-12 for an object."""
+    """The schema of a section. None, with the error noted, if it is not a schema of draft 2020-12 for an object, or is above a limit."""
     schema = block.value
     if not isinstance(schema, dict):
         notes.error("schema_invalid", section, block.line, "The schema is not a JSON object. Write an object with `type` and `properties`.")

@@ -60,7 +60,7 @@ class Spec(msgspec.Struct):
 
 
 def read_spec(section: Section, notes: Notes) -> Spec:
-    """The spec in a section. A line that cannot be read is noted as a problem."""
+    """The spec in a section. Problems are noted: lines that cannot be read, keys that are there twice, and unknown keys."""
     lines = section.block("yaml", "yml", "")
     return _SpecReader(section.line, lines, notes).read()
 
@@ -203,8 +203,9 @@ class _SpecReader:
             self._bound("retries" if 0 <= self._retries_indent < indent else self._top, key, value, line)
 
     def _is_entry(self, indent: int, key: str) -> bool:
-        """Whether a line is an entry of the key above it, such as `fetch_url: 5` below `tool_quotas:`. False if the key above has a value
-        on its own line, or if the line is itself a key of the group."""
+        """Whether a line is an entry of the key above it, such as `fetch_url: 5` below `tool_quotas:`. The key above must have no value on
+        its own line. On a page with indentation, an entry is deeper than the key. On a page without, only `tool_quotas` has entries, and a
+        line with a known key is not an entry."""
         if self._open is None or self._open.value is not None:
             return False
         return indent > self._open_indent if not self._flat else self._open_key == "tool_quotas" and key not in OWNER

@@ -37,13 +37,13 @@ class Typed(NamedTuple):
 
 
 def without_optional(text: str) -> tuple[str, bool]:
-    """The text without its `(optional)`, and whether it had one."""
+    """The text without its bracket `(optional)`, `(optional …)` or `(…, optional)`, and whether it had one."""
     bare = _OPTIONAL.sub("", text)
     return bare.strip(), bare != text
 
 
 def without_comment(text: str) -> str:
-    """The text without its comment: the part before a ` #` that is outside of quotes."""
+    """The text without its comment. A comment begins with a `#` outside of quotes, at the beginning or after white space."""
     if not _COMMENT.search(text):
         return text.strip()
     mark = ""
@@ -142,7 +142,8 @@ def _bracketed(text: str) -> tuple[str, bool]:
 
 
 def rate_of(text: str) -> RateLimit | None:
-    """The rate in a text such as `10/min per tenant` or `per-tenant (example: 10/min)`; None if there is none."""
+    """The rate in a text such as `10/min per tenant` or `per-tenant (example: 10/min)`; None if there is none. The rate
+    is for each tenant, unless the text says `per user`."""
     text = text[:_LONGEST_RATE]
     hit = _RATE.search(text)
     if not hit or int(hit.group(1)) == 0 or (hit.group(2) and int(hit.group(2)) == 0):

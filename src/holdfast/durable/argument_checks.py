@@ -21,7 +21,7 @@ MAX_NAME: Final = 256
 
 def name(given: object, call: str, what: str = "name") -> str | None:
     """The name of an operation as a plain str; None if `given` is None. Raises ValidationError if it is no str, is longer than MAX_NAME, or
-    has characters that a store cannot hold."""
+    has characters that a store cannot hold. `call` and `what` name the durable call and the argument in the message."""
     if given is None:
         return None
     text = given if type(given) is str else _plain(given, call, what)
@@ -33,17 +33,19 @@ def name(given: object, call: str, what: str = "name") -> str | None:
 
 
 def text(given: object, call: str, what: str) -> str:
-    """A required text as a plain str. Raises ValidationError for a value that is no str, or has characters that a store cannot hold."""
+    """A required text as a plain str. Raises ValidationError for a value that is no str, or has characters that a store cannot hold. `call`
+    and `what` name the durable call and the argument in the message."""
     return _written(given if type(given) is str else _plain(given, call, what), call, what)
 
 
 def optional_text(given: object, call: str, what: str) -> str | None:
-    """An optional text as a plain str, or None."""
+    """An optional text as a plain str; None if `given` is None. Any other value is checked by `text`."""
     return None if given is None else text(given, call, what)
 
 
 def seconds(duration: object, call: str, what: str = "duration") -> int:
-    """The whole seconds of a Duration, or of any object with `to_seconds()`. Raises ValidationError for any other value."""
+    """The whole seconds of a Duration, or of any object with `to_seconds()`. Raises ValidationError for any other value. `call` and `what`
+    name the durable call and the argument in the message."""
     say = getattr(duration, "to_seconds", None)
     if not callable(say):
         raise _refused(f"{call}: {what} is {shown(duration)}, at {author_line()}. {_as_duration(duration, call, what)}")
@@ -63,7 +65,7 @@ def _as_duration(given: object, call: str, what: str) -> str:
 
 def function(given: object, call: str, what: str = "its function") -> None:
     """Raise ValidationError for an object that cannot be called, and for a function under @durable_step or a similar decorator that was not
-    called with its arguments."""
+    called with its arguments. `call` and `what` name the durable call and the argument in the message."""
     decorator = getattr(given, "_binds_arguments", None)
     if decorator is not None:
         called = getattr(given, "__name__", "f")
@@ -80,7 +82,7 @@ def function(given: object, call: str, what: str = "its function") -> None:
 
 def address(given: object, call: str, what: str) -> str:
     """The name of a function to invoke, as a plain str. Raises ValidationError for an ordinary Python function, for any other value that is
-    no str, and for characters that a store cannot hold."""
+    no str, and for characters that a store cannot hold. `call` and `what` name the durable call and the argument in the message."""
     if not isinstance(given, str) and callable(given):
         called = getattr(given, "__name__", type(given).__name__)
         decorator = getattr(given, "_binds_arguments", None)
@@ -100,7 +102,8 @@ def _refused(message: str) -> ValidationError:
 
 
 def whole(given: object, call: str, what: str) -> int:
-    """A number of seconds as an int; fractions are cut off. Raises ValidationError for a value that is no finite number."""
+    """A number of seconds as an int; fractions are cut off. Raises ValidationError for a value that is no finite number. `call` and `what`
+    name the durable call and the argument in the message."""
     if type(given) is int:
         return given
     if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):

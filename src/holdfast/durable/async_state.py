@@ -100,7 +100,7 @@ class AsyncState(ExecutionState):
         return self.rest_for(future)
 
     async def rest_for(self, future: asyncio.Future[None]) -> None:
-        """Rest until `wake` is called with this future."""
+        """Rest until `wake` is called with this future. Raises SuspendExecution if `evict` is called before."""
         self.check_usable()
         self._resting[future] = None
         self.ended()
@@ -130,7 +130,7 @@ class AsyncState(ExecutionState):
         return [self.operations[at] for at in self._on_change if at in self.operations and self.waits_for(at)]
 
     def when_changed(self, operation: str) -> asyncio.Future[None]:
-        """A future that is done when an operation changes. A strand that awaits it does not count as resting."""
+        """A future that is done when this operation changes next. A strand that awaits it does not count as resting."""
         future = self._loop.create_future()
         self._on_change[operation] = (*self._on_change.get(operation, ()), future)
         return future

@@ -87,7 +87,7 @@ class BlockingState(ExecutionState):
         super().__init__(invocation, port, clock, stragglers)
         self.lend = lend
         self.crowded = crowded
-        """Whether another execution waits for a thread, so that a lent thread should be given back."""
+        """Returns whether another execution waits for a thread, so that a lent thread should be given back."""
         self._taking = threading.Lock()
         self._current: _Write | None = None
         """The write that is under way."""

@@ -296,7 +296,7 @@ class CallbackConfig:
 
     @property
     def heartbeat_timeout_seconds(self) -> int:
-        """The longest time between two heartbeats in seconds; 0 means no limit."""
+        """The longest time until the next heartbeat, in seconds; 0 means no limit."""
         return self.heartbeat_timeout.seconds
 
 

@@ -169,7 +169,7 @@ class DurableContext(BaseContext):
 
     def invoke(self, function_name: str | Invocable, payload: P, name: str | None = None, config: InvokeConfig[P, R] | None = None) -> R:
         """Start another function as an execution of its own, wait for its end and return its result. `function_name` is a name, an ARN or
-        the function itself. Raises InvokeError if that execution fails, times out or is stopped."""
+        the function itself. Raises InvokeError if it cannot be started, fails, times out or is stopped."""
         return self._drive(self._invoke(function_name, payload, name, config))
 
     def run(
@@ -207,13 +207,13 @@ class DurableContext(BaseContext):
         """Put a function, a worker or a pipeline into a queue, and return the id of the new execution or run. This does not wait until the
         new one runs, and a stop of this execution does not stop it. `key` names a lane of the queue. `delay` (after how long it enters the
         lane), `ttl` (how long it may wait there; None: as long as the queue's settings say) and `head_start` (its priority: it counts as
-        enqueued this much earlier) are seconds or a Duration. `units` is its estimated number of tokens. Raises `EnqueueRefused` if it is
-        refused; see `retry_after_seconds` of the error."""
+        enqueued this much earlier; an ordered queue ignores it) are seconds or a Duration. `units`: its estimated number of tokens. Raises
+        `EnqueueRefused` if it is refused; `retry_after_seconds` of the error is None unless the queue is full or drained."""
         more = {"version": version, "delay": delay, "ttl": ttl, "head_start": head_start, "units": units}
         return self._drive(self._enqueue(target, input, name, queue=queue, key=key, **more))
 
     def create_timer(self, duration: Duration, name: str | None = None) -> Timer:
-        """Begin a durable wait of at least 1 second, and return its Timer at once. Call its `result()` later, or pass it to `first_of`."""
+        """Begin a wait of `duration` (at least 1 second); return its Timer at once. Call its `result()` later, or pass it to `first_of`."""
         at, plan = self._timer(duration, name)
         self._drive((at, plan))
         return Timer(at, self._drive)
@@ -246,7 +246,7 @@ class DurableContext(BaseContext):
 
 
 class AsyncDurableContext(BaseContext):
-    """The context of an `async def` handler. Each durable call returns an awaitable, and begins when it is awaited.
+    """The context of an `async def` handler. Each durable call returns an awaitable, and begins when code or a task awaits it.
 
     The calls do the same as those of `DurableContext` and raise the same errors. `name` is the name of the operation in the history.
     `config` None means the default configuration.
@@ -361,13 +361,13 @@ class AsyncDurableContext(BaseContext):
         """Put a function, a worker or a pipeline into a queue, and return the id of the new execution or run. This does not wait until the
         new one runs, and a stop of this execution does not stop it. `key` names a lane of the queue. `delay` (after how long it enters the
         lane), `ttl` (how long it may wait there; None: as long as the queue's settings say) and `head_start` (its priority: it counts as
-        enqueued this much earlier) are seconds or a Duration. `units` is its estimated number of tokens. Raises `EnqueueRefused` if it is
-        refused; see `retry_after_seconds` of the error."""
+        enqueued this much earlier; an ordered queue ignores it) are seconds or a Duration. `units`: its estimated number of tokens. Raises
+        `EnqueueRefused` if it is refused; `retry_after_seconds` of the error is None unless the queue is full or drained."""
         more = {"version": version, "delay": delay, "ttl": ttl, "head_start": head_start, "units": units}
         return self._drive(self._enqueue(target, input, name, queue=queue, key=key, **more))
 
     def create_timer(self, duration: Duration, name: str | None = None) -> Awaitable[AsyncTimer]:
-        """Begin a durable wait of at least 1 second, and return its AsyncTimer. Await its `result()` later, or pass it to `first_of`."""
+        """Begin a wait of `duration` (at least 1 second); return its AsyncTimer. Await its `result()` later, or pass it to `first_of`."""
         at, plan = self._timer(duration, name)
         return self._drive((at, self._timed(at, plan)))
 

@@ -90,7 +90,8 @@ class JitterStrategy(StrEnum):
                 return random.random() * delay
 
     def finalize_delay(self, base_delay: float, *, random: Random = CHANCE) -> int:
-        """The delay after jitter, in whole seconds: rounded up, and at least 1, because the service accepts nothing shorter."""
+        """The delay `base_delay` after jitter, in whole seconds: rounded up, and at least 1, because the service accepts nothing
+        shorter."""
         return max(1, math.ceil(self.apply_jitter(base_delay, random=random)))
 
 

@@ -21,25 +21,28 @@ OVERLOADED: Final = "overloaded"
 
 
 class EnqueueRefused(DurableOperationError):
-    """The execution was not enqueued. `error_type` says why; it is `overloaded` if the queue is full."""
+    """The execution was not enqueued. `error_type` says why; it is `overloaded` if the queue is full.
+
+    It is also `overloaded` if an operator drains the queue, so that it accepts no more executions.
+    """
 
     code = "enqueue_refused"
 
     @property
     def is_overloaded(self) -> bool:
-        """Whether the queue is full, so that a later try may succeed."""
+        """Whether the queue is full, or an operator drains it, so that a later try may succeed."""
         return self.error_type == OVERLOADED
 
     @property
     def retry_after_seconds(self) -> int | None:
-        """In how many seconds the queue is expected to have a place again; None if the queue is not full or no time is known."""
+        """After how many seconds to try again: an estimate. None if `is_overloaded` is False."""
         with contextlib.suppress(msgspec.MsgspecError):
             return json_structs.decoded(self.data or "{}", _Full).retry_after_seconds
         return None
 
 
 class _Full(msgspec.Struct):
-    """The data of an EnqueueRefused, if the queue is full."""
+    """The data of an EnqueueRefused whose `is_overloaded` is True."""
 
     retry_after_seconds: int | None = None
 

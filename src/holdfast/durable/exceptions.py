@@ -98,7 +98,10 @@ class DurableExecutionsError(HoldfastError):
 
 
 class PluginLoadError(DurableExecutionsError):
-    """A configured plugin could not be loaded."""
+    """A configured plugin could not be loaded.
+
+    It is also raised if an object in `plugins` is not a factory, or if two factories have the same `exclusive_group`.
+    """
 
     code = "plugin_load_error"
 
@@ -323,7 +326,10 @@ class StepError(DurableOperationError):
 
 
 class InvokeError(DurableOperationError):
-    """The invoked function failed, timed out or was stopped."""
+    """The invoked function failed, timed out or was stopped.
+
+    It is also raised if the function could not be started, for example because there is no function with this name.
+    """
 
     code = "invoke_error"
 

@@ -28,7 +28,7 @@ class DurableFunction:
     """A handler with what an engine must know to run it.
 
     Only Holdfast's own code sets these: `read` turns the stored text into the input, `write` turns the result into text (or into an outcome
-    that also has data for the execution's queue), `kind` says whether this is a function or a worker.
+    that also has data for the execution's queue), `kind` says whether this is a function, a worker or a pipeline.
     """
 
     def __init__(
@@ -71,7 +71,8 @@ class DurableFunction:
 
     def _text(self, result: Any) -> str:
         """The handler's result as the JSON text that is stored. Logs a warning if a model is in the result and no return annotation names
-        its class. Raises SerDesError if the result contains models and does not fit the annotation."""
+        its class. Raises SerDesError if the result contains models and does not fit the annotation, and TypeError or ValueError if it
+        cannot be written as JSON."""
         text = text_of(result)
         if models_in(result):
             what, typing = f"What function {self.name!r} returned", hints.typing_of(self.handler)

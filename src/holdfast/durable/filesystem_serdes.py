@@ -39,7 +39,7 @@ class FileSystemSerDesMode(StrEnum):
 class FileSystemPathEncoding(StrEnum):
     """How files are named.
 
-    `URI`: `<function>/<execution name>/<invocation id>/<operation id>.json`, percent-encoded, for people to read.
+    `URI`: `<function>/<execution name>/<invocation id>/<operation id>.json`, for people to read. The operation id is percent-encoded.
     `HASH`: `<SHA-256 of the ARN>/<SHA-256 of the operation id>.json`, always of the same length.
     """
 

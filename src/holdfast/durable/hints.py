@@ -144,7 +144,8 @@ _TYPED: Final = frozenset({BatchOf, StateOf, AnswerOf})
 
 
 def typing_of(func: Any) -> Typing | None:
-    """A function that turns stored results of `func` into the class that its return annotation names; None without such an annotation."""
+    """A function that turns stored results of `func` into the class that its return annotation names; None without such an annotation.
+    `func` may also be a BatchOf, a StateOf or an AnswerOf, which say it in their own way."""
     if type(func) in _TYPED:
         return cast("BatchOf | StateOf | AnswerOf", func).typing()
     hint = returned(func)

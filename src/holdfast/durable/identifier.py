@@ -39,7 +39,7 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     name: str | None = None
 
     def update(self, action: Action, **values: object) -> Update:
-        """An update of this operation."""
+        """An update that asks for `action` on this operation. `values` are further members of the Update, by name."""
         return Update(
             id=self.operation_id,
             type=self.type,

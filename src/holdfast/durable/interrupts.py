@@ -1,5 +1,5 @@
-"""Exceptions that leave the handler, or a branch of it, without an error. They derive from BaseException, so that `except Exception` does
-not catch them. Do not catch them.
+"""Exceptions that Holdfast raises in the author's code to end the handler, or a branch of it, in this invocation. They derive from
+BaseException, so that `except Exception` does not catch them. Do not catch them.
 
 Users import them from exceptions.py.
 """
@@ -15,7 +15,8 @@ _WALL_CLOCK = SystemClock()
 
 
 class BackgroundThreadError(BaseException):
-    """This invocation ends here: no more checkpoints can be written, or a plugin stopped it. Do not catch it."""
+    """This invocation ends here: no more checkpoints can be written, or a plugin stopped it. `source_exception` is the cause. Do not catch
+    it."""
 
     code: ClassVar[str] = "background_thread_error"
 

@@ -31,7 +31,7 @@ PENDING = Outcome(OutcomeStatus.PENDING)
 
 
 def given(invocation: Invocation, port: Port) -> str | None:
-    """The input that the execution was started with."""
+    """The input that the execution was started with, as text; None if it has none."""
     return invocation.input if invocation.input is not None else port.input(invocation.token)
 
 
@@ -46,8 +46,9 @@ def text_of(result: Any) -> str:
 
 
 def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[[Any], str | Outcome] = text_of) -> Outcome:
-    """The outcome of a handler that returned `result`. It is a failure if the result cannot be written, or if the code misused the context,
-    for example by catching a suspension. It is a mismatch if a call did not match the history and the host quarantines such executions."""
+    """The outcome of a handler that returned `result`. `write` makes the text of the result, or the whole outcome. It is a failure if the
+    result cannot be written, or if the code misused the context, for example by catching a suspension. It is a mismatch if a call did not
+    match the history and the host quarantines such executions."""
     if state.quarantines and state.mismatch is not None:
         return mismatched(state.mismatch)
     if state.misuse is not None:

@@ -33,12 +33,12 @@ def identity_of(kind: Type, sub_type: str, name: str, *parts: object, parent: Id
 
 
 def started(at: Identity, **values: object) -> Update:
-    """The update that starts an operation."""
+    """The update that starts an operation. `values` are further members of the update, by name."""
     return at.update(Action.START, **values)
 
 
 def succeeded(at: Identity, payload: str) -> Update:
-    """The update that ends an operation with a result."""
+    """The update that ends an operation as succeeded, with `payload` as its result."""
     return at.update(Action.SUCCEED, payload=payload)
 
 

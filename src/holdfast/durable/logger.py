@@ -50,7 +50,7 @@ class LogInfo:
 
     @classmethod
     def from_operation_identifier(cls, execution_state: HasExecutionArn, op_id: HasIdentity, attempt: int | None = None) -> LogInfo:
-        """The LogInfo for lines of this operation."""
+        """The LogInfo for lines of this operation. `attempt` is the number of its attempt; None if it has none."""
         return cls(execution_state, op_id.parent_id, op_id.operation_id, op_id.name, attempt)
 
     def with_parent_id(self, parent_id: str) -> LogInfo:
@@ -58,7 +58,8 @@ class LogInfo:
         return replace(self, parent_id=parent_id)
 
     def to_extra(self) -> dict[str, object]:
-        """The `extra` fields of a log record. The name is in `operationName`, because the standard library uses `name` itself."""
+        """The `extra` fields of a log record, without those that have no value. The name is in `operationName`, because the standard
+        library uses `name` itself."""
         extra: dict[str, object] = {"executionArn": self.execution_state.durable_execution_arn}
         if self.parent_id:
             extra["parentId"] = self.parent_id
@@ -85,7 +86,7 @@ class Logger(LoggerInterface):
 
     @classmethod
     def from_log_info(cls, logger: LoggerInterface, info: LogInfo, is_replaying: Callable[[], bool] = _never) -> Logger:
-        """A logger whose lines have the fields of `info`."""
+        """A logger whose lines have the fields of `info`. It writes nothing while `is_replaying()` is true."""
         made = cls(logger, {}, is_replaying)
         made._extra = info
         return made
@@ -96,7 +97,8 @@ class Logger(LoggerInterface):
 
     @classmethod
     def where(cls, logger: LoggerInterface, info: Callable[[], LogInfo], is_replaying: Callable[[], bool]) -> Logger:
-        """A logger that calls `info` for its fields each time it writes a line, and not earlier."""
+        """A logger that calls `info` once, when it writes its first line. All its lines have the fields of that LogInfo. It writes nothing
+        while `is_replaying()` is true."""
         made = cls(logger, {}, is_replaying)
         made._extra = info
         return made

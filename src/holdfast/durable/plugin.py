@@ -74,18 +74,21 @@ class OperationInfo:
     parent_id: str | None
     start_time: datetime | None
     is_replayed: bool
+    """In `on_operation_start`: whether the operation was recorded before. In `on_operation_end`: whether this is a recorded context that
+    ran again, because its result was too large to store. Else False."""
     status: OperationStatus
     end_time: datetime | None = field(default=None, kw_only=True)
     result: str | None = field(default=None, kw_only=True)
     error: ErrorObject | None = field(default=None, kw_only=True)
     attempt: int | None = field(default=None, kw_only=True)
-    """For a step, in reports about the operation: how many of its attempts have ended. In `on_user_function_start` and
-    `on_user_function_end`: the number of the attempt that runs, from 1. None for operations that are not steps, and for a context that runs
-    again."""
+    """For a step in `on_operation_end` and in `operations`: how many of its attempts have ended. In `on_user_function_start` and
+    `on_user_function_end`: the number of the attempt that runs, from 1; for a context 1, or None if the context runs again. None in all
+    other reports, also in `on_operation_start`."""
 
     @staticmethod
     def from_operation(operation: Operation, *, is_replayed: bool = False) -> OperationInfo:
-        """The info of a stored operation. The error is a copy, so a plugin cannot change the handler's error."""
+        """The info of a stored operation, with this value of `is_replayed`. The error is a copy, so a plugin cannot change the handler's
+        error."""
         return OperationInfo(
             operation_id=operation.id,
             operation_type=operation.type,
@@ -104,7 +107,8 @@ class OperationInfo:
 
 @dataclass(frozen=True)
 class OperationStartInfo(OperationInfo):
-    """An operation begins, or a replay reaches an operation that has not ended. `start_time` is None if the operation begins now."""
+    """An operation begins, a step begins its next attempt, or a replay reaches an operation that has not ended. `start_time` is None,
+    unless a replay reached the operation."""
 
 
 @dataclass(frozen=True)
@@ -222,8 +226,8 @@ class InvocationEndInfo(InvocationInfo):
         output: Outcome,
         operations: dict[str, OperationInfo] | None = None,
     ) -> InvocationEndInfo:
-        """The report for the end of the invocation that began with `invocation_start_info`. `operations` None means the operations of that
-        start."""
+        """The report for the end, with the outcome `output`, of the invocation that began with `invocation_start_info`. `operations` None
+        means the operations of that start."""
         start = invocation_start_info
         return cls(
             request_id=start.request_id,
@@ -280,7 +284,7 @@ class DurableInstrumentationPlugin:
 
     def provide_propagation_metadata(self, info: PropagationInput) -> PropagationMetadata | None:
         """Called before a chained invoke is made, but not when the invoke is replayed. The invoked execution gets the trace id that this
-        returns. If several plugins return one, it gets that of the first plugin in their order."""
+        returns; None adds none. If several plugins return one, it gets that of the first plugin in their order."""
         return None
 
     def on_invocation_start(self, info: InvocationStartInfo) -> None:
@@ -290,7 +294,8 @@ class DurableInstrumentationPlugin:
         """Called as the last hook of an invocation, also if the handler raised or was suspended."""
 
     def on_operation_start(self, info: OperationStartInfo) -> None:
-        """Called before an operation's start is written, and when a replay reaches an operation that has not ended."""
+        """Called before the start of an operation, or of a further attempt of a step, is written. Also called when a replay reaches an
+        operation that has not ended."""
 
     def on_operation_end(self, info: OperationEndInfo) -> None:
         """Called when an operation has ended, before the code gets its result."""

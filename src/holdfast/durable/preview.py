@@ -30,8 +30,8 @@ class FieldMatchMode(StrEnum):
 
 @dataclass(frozen=True)
 class PreviewField:
-    """Names fields of a value. ANYWHERE: every field with this name at any depth, and all fields below it. PATH: the one field with this
-    dotted path. A preview never shows a field whose own name contains a dot."""
+    """Names fields of a value. ANYWHERE: every field with this name at any depth, and all fields below it. PATH: the field with this dotted
+    path; in `include` it must be a plain value, not a dictionary or a list. A preview never shows a field whose own name contains a dot."""
 
     name: str
     match: FieldMatchMode = FieldMatchMode.ANYWHERE
@@ -58,8 +58,8 @@ def build_preview(value: Any, config: PreviewConfig) -> dict[str, Any] | None:
     """The part of a dictionary that the config shows, nested as in the dictionary. None if nothing is shown, or if the value is no
     dictionary.
 
-    A list does not appear in the preview: the fields of the dictionaries in the list are shown in its place. If several of these
-    dictionaries have the same field, the last one is shown.
+    A list does not appear in the preview: the fields of the dictionaries in the list are shown in its place, and its plain values are not
+    shown. If several of these dictionaries have the same field, the last one is shown.
     """
     if not isinstance(value, dict):
         return None

@@ -1,6 +1,6 @@
 """Retry strategies. A retry strategy gets an error and the number of attempts so far. It decides whether another attempt follows, and after
-which delay. It has no side effects; only the jitter uses random numbers. operation/step.py
-asks it, and never retries an error that another attempt cannot change."""
+which delay. It has no side effects; only the jitter uses random numbers. operation/step.py asks it, except for errors that another attempt
+cannot change: these are never retried."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class RetryPresets:
     @classmethod
     def critical(cls) -> RetryStrategy:
         """For work that must succeed: at most 10 attempts. The first delay is 1 s. Each delay is one and a half times the one before,
-        without a random part."""
+        rounded up to whole seconds, without a random part."""
         return create_retry_strategy(
             RetryStrategyConfig(
                 max_attempts=10,

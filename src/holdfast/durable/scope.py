@@ -201,7 +201,8 @@ class Scope:
             self.replaying = not resumed and self._upcoming in operations
 
     def passed(self, done: Operation) -> None:
-        """Note when `done` ended, so that `now` returns that time. `done` is the last operation that the current call used."""
+        """Note when `done` ended (if it is open: when it began), so that `now` returns that time or a later one. `done` is the last
+        operation that the current call used."""
         self._seen_at = max(self._seen_at, done.ended_at or done.started_at)
 
     def check_not_swallowed(self) -> None:

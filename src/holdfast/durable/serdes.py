@@ -350,11 +350,12 @@ class ExtendedTypeSerDes(SerDes[T]):
     own type."""
 
     def serialize(self, value: Any, context: SerDesContext | None = None) -> str:
-        """The value as JSON, in envelopes that name the types."""
+        """The value as JSON. A scalar, and a list that has only scalars and such lists, is plain JSON; any other value is in envelopes that
+        name the types. Raises SerDesError for a type that cannot be written."""
         return _write(value)
 
     def deserialize(self, data: str, context: SerDesContext | None = None) -> Any:
-        """The value in a text that `serialize` made."""
+        """The value in a text that `serialize` made. Raises SerDesError for other JSON."""
         return _read(data)
 
 
@@ -363,8 +364,9 @@ EXTENDED_TYPES_SERDES: SerDes[Any] = ExtendedTypeSerDes()
 
 
 def serialize(serdes: SerDes[T] | None, value: T, operation_id: str, durable_execution_arn: str) -> str:
-    """The text of `value`, written by `serdes`; None means the default serdes. If the serdes raises RetryableSerDesError, that error is
-    raised unchanged; if it raises any other error, SerDesError is raised."""
+    """The text of `value`, written by `serdes`; None means the default serdes. The two ids tell the serdes to which operation of which
+    execution the value belongs. If the serdes raises RetryableSerDesError, that error is raised unchanged; if it raises any other error,
+    SerDesError is raised."""
     try:
         if serdes is None:
             return _write(value)
@@ -383,8 +385,9 @@ def serialize(serdes: SerDes[T] | None, value: T, operation_id: str, durable_exe
 
 
 def deserialize(serdes: SerDes[T] | None, data: str, operation_id: str, durable_execution_arn: str) -> T:
-    """The value in the text `data`, read by `serdes`; None means the default serdes. If the serdes raises RetryableSerDesError, that error
-    is raised unchanged; if it raises any other error, SerDesError is raised."""
+    """The value in the text `data`, read by `serdes`; None means the default serdes. The two ids tell the serdes to which operation of
+    which execution the value belongs. If the serdes raises RetryableSerDesError, that error is raised unchanged; if it raises any other
+    error, SerDesError is raised."""
     try:
         if serdes is None:
             return cast(T, _read(data))

@@ -81,7 +81,7 @@ class ExecutionState:
 
     @property
     def has_history(self) -> bool:
-        """Whether an earlier invocation recorded operations."""
+        """Whether operations of the execution are recorded. When the handler begins, all of them are from earlier invocations."""
         return bool(self.operations)
 
     @property

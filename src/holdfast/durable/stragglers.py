@@ -64,7 +64,7 @@ class LoopStragglers:
         self._planned = False
 
     def add(self, state: Deferring) -> None:
-        """Note a state that has a deferred update."""
+        """Note a state that has a deferred update. If no write includes the update within 5 ms, it is written by itself."""
         self._states[state] = None
         if not self._planned:
             self._planned = True
@@ -82,7 +82,7 @@ class Unhurried:
     """For tests: a deferred update always waits for the next write. So the number of writes does not depend on how busy the machine is."""
 
     def add(self, state: Deferring) -> None:
-        """Note a state that has a deferred update."""
+        """Does nothing: the deferred updates of `state` wait for its next write."""
 
     def close(self) -> None:
         """Does nothing: there is no thread to stop."""
@@ -99,7 +99,7 @@ class ThreadStragglers:
         self._thread: threading.Thread | None = None
 
     def add(self, state: Deferring) -> None:
-        """Note a state that has a deferred update."""
+        """Note a state that has a deferred update. If no write includes the update within 5 ms, it is written by itself."""
         with self._adding:
             self._states[state] = None
             if self._thread is None:

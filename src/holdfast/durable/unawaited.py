@@ -39,8 +39,8 @@ Unstarteds = dict[Plan[Any], Unstarted]
 
 
 def remembered(plan: Plan[Any], coroutine: Coroutine[Any, Any, Any], at: Identity | None) -> tuple[Plan[Any], Unstarted]:
-    """The plan, and the record of a call that has not begun. The record has the author's line; the search for it begins four frames above
-    this function."""
+    """The plan, and the record of a call that has not begun. `at` is None for `with_retry`, which is not an operation. The record has the
+    author's line; the search for it begins four frames above this function."""
     frame = calling_frame(4)
     return plan, Unstarted(coroutine, at, frame.f_code, frame.f_lasti)
 

@@ -23,11 +23,12 @@ class Agenda:
         self.rung = asyncio.Event()
         """Set when the scheduler must look at once."""
         self.timer_at: int | None = None
-        """The time of the next known timer; None if no timer is known."""
+        """The time at which the scheduler must look for work at the latest, for example the next known timer; None if no such time is
+        known."""
         self.backlog = True
         """Whether there may be a ready execution that no runner has claimed. True at first, because a dead process may have left some."""
         self.queued = True
-        """Whether the store may have an execution to admit: one was enqueued, or a slot became free. True at first."""
+        """Whether the store may have an execution to admit, for example because one was enqueued or a slot became free. True at first."""
         self.others_wrote = False
         """Whether another process wrote something that this runner has not read yet."""
 
@@ -47,8 +48,8 @@ class Agenda:
             self.ring_at(at)
 
     def expect(self, header: Execution) -> None:
-        """Note an execution that does not run now: the scheduler looks for work when the next timer of the execution is due, and also at
-        once if the execution is ready."""
+        """Note an execution after a write: the scheduler looks for work when the next timer of the execution is due, and also at once if
+        the execution is ready."""
         is_ready = header.state is State.READY
         if header.place is not None:
             self.expect_queue(header)
@@ -62,7 +63,7 @@ class Agenda:
     def expect_queue(self, header: Execution) -> None:
         """Note that a write changed an execution of a queue. If the execution is delayed, the scheduler looks for work when the delay ends.
         If it is not delayed and holds no slot (it waits in its lane, or has given its slot back), the scheduler asks the store at once for
-        executions to admit."""
+        executions to admit. If it waits in its lane and can expire, the scheduler also looks when that is due."""
         if header.state is State.DELAYED:
             self.plan(header.ready_at)
         elif not holds(header):

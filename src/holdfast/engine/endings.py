@@ -17,20 +17,22 @@ log = logging.getLogger("holdfast.engine")
 
 
 class Ending(NamedTuple):
-    """An execution that has ended, and the payload it ended with: its result, or the JSON of its error."""
+    """An execution that has ended, and the payload it ended with: its result, or the JSON of its error. The payload is None if it ended
+    without one."""
 
     header: Execution
     payload: str | None
 
 
 class Endings:
-    """The callers of one engine that wait. It is used on the engine's loop."""
+    """The callers of one engine that wait for the end of an execution. It is used on the engine's loop."""
 
     def __init__(self, store: ExecutionStore) -> None:
         self._store = store
         self._waiters: dict[str, list[asyncio.Future[Ending]]] = {}
         self.heard: Callable[[Execution, str | None], None] | None = None
-        """Called for every end that this engine wrote, with the payload of the end, or None if the engine does not have it in memory."""
+        """Called for every end that this engine wrote, with the execution and the payload of the end. The payload is None if the engine
+        does not have it in memory."""
 
     @property
     def awaited(self) -> list[str]:

@@ -193,8 +193,8 @@ class Engine:
         compared instead of the input; None: the input is compared. `on_failed` says what happens if the execution that has the name failed:
         "find" treats it like an execution that has not failed, "restart" starts a new execution under the name.
 
-        `charges` are added to their counters only if a new execution is made. An execution of a worker or a pipeline needs an `order`.
-        Raises FunctionNotFound if the function is not hosted here.
+        `charges` are added to their counters only if a new execution is made. If `terms` is None, the execution gets those of the function.
+        An execution of a worker or a pipeline needs an `order`. Raises FunctionNotFound if the function is not hosted here.
         """
         target = self.registry.wanted(function, version, Kind.FUNCTION if order is None else order.kind)
         now, terms = self.clock.now(), terms or target.terms
@@ -230,10 +230,11 @@ class Engine:
         room. Otherwise it waits in its lane.
 
         `key`: the key of its lane; None: the lane has no key. `ttl`: how long it may wait before it expires; None: as long as the queue's
-        settings say. `head_start`: its lane treats it as if it had been enqueued this much earlier. `units`: how many tokens it is
-        estimated to use. `same` says what happens if an execution has the name already. "existing" returns it if its input and version are
-        the same, else raises ExecutionAlreadyStarted. "replace" stops it if it has not ended, and starts a new one. "refuse" raises
-        ExecutionAlreadyStarted.
+        settings say. `head_start`: its lane treats it as if it had been enqueued this much earlier; an ordered queue ignores it. `units`:
+        how many tokens it is estimated to use. `same` says what happens if an execution has the name already. "existing" returns it if its
+        input and version are the same, else raises ExecutionAlreadyStarted. "replace" stops it if it has not ended, and starts a new one.
+        "refuse" raises ExecutionAlreadyStarted. Raises QueueFull if the queue accepts no more, and FunctionNotFound if the function is not
+        hosted here.
         """
         asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
         return await self.enqueue_asked(
@@ -292,9 +293,9 @@ class Engine:
         return answers
 
     async def redrive(self, execution: str, start_again: Redrive = redriven) -> Execution:
-        """Enqueue a parked execution again, under its name. `start_again` makes the start that is written. The default is for functions
-        only: for a run of a worker or a pipeline, give another function. Raises ExecutionNotFound if there is no such execution. Raises
-        InvalidParameter if it is not parked."""
+        """Enqueue a parked execution again, under its name, and return the new execution. `start_again` makes the start that is written.
+        The default is for functions only: for a run of a worker or a pipeline, give another function. Raises ExecutionNotFound if there is
+        no such execution. Raises InvalidParameter if it is not parked."""
         header = self.store.find(execution)
         if header is None:
             raise ExecutionNotFound(f"There is no execution {execution}.")
@@ -306,8 +307,9 @@ class Engine:
         return answer.header
 
     async def restart(self, write: Callable[[str, int], Start]) -> Execution:
-        """Restart an execution. `write` is called with the id of the new execution and the time, and returns the start that is written, for
-        example the result of `restarts.restarted`. This runner claims the new execution in the same write if it has room."""
+        """Restart an execution, and return the new one. `write` is called with the id of the new execution and the time, and returns the
+        start that is written, for example the result of `restarts.restarted`. This runner claims the new execution in the same write if it
+        has room."""
         now = self.clock.now()
         made = write(self._ids(now), now)
         target = self.registry.wanted(made.header.function, made.header.version, made.kind)
@@ -316,7 +318,7 @@ class Engine:
     async def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True, notes: Notes = ()) -> Execution:
         """Stop an execution with this error. `cascade`: whether the executions that it invoked are stopped as well, and those below them.
         If the execution has continued as another one, that other one is stopped. Returns the header of the last execution of this chain. An
-        execution that has ended is not changed."""
+        execution that has ended is not changed. `notes` are written to the audit log together with the stop."""
         while True:
             header = cast("Execution", await self._writer.write(Stop(execution, error or Failure(), cascade, notes=notes)))
             self.invocations.finish(header)
@@ -326,7 +328,8 @@ class Engine:
 
     async def answer(self, callback_id: str, result: str | None = None, error: Failure | None = None, notes: Notes = ()) -> None:
         """Answer a callback: with the error if `error` is given, else with the result. If the answer makes the callback's execution ready,
-        this runner claims the execution in the same write, provided that it hosts the function and has room."""
+        this runner claims the execution in the same write, provided that it hosts the function and has room. `notes` are written to the
+        audit log together with the answer."""
         execution, operation = self.store.seal.callback_target(callback_id)
         await self.wake(lambda by: Answering(execution, operation, result, error, by, notes=notes), execution)
 
@@ -341,9 +344,9 @@ class Engine:
         return header
 
     async def wake(self, write: Callable[[Claimant | None], Write], execution: str) -> None:
-        """Make a write that may make an execution ready. If this runner hosts the function of the execution and has room, the same write
-        claims the execution. `write` is called with the claimant and returns the write; the claimant is None if this runner cannot claim
-        the execution."""
+        """Make a write that may make an execution ready. If the execution becomes ready, and this runner hosts its function and has room,
+        the same write claims it. `write` is called with the claimant and returns the write; the claimant is None if this runner cannot
+        claim the execution."""
         await self.invocations.wake(write, execution)
 
     async def ending(self, execution: str) -> Ending:

@@ -109,8 +109,8 @@ def enqueue_of(
     same: str = "existing",
     rates: Sequence[Rate] = (),
 ) -> Enqueue:
-    """Check what a caller asks of a queue, and make an Enqueue of it. Times are in seconds. Raises InvalidParameter for a wrong value. The
-    store checks later whether the settings of the queue allow it."""
+    """Check what a caller asks of a queue, and make an Enqueue of it. The parameters are the fields of Enqueue, with times in seconds;
+    `units` None is 0. Raises InvalidParameter for a wrong value. The store checks later whether the settings of the queue allow it."""
     if same not in [member.value for member in Same]:
         told = ", ".join(repr(member.value) for member in Same)
         raise InvalidParameter(f"`same` is {same!r:.50}; it must be one of {told}.")
@@ -137,18 +137,19 @@ def milliseconds(seconds: float, what: str) -> int:
 
 
 def same_place(place: Place) -> Enqueue:
-    """An Enqueue for a new execution that shall wait in the lane of an earlier execution. `place` is the place of the earlier one."""
+    """An Enqueue for a new execution that shall wait beside an earlier one, whose place this is: in the same queue, for the same tenant,
+    key and user. Only the version of its lane may differ."""
     return Enqueue(queue=place.queue, key=key_of(place.lane), beside=place.lane, units=place.units, money=place.money)
 
 
 def redriven(
     store: RedriveStore, header: Execution, identity: str, now: int, *, payload: str | None = None, same: str | None = None
 ) -> Start:
-    """The start that enqueues a parked execution again, under its name. The parked one is superseded. Raises InvalidParameter if the
-    execution is not parked, or was started again already.
+    """The start that enqueues a parked execution again, under its name. The new execution has the id `identity`; the parked one is
+    superseded. Raises InvalidParameter if the execution is not parked, or was started again already.
 
-    `payload`: the new input; None: the input of the parked execution. `same`: a text that later starts of the name are compared by; None:
-    they are compared by the whole input.
+    `payload`: the new input; None: the input of the parked execution. A later start of the name counts as the same start if it equals the
+    start of the parked execution. In a store with a codec, it must equal `same` instead, or the new input if `same` is None.
     """
     place = header.place
     if place is None or not header.parked or header.status is ExecutionStatus.RUNNING or header.superseded_by is not None:

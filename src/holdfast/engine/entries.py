@@ -104,7 +104,7 @@ class Waiter:
             self._lock.release()
 
     def wait(self) -> None:
-        """Block the calling thread until `wake` is called."""
+        """Block the calling thread until `wake` is called. Does not block if `wake` was called since the last wait."""
         self._lock.acquire()
 
 

@@ -95,7 +95,8 @@ class Invocations:
     # --- 1. claim
 
     async def start(self, write: Start, function: Function) -> Execution:
-        """Write a start, and return the execution. If the write names a claimant, the caller has reserved the room for it."""
+        """Write a start. Returns the new execution, or the existing one that the start found. If the write names a claimant, the caller has
+        reserved the room for it; room that is not used is given back."""
         started = await self._writer.write(write, partial(self._started, write, function))
         return cast("Started", started).header
 
@@ -120,9 +121,9 @@ class Invocations:
             self._parents.ask_for_room()
 
     async def wake(self, write: Callable[[Claimant | None], Write], execution: str) -> None:
-        """Make a write that may make an execution ready. If this runner hosts the function of the execution and has room, the same write
-        claims the execution. `write` is called with the claimant and returns the write; the claimant is None if this runner cannot claim
-        the execution."""
+        """Make a write that may make an execution ready. If the execution becomes ready, and this runner hosts its function and has room,
+        the same write claims it. `write` is called with the claimant and returns the write; the claimant is None if this runner cannot
+        claim the execution."""
         header = self._store.find(execution)
         function = None if header is None else self._registry.get(header.function, header.version)
         claimant = None if function is None else self._reservations.reserve(function, self._clock.now())
@@ -151,8 +152,8 @@ class Invocations:
 
     async def claim(self, execution: str, dead: frozenset[str], function: Function, *, alone: bool = False) -> None:
         """Claim one execution. The caller has reserved the room. `dead`: the runners that are dead; an execution that one of them holds may
-        be claimed, too. `alone`: whether this runner runs nothing else. If another runner was quicker, this call only gives the room
-        back."""
+        be claimed, too. `alone`: True for a suspect, which may be claimed only in this way (`Claim.alone`). If another runner was quicker,
+        this call only gives the room back."""
         write = Claim(execution, Claimant(self._runner, self._ids(self._clock.now())), dead, alone)
         with contextlib.suppress(LeaseLost):  # another runner was quicker
             await self._writer.write(write, partial(self._claimed, write, function))
@@ -247,8 +248,9 @@ class Invocations:
             self._agenda.expect(header)
 
     def _not_settled(self, live: LiveInvocation, outcome: Outcome, seen: int, trouble: HoldfastError) -> None:
-        """Called when the write of an invocation's end failed. If the store can never write this end, write another end. If the store
-        failed, try again a second later. If another runner has the execution, leave it to that runner."""
+        """Called when the write of an invocation's end failed. If the store can never write this end, write a crash instead; if that was
+        tried before, log an error and give the room back. If the store failed, try again a second later. If another runner has the
+        execution, leave it to that runner."""
         header = live.header
         lost = isinstance(trouble, LeaseLost | Rejected)
         if isinstance(trouble, WriteFailed | RowDamaged):

@@ -92,13 +92,14 @@ class LiveParents:
         self._leaving.discard(execution)
 
     def add(self, child: Execution) -> None:
-        """Note an execution that is live here, or that will be live here when the write that is being made is on disk."""
+        """Note a child that is live here, or that will be live here when the write that is being made is on disk. Does nothing for an
+        execution that no other one invoked."""
         if child.parent is not None and child.parent_operation is not None:
             self._children.setdefault(child.parent, {})[child.id] = child.parent_operation
 
     def remove(self, child: Execution) -> None:
-        """Note that an execution is not live here any more. If its parent waits, the parent checks again whether it stays live; before
-        that, it learns what the same commit changed."""
+        """Note that an execution is not live here any more. If its parent waits, the parent first learns what the same commit changed, and
+        then checks again whether it stays live."""
         children = self._children.get(child.parent or "")
         if children is None or children.pop(child.id, None) is None:
             return

@@ -56,7 +56,8 @@ class LoopWatch:
         self._idle_looks = 0
 
     def look(self) -> None:
-        """Check whether the loop runs. Log one warning each time that it is blocked."""
+        """Check whether the loop runs. Each time that it is blocked for a second, log one message: a warning, or INFO if Holdfast's own
+        code blocks it."""
         if self._asked_at is None:
             self._idle_looks = (self._idle_looks + 1) % _SELDOM
             if self._idle_looks:
@@ -89,15 +90,15 @@ class LoopWatch:
 
 
 def _is_our_own(frame: FrameType | None) -> bool:
-    """Whether the loop is blocked in Holdfast's own code, for example by a slow disk. An author can do nothing about that, so the warning
-    is logged as INFO."""
+    """Whether the loop is blocked in Holdfast's own code, for example by a slow disk. An author can do nothing about that, so the message
+    is then logged as INFO and not as a warning."""
     while frame is not None and frame.f_code.co_filename.startswith(_PYTHON):
         frame = frame.f_back
     return frame is not None and frame.f_code.co_filename.startswith(_OURS)
 
 
 def _stack(frame: FrameType | None) -> Iterator[str]:
-    """The innermost lines of the stack, without those of asyncio itself."""
+    """The innermost lines of the stack, at most 12, without those of asyncio itself."""
     count = 0
     while frame is not None and count < _FRAMES:
         code = frame.f_code

@@ -56,7 +56,8 @@ class Outbox:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is being delivered, and this engine knows of no signal that waits."""
+        """Whether no signal is being delivered, and this engine knows of none that it could deliver now. A signal that waits for its next
+        try does not count."""
         return all(delivery.idle for delivery in self._deliveries)
 
     @property
@@ -100,7 +101,8 @@ class Outbox:
 
 
 class _Lost(Exception):
-    """Raised in the task of a subscriber when another runner delivers to it now."""
+    """Raised in the task of a subscriber when this runner does not deliver to it any more: another runner does, or the subscriber was
+    removed."""
 
 
 class _Delivery:
@@ -138,7 +140,7 @@ class _Delivery:
 
     @property
     def idle(self) -> bool:
-        """Whether the task of this subscriber waits and has nothing to do."""
+        """Whether the task of this subscriber only waits: for signals, for its turn to deliver, or for the next try of a signal."""
         return self._rests_until is not None and not self._rests_until.is_set()
 
     def wake(self) -> None:
@@ -182,8 +184,8 @@ class _Delivery:
             self._finish()
 
     async def _deliver(self, expect: Callable[[int], None]) -> None:
-        """Try to become the runner that delivers to this subscriber, and then deliver until the engine closes. If another runner delivers,
-        wait a while and return. Raises _Lost if another runner takes over while this one delivers."""
+        """Try to become the runner that delivers to this subscriber, and then deliver until the engine closes. If it cannot, because
+        another runner delivers, wait a while and return. Raises _Lost if this runner loses the delivery later."""
         self._wake.clear()
         cursor = await self._in_thread(lambda: self._store.take_delivery(self.name, self._runner))
         if cursor is None:
@@ -208,7 +210,8 @@ class _Delivery:
                 await self._catch_up()
 
     async def _catch_up(self) -> None:
-        """Wait until there may be more signals. If the cursor must still be moved, wait only until that is due, and move it."""
+        """Wait until there may be more signals. If the cursor must still be moved, wait at most until that is due; if no news came
+        meanwhile, move it."""
         if self._done == self._kept:
             await self._rest(self._wake)
             return

@@ -75,7 +75,7 @@ class EnginePort:
         ledger: tuple[LedgerEntry, ...] = (),
     ) -> None:
         """Write a checkpoint from the engine's loop. `landed` is called on the loop with the answer or the error. If the write is committed
-        or refused at once, `landed` is called before this function returns.
+        or refused at once, `landed` is called before this function returns. `charges` and `ledger` are written in the same transaction.
 
         An execution that the checkpoint starts, and does not enqueue, is claimed in the same write if its function is hosted here and has
         room. If `client_token` is given, it is not claimed: the request may be a repeated one, and a repeated one starts nothing.
@@ -106,7 +106,7 @@ class EnginePort:
 
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
         """The execution's operations that changed after the revision `newer_than`. If `newer_than` is 0, only the operations that a replay
-        needs: most children of closed contexts are left out."""
+        needs: those inside a closed context without `replay_children` are left out."""
         found = self._read(lambda: self._store.operations(token.execution, newer_than))
         return found if newer_than else unpruned(found)
 

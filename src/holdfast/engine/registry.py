@@ -60,7 +60,7 @@ class Registry:
         self.aliases: dict[tuple[str, str], str] = {}
         """By function and alias: the version that the alias stands for."""
         self.gone: set[tuple[str, str]] = set()
-        """By function and version: versions that were removed on purpose. An invoke of one fails at once, though the store remembers that a
+        """Functions with versions that were removed here on purpose. An invoke of one fails at once, though the store remembers that a
         runner hosted it."""
         for function in functions:
             if (function.name, function.version) in self._functions:
@@ -79,7 +79,8 @@ class Registry:
             function.capacity.free -= _MORE_THAN_ANY if self._is_shut else 0
 
     def remove(self, name: str, version: str) -> None:
-        """Stop hosting a version. Its executions stay in the store and wait for a runner that hosts it."""
+        """Stop hosting a version. Its executions stay in the store and wait for a runner that hosts it. This call does not end invocations
+        that run now."""
         self._functions.pop((name, version), None)
         self.gone.add((name, version))
 

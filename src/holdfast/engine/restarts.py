@@ -74,8 +74,10 @@ def restarted(
     charges: tuple[Charge, ...] = (),
     notes: Notes = (),
 ) -> Start:
-    """The start that restarts an execution under its name, and in its queue if it came from one. The old execution stays in the store and
-    is superseded. Raises RestartRefused if the old execution cannot be restarted."""
+    """The start that restarts the execution `old` under its name, and in its queue if it came from one. `old` stays in the store and is
+    superseded. The new execution has the id `identity` and the input `payload`. If `version` or `terms` is None, that of `old` is kept.
+    `same`: a text that later starts of the name are compared by; None: they are compared by the input. Raises RestartRefused if the old
+    execution cannot be restarted."""
     check_restartable(old)
     who = {"tenant": old.tenant, "trace": old.trace, "same": same}
     made = new_execution(identity, None, old.function, version or old.version, payload=payload, now=now, terms=terms or old.terms, **who)

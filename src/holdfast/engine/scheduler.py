@@ -126,7 +126,7 @@ class Scheduler:
         """Whether the last round read the time of the next timer."""
         self._planned_at = 0.0
         self._planned_idle = False
-        """Whether nothing ran when the next timer was read. Otherwise it may be the deadline of an execution that has ended."""
+        """Whether nothing ran when the next timer was read. Otherwise that timer may be the deadline of an execution that has ended."""
 
     @property
     def idle(self) -> bool:
@@ -204,7 +204,7 @@ class Scheduler:
             self._plan(now)
 
     def _plan(self, now: int) -> int | None:
-        """Note the time of the next timer, or of the next try of a signal, and return it; None if there is none."""
+        """Note in the agenda when a timer, an execution, a lane or a failed signal is due next, and return that time; None if none is."""
         agenda = self._agenda
         self._planned_idle, self._planned_at = self.idle, monotonic()
         # An execution for which there is no room is not waited for: the invocation that makes room rings, because of the backlog.
@@ -231,7 +231,8 @@ class Scheduler:
         return [execution for execution in found if execution not in self._troubled][:room]
 
     async def _each(self, work: Mapping[str, Awaitable[None]]) -> None:
-        """Wait for the work of many executions. One whose work fails is logged and left alone for a minute; a Retryable error is raised."""
+        """Wait for the work of many executions. A Retryable error is raised; a Rejected one is ignored, because the execution is gone or
+        closed. An execution whose work fails with another error is logged, and the rounds leave it alone for a minute."""
         for execution, trouble in zip(work, await asyncio.gather(*work.values(), return_exceptions=True), strict=True):
             if isinstance(trouble, Retryable) or (trouble is not None and not isinstance(trouble, Exception)):
                 raise trouble
@@ -273,9 +274,8 @@ class Scheduler:
         await self._claim_suspect()
 
     async def _admit(self, now: int) -> bool:
-        """Let the store admit what waits in queues, where there is room. Returns whether it admitted anything. First it asks the store
-        whether a lane is open, so that no room is reserved in vain. It does not ask if the last admission found something, because the next
-        one probably finds more."""
+        """Let the store admit queued executions, as many as there is room for here. Returns whether it admitted one. For functions for
+        which the last admission found none, this first asks the store whether a lane is open, so that no room is reserved in vain."""
         agenda, before = self._agenda, self._admitted
         agenda.queued, self._admitted = False, set()
         for capacity, targets in self._registry.claimable().items():
@@ -300,7 +300,7 @@ class Scheduler:
                 self._parents.make_room(capacity, len(self._store.claimable(targets, dead, now, waiting)))
 
     async def _claim_suspect(self) -> None:
-        """Claim a suspect if nothing else is live here (so that nothing else is blamed for the next death), or after it waited 10 s."""
+        """Claim a suspect if nothing else is live here (so that nothing else is blamed if this runner dies), or after it waited 10 s."""
         registry = self._registry
         for capacity, targets in registry.claimable().items():
             found = self._store.suspect(targets, self._clock.now())

@@ -206,8 +206,9 @@ class Timetable:
             self.saw(before.name, line.outcome, _count(line, timing), late)
 
     async def _started(self, state: ScheduleState, step: Step, occurrence: Occurrence) -> None:
-        """Write the start of an occurrence. If the occurrence can never be started, it is skipped, and the schedule shows why. Raises
-        FunctionNotFound if this runner cannot start the occurrence now, but another runner or a later try may."""
+        """Write the start of an occurrence. If it was started before, only that is noted. If the occurrence can never be started, it is
+        skipped, and the schedule shows why. Raises FunctionNotFound if this runner cannot start the occurrence now, but another runner or a
+        later try may."""
         definition = state.definition
         kind = self._registry.kind_of(definition.function)
         if kind is None:

@@ -47,7 +47,7 @@ class Upkeep:
             self._task = asyncio.create_task(self._remove(), name="holdfast-upkeep")
 
     async def end(self) -> None:
-        """Wait until the present chore or transaction has ended, and stop."""
+        """Stop. If an upkeep is under way, wait until its chores and its present transaction have ended."""
         self._closing = True
         if self._task is not None:
             await self._task

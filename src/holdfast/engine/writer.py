@@ -1,6 +1,7 @@
 """Group commit: many callers wait, one of them writes, and all waiting writes go into one transaction.
 
-Only who has the turn may write; there is one turn. Who takes it commits all that is queued, answers each caller, and passes it on:
+Only the thread that has the turn may write, and there is one turn. That thread commits what is queued (at most 512 writes), answers each
+caller, and passes the turn on:
 - A thread that needs an answer takes the turn itself if the turn is free, so a lone writer needs no other thread. Else it waits.
 - Coroutines queue their writes during a tick of the loop. The loop takes the turn at the end of the tick, when all of them wait. If only a
   few writes are queued, the loop waits for the next tick, as long as each tick brings more. A lone coroutine commits at once, as long as
@@ -52,7 +53,7 @@ Followed = Callable[[Sequence[Change]], None]
 """Called on the engine's loop with the changes that a commit made to other executions than those of its writes. It is called after the
 answers of that commit, and before anything that the answers put on the loop."""
 Saw = Callable[[Sequence[Write], Committed, int], None]
-"""Called on the engine's loop after a commit, with the writes of the commit, its result, and its time."""
+"""Called on the engine's loop after a commit, with the writes of the commit, the result of the commit, and its time (`now`)."""
 
 _MAX_ENTRIES: Final = 512
 _MAX_BYTES: Final = 8 * 1024 * 1024
@@ -60,8 +61,8 @@ _SLOW_SECONDS: Final = 0.01
 _LOOP_SECONDS: Final = 0.003
 """A lone coroutine may commit without waiting (`write_now`) until the loop has had no turn for this many seconds."""
 _SMALL_GROUP: Final = 16
-"""If fewer writes than this are queued, they wait for the loop's next tick, as long as each tick brings more writes. Requests over
-connections arrive one by one, and a commit of one write costs as much as a commit of many."""
+"""If fewer writes than this are queued, and more invocations may write, they wait for the loop's next tick, as long as each tick brings
+more writes. Requests over connections arrive one by one, and a commit of one write costs as much as a commit of many."""
 _KEPT: Final = (Checkpoint, Settle, Claim, Fire)
 """These are writes of the engine's own work. If the disk fails, they wait until it works again. Any other write gets the error, and its
 caller can try again."""
@@ -83,7 +84,7 @@ class Writer:
         self._clock = clock
         self._loop = loop
         self._live = live
-        """The invocations that run here; each of them may write at any moment."""
+        """Its length is the number of invocations that run here and may write at any moment."""
         self._health = health
         self._context = contextvars.copy_context()
         """Answers are given in this context: an invocation that one begins must not see the context variables of another handler."""
@@ -109,13 +110,14 @@ class Writer:
         return not self._queue and not self._turn.locked()
 
     def tell(self, followed: Followed, signalled: Callable[[], None], saw: Saw | None = None) -> None:
-        """Set the functions that learn what commits change: those of the invocations, the outbox and the observers."""
+        """Set the functions that are called after a commit: `followed` with its changes to other executions, `signalled` if it added
+        signals for subscribers, and `saw` with everything that it wrote."""
         self._followed, self._signalled, self._saw = followed, signalled, saw
 
     async def write(self, write: Write, landed: Deliver | None = None) -> Answer:
         """Write from the engine's loop. Returns the answer when the write is on disk. Raises the error if it is refused. `landed` is called
-        with the answer or the error before this call ends, even if the caller is cancelled meanwhile. Raises EngineClosed if the engine is
-        closed; in that case `landed` is not called."""
+        with the answer or the error, even if the caller is cancelled meanwhile. If the engine is closed already, this raises EngineClosed
+        at once, and `landed` is not called."""
         if not self.open:
             raise EngineClosed
         future: asyncio.Future[Answer] = self._loop.create_future()
@@ -123,8 +125,9 @@ class Writer:
         return await future
 
     async def write_lot(self, lot: Lot, landed: DeliverLot) -> None:
-        """Write a lot from the engine's loop, in a transaction of its own, and wait until it is on disk. `landed` is called with the answer
-        or the error before this call ends, even if the caller is cancelled meanwhile."""
+        """Write a lot from the engine's loop, in a transaction of its own. Returns when it is on disk. Raises the error if the lot as a
+        whole is refused. `landed` is called with the answer or the error, even if the caller is cancelled meanwhile. If the engine is
+        closed already, this raises EngineClosed at once, and `landed` is not called."""
         if not self.open:
             raise EngineClosed
         future: asyncio.Future[Landed] = self._loop.create_future()
@@ -132,7 +135,8 @@ class Writer:
         await future
 
     def submit(self, write: Write, landed: Deliver) -> None:
-        """Queue a write from the engine's loop, and return. `landed` is called on the loop with the answer or the error."""
+        """Queue a write from the engine's loop, and do not wait for it. `landed` is called on the loop with the answer or the error; at
+        once if the disk fails and this write does not wait until it works again (`_KEPT`). Raises EngineClosed if the writer is closed."""
         self._enqueue(Entry(write, landed))
 
     def _enqueue(self, entry: Entry) -> None:
@@ -147,8 +151,8 @@ class Writer:
             self._plan_flush()
 
     def write_now(self, write: Write) -> Answer | HoldfastError | None:
-        """Commit at once, if no other coroutine could use the time. Returns the answer, or the error if the write was refused. None if the
-        write was not made; the caller must submit it."""
+        """Commit a write at once, if no other coroutine could use the time. Returns the answer, or the error if the write was refused.
+        Returns None if nothing was written, also because the disk failed; the caller must then submit the write."""
         if self._queue or self._closed or len(self._live) > 1 or monotonic() - self._flushed_at > _LOOP_SECONDS:
             return None
         if self._disk_seconds > _SLOW_SECONDS or self._health.trouble is not None or not self._turn.acquire(blocking=False):
@@ -162,7 +166,8 @@ class Writer:
         return None if isinstance(answer, DiskFailed | Landed) else answer
 
     def call(self, write: Write) -> Answer:
-        """Write from another thread than the loop's. Blocks until the write is on disk. Raises the error if it is refused."""
+        """Write from another thread than the loop's. Blocks until the write is on disk, and returns the answer. Raises the error if the
+        write is refused. Raises EngineClosed if the writer is closed."""
         if self._closed:
             raise EngineClosed
         waiter = Waiter()
@@ -177,7 +182,8 @@ class Writer:
         return cast("Answer", waiter.answer)
 
     def retry(self) -> None:
-        """Try again to write what waits because the disk failed, on the calling thread. If the disk accepts it, the pause ends."""
+        """Try again, on the calling thread, to write what waits because the disk failed. The pause ends if the disk accepts it, or if
+        nothing waits."""
         with self._turn:
             batch = self._take()
             if batch:
@@ -302,8 +308,8 @@ class Writer:
         return answers, followed
 
     def _tell_of(self, done: Committed) -> None:
-        """Tell the engine what a commit changed. If the engine's loop is gone, nothing is told, but the callers still learn that their
-        writes are on disk."""
+        """Tell the outbox if a commit added signals, and end the pause if the disk works again. If the engine's loop is gone, this only
+        logs a warning: the callers still learn that their writes are on disk."""
         try:
             if done.signalled and self._signalled is not None:
                 self._loop.call_soon_threadsafe(self._signalled)

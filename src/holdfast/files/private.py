@@ -65,7 +65,8 @@ def write_new(path: Where, data: bytes, *, dir_fd: int | None = None) -> None:
 
 def open_file(path: Where, flags: int = os.O_RDWR) -> int:
     """Open a private file by its path, with these flags of `os.open`, and return its descriptor. A missing file is made. If other users
-    have rights on the file, these rights are removed. Raises NotPrivate if it is a link, a pipe or a device, or belongs to another user."""
+    have rights on the file, these rights are removed. Raises NotPrivate if it is a link, a pipe or a device, if it belongs to another user,
+    or if these rights cannot be removed."""
     fd = _made_or_opened(path, flags | _FILE_FLAGS)
     try:
         _refuse_foreign(os.fstat(fd), path)
@@ -95,7 +96,7 @@ def _made_or_opened(path: Where, flags: int) -> int:
 
 def read_file(path: Where) -> bytes | None:
     """The content of a private file; None if nothing has this path. If other users have rights on the file, these rights are removed first.
-    Raises NotPrivate if it is a link, a pipe or a device, or belongs to another user."""
+    Raises NotPrivate if it is a link, a pipe or a device, if it belongs to another user, or if these rights cannot be removed."""
     try:
         fd = os.open(path, os.O_RDONLY | _FILE_FLAGS)
     except FileNotFoundError:
@@ -130,8 +131,8 @@ def _is_our_pipe(path: Where) -> bool:
 
 
 def reserve(path: Where) -> None:
-    """Make a private file, if nothing has this path, before SQLite opens it by its path. Raises NotPrivate if the path is a link or another
-    user's file, or if other users can replace files in its folder.
+    """Make a private file, if nothing has this path, before SQLite opens it by its path. Raises NotPrivate if the path is a link, a pipe, a
+    device or another user's file, or if other users can replace files in its folder.
 
     An existing file is not changed, because it is not known yet whether it is a store. If the file cannot be made, nothing is raised here:
     SQLite will report why.
@@ -150,8 +151,9 @@ def reserve(path: Where) -> None:
 
 
 def reserve_beside(paths: Iterable[Where]) -> list[Where]:
-    """Make the files that SQLite uses beside a store, before SQLite opens the store. Returns the paths that were made. Raises NotPrivate if
-    such a file exists and is not a plain file of this user.
+    """Make the files that SQLite uses beside a store, before SQLite opens the store. Returns the paths that were made. If one cannot be
+    made, those after it are not made either. Raises NotPrivate if such a file exists and is not a plain file of this user with only one
+    name.
 
     In a folder such as /tmp every user may make a file that does not exist yet. SQLite would read a log of another user as the newest part
     of the store. If root runs SQLite, SQLite changes the owner of such a file to root, so that nothing shows afterwards who made it. SQLite
@@ -179,8 +181,8 @@ def remove_empty(paths: Iterable[Where]) -> None:
 
 
 def refuse_foreign(path: Where, owner: int | None = None) -> None:
-    """Raise NotPrivate unless the path is a plain file with only one name, and belongs to this user; if `owner` is given, to the user with
-    that id."""
+    """Raise NotPrivate unless the path is a plain file with only one name that belongs to this user or, if `owner` is given, to the user
+    with the id `owner`."""
     told, name = os.lstat(path), os.fspath(path)
     if stat.S_ISLNK(told.st_mode):
         raise _link(path)
@@ -204,8 +206,8 @@ def _make_unopened(path: Where) -> None:
 
 
 def narrow(paths: Iterable[Where]) -> None:
-    """Remove the rights of other users from these files. A missing file is skipped. Raises NotPrivate if a path is a link, or if its file
-    belongs to another user."""
+    """Remove the rights of other users from these files. A missing file is skipped. Raises NotPrivate if a path is a link, a pipe or a
+    device, if its file belongs to another user, or if the rights cannot be removed."""
     wide = []
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
@@ -237,7 +239,8 @@ def _change_unopened(path: Where, mode: int) -> None:
 
 def own_folder(path: Where) -> None:
     """Make sure that a folder exists whose name Holdfast chose, and that only this user has rights on it. Raises NotPrivate if it is a
-    link, if it belongs to another user, or if other users can replace files in the folder above it."""
+    link, if it belongs to another user, if the rights of other users cannot be removed, or if other users can replace files in the folder
+    above it."""
     os.close(open_folder(path))
 
 

@@ -2,7 +2,8 @@
 removes it.
 
 All these folders of one user lie in one folder of mode 0700, in the machine's folder for temporary files, so no other user can put anything
-there. The kernel releases a lock when the last process that has it ends, for any reason.
+there. If another user has taken the name of that one folder, they lie beside it, and later processes do not remove them. The kernel
+releases a lock when the last process that has it ends, for any reason.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _YOUNG_SECONDS: Final = 60
 
 
 def make(prefix: str) -> str:
-    """Make a new folder whose name begins with `prefix`, and return its path. The caller must `lock` it within a minute, or another process
-    may remove it. Raises NotPrivate if other users can replace files in the machine's folder for temporary files."""
+    """Make a new folder, with `prefix` in its name, and return its path. The caller must `lock` it within a minute, or another process may
+    remove it. Raises NotPrivate if other users can replace files in the machine's folder for temporary files."""
     temporary = tempfile.gettempdir()
     refuse_shared(temporary)
     place = f"{temporary}/holdfast-{os.geteuid()}"

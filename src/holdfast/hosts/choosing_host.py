@@ -35,7 +35,7 @@ class ChoosingHost:
         raise FunctionNotFound(f"Function {header.function!r} has no version {header.version} here.")
 
     def cancel(self, execution: str) -> None:
-        """End the live invocation of an execution, in the host that runs it. If that host cannot end it, nothing happens."""
+        """Tell all hosts that this process may not write to the execution any more. The host that runs it ends it, if it can."""
         for home in self._homes:
             home.cancel(execution)
 

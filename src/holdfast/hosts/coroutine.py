@@ -160,7 +160,8 @@ class Coroutine:
         self._ended(outcome)
 
     async def _failed(self, error: BaseException) -> Outcome:
-        """The outcome of a handler that raised `error`. Before this returns, updates that the handler had not yet written are written."""
+        """The outcome of a handler that raised `error`. Before this returns, updates that the handler had not yet written are written,
+        unless the coroutine is being closed."""
         state = self._state
         outcome = failed(state, error)
         if state.unwritten and not isinstance(error, GeneratorExit):  # a coroutine that is being closed can wait for nothing
@@ -188,7 +189,8 @@ class Coroutine:
 
     def _quiet(self) -> None:
         """Called when every strand rests: the handler, and every branch that it has begun. Ends the invocation when its last write is on
-        disk. The invocation does not end, but stays live, if it waits for an execution that is live in this process.
+        disk. The invocation does not end, but stays live, if it waits for an execution that is live in this process. If a write failed, or
+        a replay mismatch must quarantine the execution, the invocation ends with that failure at once.
 
         A handler with plugins does not stay live: plugins are made for each invocation, and must see the same invocations as on AWS.
         """
@@ -227,7 +229,7 @@ class Coroutine:
         return invocation.header.epoch == self._state.header.epoch + 1
 
     def resume(self, invocation: Invocation, report: Report) -> None:
-        """Continue the coroutine in the next invocation."""
+        """Continue the coroutine in the next invocation. `report` is called when that invocation ends."""
         self._report = report
         self._parents = invocation.parents
         if self._parents is not None:

@@ -45,7 +45,7 @@ class InlineHost:
 
     def invoke(self, invocation: Invocation, port: Port, done: Report) -> None:
         """Begin an invocation, or continue the coroutine that rests in memory for it, and return at once. When the invocation ends, `done`
-        is called with the outcome and the last revision that the invocation saw."""
+        is called with the outcome and the last revision that the invocation saw. It is not called for a cancelled coroutine."""
         function = self._functions[invocation.header.function, invocation.header.version]
         if not function.is_async:
             future = self._threads.submit(lambda: self._block(function, invocation, port))

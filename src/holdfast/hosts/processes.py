@@ -41,8 +41,8 @@ class Uses(NamedTuple):
 
 
 def give_way(pid: int, nice: int) -> None:
-    """Raise the nice value of a process, so that other processes get the CPU before it. The pid 0 means this process. If the kernel
-    refuses, nothing happens.
+    """Raise the nice value of a process to `nice`, so that other processes get the CPU before it. A higher value stays. The pid 0 means
+    this process. If the kernel refuses, nothing happens.
 
     If the kernel groups processes by session (autogroup), it compares the groups, and compares nice values only inside a group. So the
     group of the process gets the same nice value.

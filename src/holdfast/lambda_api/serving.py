@@ -106,7 +106,8 @@ class Serving:
         """Call `verb`, which changes the function `name` in the folder of deployed functions. Then make the engine run the function as it
         is after the change. Returns what `verb` returned.
 
-        `verb` runs in a thread. Changes run one after the other. A change is completed even if the task of its caller is cancelled.
+        `verb` runs in a thread. Changes run one after the other. A change is completed even if the task of its caller is cancelled. Code
+        that `looked` remembers is not read again.
         """
 
         async def changed() -> T:
@@ -155,7 +156,8 @@ class Serving:
             await self.change(name, functools.partial(self.deployed.sweep, running_code))
 
     def code_of(self, source: CodeSource, looked: CodeCache | None = None) -> Code:
-        """Copy code into the folder of deployed functions, if it is not there yet. Blocks."""
+        """Copy code into the folder of deployed functions, if it is not there yet, and return its record. Code that `looked` remembers is
+        not read again. Blocks."""
         keeper = self.deployed.keeper
         match source:
             case FolderCode(folder):
@@ -264,8 +266,9 @@ async def open_serving(
     retention: LogRetention | None = None,
     runtime: WorkerRuntime | None = None,
 ) -> AsyncIterator[Serving]:
-    """The service over the store of `settings`. `private_app` makes the app that answers the requests of the functions' processes, and
-    `log` gets the lines of these processes. `runtime` has the workers, if there are any. No caller can invoke a worker as a function."""
+    """The service over the store of `settings`. `functions` are those of the program, which run inline. `private_app` makes the app that
+    answers the requests of the functions' processes, and `log` gets the lines of these processes. `runtime` has the workers, if there are
+    any. No caller can invoke a worker as a function."""
     if settings.tune:
         tune()
     runner = settings.ids(settings.clock.now())

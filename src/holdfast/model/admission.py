@@ -58,8 +58,8 @@ def settled(before: Execution, after: Execution) -> Execution:
 
 
 def placed(asked: Enqueue, header: Execution, at: int, settings: QueueSettings, *, admits: bool) -> Execution:
-    """The header of a new execution in its queue. With `admits` it is admitted at once. Otherwise it is delayed if the enqueue has a delay,
-    and waits in its lane if not. `at` is the time of the enqueue."""
+    """The header of a new execution in its queue; `settings` are those of the queue. With `admits` it is admitted at once. Otherwise it is
+    delayed if the enqueue has a delay, and waits in its lane if not. `at` is the time of the enqueue."""
     ready_at = at + max(asked.delay_ms, 0)
     head_start = 0 if settings.ordered else asked.head_start_ms
     place = Place(

@@ -51,7 +51,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tenant: str | None = None
     times: int = 1
     """How many refusals this note stands for; 1 for a decision. In each minute, the first refusal of a kind has a note of its own, and a
-    second note counts the further ones of that minute."""
+    second note counts the further ones of that minute. If there are too many kinds, one note of `(many)` counts the rest."""
     expires_at: int
     """From this time on the note may be removed."""
 
@@ -128,8 +128,8 @@ def bounded(text: str) -> str:
 
 @cache
 def principal() -> str:
-    """The name of an actor without a credential: `local:USER`, where USER is the user of the machine who runs this process. Nothing in a
-    request can change it."""
+    """The name of an actor without a credential: `local:USER`, where USER is the user of the machine who runs this process (`local:unknown`
+    if the system does not know the user's name). Nothing in a request can change it."""
     try:
         return f"local:{getpass.getuser()}"
     except (KeyError, OSError):

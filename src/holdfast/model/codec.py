@@ -28,7 +28,7 @@ _encoder = msgspec.json.Encoder()
 def dumps(value: object, *, sort: bool = True) -> str:
     """A Python value as the JSON text that is stored. The text has no spaces between its parts. Its keys are sorted, so that equal values
     have equal texts; with `sort=False` they keep their order. Raises PayloadNotJson if the value cannot be written as JSON, NaN for
-    example."""
+    example, and InvalidParameter if a text in it contains a lone surrogate."""
     try:
         text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort else None).decode()
         if "null" in text:
@@ -48,7 +48,7 @@ def compact(value: object) -> bytes:
 
 
 def check(text: str | bytes) -> None:
-    """Raise PayloadNotJson if a text is not JSON. For most texts this builds no Python values."""
+    """Raise PayloadNotJson if `loads` cannot read a text. For most texts this builds no Python values."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -56,7 +56,8 @@ def check(text: str | bytes) -> None:
 
 
 def loads(text: str | bytes) -> Any:
-    """The value of a JSON text, with exact integers of any size. Raises PayloadNotJson if the text is not JSON."""
+    """The value of a JSON text, with exact integers. `NaN` and `Infinity` are read as floats. Raises PayloadNotJson if the text cannot be
+    read."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

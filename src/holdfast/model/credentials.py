@@ -101,7 +101,7 @@ def checked_tenant(tenant: str | None) -> str | None:
 
 
 def checked_person(person: str | None) -> str | None:
-    """The name of a person itself, or None. Raises InvalidParameter if it is too long, begins like the id of a credential, or has
+    """The name of a person itself, or None. Raises InvalidParameter if it is empty or too long, begins like the id of a credential, or has
     characters that are not allowed. A colon is not allowed, so that no name looks like a user of the machine (`local:ann`)."""
     if person is not None and (not _PERSON.fullmatch(person) or person.lower().startswith(_RESERVED)):
         raise InvalidParameter(

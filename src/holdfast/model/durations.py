@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 MAX_SECONDS: Final = 366 * 86_400
-"""The longest interval of a schedule: 366 days."""
+"""The longest interval of a schedule, and the longest time in an enqueue or in the settings of a queue: 366 days."""
 HINT: Final = "Write an integer above 0 and s, m, h or d as a text: '30s', '10m', '2h', '7d'."
 _FORM: Final = re.compile(r"([1-9][0-9]{0,8})([smhd])", re.ASCII)
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}

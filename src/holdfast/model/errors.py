@@ -2,49 +2,25 @@
 
 HoldfastError ─┬─ Rejected ──┬─ InvalidParameter     the caller must change something (Holdfast does not try again)
                │             ├─ InvalidToken, LimitReached
-               │             ├─ PayloadNotJson
-               │             ├─ PayloadTooLarge
-               │             ├─ FunctionNotFound
-               │             ├─ FunctionNotLoadable
-               │             ├─ DuplicateFunction
-               │             ├─ ExecutionNotFound
-               │             ├─ ExecutionAlreadyStarted
-               │             ├─ CallbackNotFound
-               │             ├─ CallbackClosed
-               │             ├─ StoreNotFound
-               │             ├─ StoreNotMigrated
-               │             ├─ StoreInUse
-               │             ├─ CodecMismatch
-               │             ├─ CodecNotLoadable
-               │             ├─ ExtraMissing
-               │             ├─ ExportInvalid
-               │             ├─ CredentialsNeeded
-               │             ├─ AccessRefused
-               │             ├─ PatternInvalid
-               │             ├─ LogNotFound
-               │             ├─ TemplateInvalid
+               │             ├─ PayloadNotJson, PayloadTooLarge
+               │             ├─ FunctionNotFound, FunctionNotLoadable, DuplicateFunction
+               │             ├─ ExecutionNotFound, ExecutionAlreadyStarted
+               │             ├─ CallbackNotFound, CallbackClosed
+               │             ├─ StoreNotFound, StoreNotMigrated, StoreInUse
+               │             ├─ CodecMismatch, CodecNotLoadable, ExtraMissing
+               │             ├─ CredentialsNeeded, AccessRefused
+               │             ├─ ExportInvalid, PatternInvalid, TemplateInvalid, LogNotFound
                │             ├─ CodeInvalid, CodeChanged
-               │             ├─ ResourceConflict
-               │             ├─ RevisionMismatch
-               │             ├─ BlockingCallRefused
-               │             ├─ RunUnavailable
-               │             └─ EngineClosed
+               │             ├─ ResourceConflict, RevisionMismatch
+               │             └─ BlockingCallRefused, RunUnavailable, EngineClosed
                ├─ Retryable ─┬─ LeaseLost            another try, later or by another invocation, may succeed
-               │             ├─ StoreBusy
-               │             ├─ TooManyRequests
-               │             ├─ QueueFull
-               │             ├─ DeliveryFailed
+               │             ├─ StoreBusy, TooManyRequests, QueueFull, DeliveryFailed
                │             └─ DiskFailed ─ DiskFull
                ├─ Fatal ─────┬─ StoreBroken ─ RowDamaged   a person must find the cause and remove it
-               │             ├─ WriteFailed
-               │             ├─ StoreUnsuitable
-               │             ├─ NotPrivate
-               │             ├─ KeysSecretNeeded
-               │             ├─ CodecFailed
-               │             └─ ExecutionQuarantined
+               │             ├─ WriteFailed, StoreUnsuitable, NotPrivate
+               │             └─ KeysSecretNeeded, CodecFailed, ExecutionQuarantined
                ├─ Unsuccessful ┬─ ExecutionFailed    how the execution itself ended; `result()` raises it
-               │               ├─ ExecutionTimedOut
-               │               └─ ExecutionStopped
+               │               └─ ExecutionTimedOut, ExecutionStopped
                └─ DurableExecutionsError             errors inside handlers, as in AWS's SDK (holdfast.durable.exceptions)
 
 Other modules add more. A class's `code` does not change between releases, and docs/reference/errors.md explains each code.
@@ -114,7 +90,10 @@ class FunctionNotFound(Rejected):
 
 
 class FunctionNotLoadable(Rejected):
-    """The code of a function could not be imported."""
+    """The code of a function could not be imported.
+
+    It is also raised if there is no such file, if the file has no function and no worker, or if the runtime of the function is missing.
+    """
 
     code = "function_not_loadable"
 
@@ -149,7 +128,10 @@ class CallbackNotFound(Rejected):
 
 
 class CallbackClosed(Rejected):
-    """The callback is either timed out or already completed."""
+    """The callback is either timed out or already completed.
+
+    It is also raised if the execution of the callback has ended, or is an imported copy.
+    """
 
     code = "callback_closed"
 
@@ -173,7 +155,10 @@ class StoreInUse(Rejected):
 
 
 class CodecMismatch(Rejected):
-    """The payload codec is not the one that the store was made with."""
+    """The payload codec is not the one that the store was made with.
+
+    It is also raised if the codec is the right one, but its keys cannot read the store.
+    """
 
     code = "codec_mismatch"
 
@@ -191,7 +176,10 @@ class ExtraMissing(Rejected):
 
 
 class ExportInvalid(Rejected):
-    """The document is not the export of an execution."""
+    """The document is not the export of an execution.
+
+    It is also raised if the document was exported without data, and so cannot be replayed.
+    """
 
     code = "export_invalid"
 
@@ -275,13 +263,19 @@ class Retryable(HoldfastError):
 
 
 class LeaseLost(Retryable):
-    """Another invocation owns this execution now, or the execution is closed. This invocation may not write any more."""
+    """Another invocation owns this execution now, or the execution is closed. This invocation may not write any more.
+
+    It is also raised if a runner cannot claim or admit an execution any more, for example because another runner was faster.
+    """
 
     code = "lease_lost"
 
 
 class StoreBusy(Retryable):
-    """Another process has locked the store, or changes the same rows. Try again."""
+    """Another process has locked the store, or changes the same rows. Try again.
+
+    It is also raised if another server uses the folder of deployed functions, or if a server has too many listeners or is closing.
+    """
 
     code = "store_busy"
 
@@ -335,13 +329,19 @@ class WriteFailed(Fatal):
 
 
 class StoreUnsuitable(Fatal):
-    """This store cannot be used by this version of Holdfast."""
+    """This store cannot be used by this version of Holdfast.
+
+    For example: its schema is too old or too new, it is not a store, it is on a network file system, or the SQLite library is too old.
+    """
 
     code = "store_unsuitable"
 
 
 class NotPrivate(Fatal):
-    """A file or folder belongs to another user of the machine, or another user could replace it."""
+    """A file or folder belongs to another user of the machine, or another user could replace it.
+
+    It is also raised for a link, for anything that is neither a file nor a folder, and if the disk does not keep permissions.
+    """
 
     code = "not_private"
 

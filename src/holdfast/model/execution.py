@@ -286,13 +286,13 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     """Whether the response of the run says that the run failed, although the execution succeeded. If the execution came from a queue that
     parks failed ones, it is then parked."""
     used: int | None = None
-    """How many tokens the execution really used, if it has ended and its lane has a rate of tokens; else None."""
+    """How many tokens a run that has ended really used; None if the execution has not ended, or is not a run."""
     cool_until: int | None = None
     """The time before which the lane of the execution is to admit nothing, because a server that the execution called asked for a pause;
     None if no server asked."""
     summary: Summary | None = None
-    """The facts about the end of a run by which people find it; None if the execution has not ended. The pipeline is not among them: the
-    header has it from the start on."""
+    """The facts about the end of a run by which people find it; None if the execution has not ended, or is not a run. The pipeline is not
+    among them: the header has it from the start on."""
 
 
 class View(Protocol):

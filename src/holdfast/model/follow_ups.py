@@ -82,8 +82,8 @@ def beyond_limit(limit: LimitReached) -> Failure:
 
 
 def refused_by_queue(refused: QueueFull | InvalidParameter) -> Failure:
-    """The failure of an operation that asked to enqueue an execution which the queue refused. If the queue was full, the failure's data
-    says after how many seconds to try again."""
+    """The failure of an operation that asked to enqueue an execution which the queue refused. If `refused` is a QueueFull, the failure's
+    data says after how many seconds to try again."""
     data = codec.dumps({"retry_after_seconds": refused.retry_after_seconds}) if isinstance(refused, QueueFull) else None
     return Failure(str(refused), refused.code, data)
 

@@ -140,8 +140,9 @@ def carries_error(event: EventType) -> bool:
 
 
 def event_to_wire(event: Event, execution: tuple[str, str], operation: Operation | None, *, include_data: bool) -> dict[str, Any]:
-    """One event as the history API sends it. `execution` is the execution's id and name. Times are in seconds since 1970-01-01 UTC, and
-    members without a value are left out. Without `include_data`, payloads are left out and marked as truncated."""
+    """One event as the history API sends it. `execution` is the execution's id and name, `operation` the operation that the event belongs
+    to (None if it belongs to none). Times are in seconds since 1970-01-01 UTC, and members without a value are left out. Without
+    `include_data`, payloads are left out and marked as truncated."""
     wire: dict[str, Any] = {"EventType": event.type.value, "EventId": event.number, "EventTimestamp": event.at / 1000}
     if event.type in _OF_EXECUTION:
         wire["Id"], wire["Name"] = execution

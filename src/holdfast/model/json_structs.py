@@ -34,6 +34,7 @@ def decoded(text: bytes | str, kind: type[T]) -> T:
 
 
 def converted(value: object, kind: type[T], *, strict: bool = True) -> T:
-    """Plain Python values (dicts, lists, texts …), converted to this type. Raises what `msgspec.convert` raises."""
+    """Plain Python values (dicts, lists, texts …), converted to this type. Without `strict`, msgspec also accepts a text in place of a
+    number, for example. Raises what `msgspec.convert` raises."""
     decoder(kind)
     return msgspec.convert(value, kind, strict=strict)

@@ -1,9 +1,9 @@
 """The ledger: what each call of a model, or of another tool that costs money, has reserved and spent. Its rows are never changed.
 
 A call has two entries. The first is written in the same transaction as the call's intent, and says what the call has reserved. The second
-is written in the same transaction as the call's receipt, and says how the call ended: what it spent, or that it spent nothing. If an
-execution is stopped, fails or times out during a call, there is no receipt. Then the write that closes the execution adds the second
-entry, with the state `unknown`.
+is written in the same transaction as the call's receipt, and says how the call ended: what it spent, or that it spent nothing. A call that
+reserved nothing has only the second, and only if it spent something. If an execution is stopped, fails or times out during a call, there is
+no receipt. Then the write that closes the execution adds the second entry, with the state `unknown`.
 
 `held_tokens` and `held_nanos` are signed: the first entry adds the reservation, and the second subtracts it. So their sum over any set of
 entries is what these calls have still reserved.
@@ -29,7 +29,7 @@ class EntryState(Word):
     RESERVED = "reserved"
     """The call begins. Every other state ends a call."""
     SETTLED = "settled"
-    """The model's server said what the call used."""
+    """It is known what the call used: the model's server or the tool said it."""
     UNKNOWN = "unknown"
     """It is not known what the call used. The amounts are estimates, rather too high than too low."""
     RELEASED = "released"
@@ -98,7 +98,8 @@ class Dimension(Word):
 
 class CostFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which entries are summed, and by which fields they are grouped. A member that is None does not restrict. Days are UTC days, as
-    numbers of days since 1970-01-01. Times are whole days because the store keeps daily sums, and without `run` it adds up only these."""
+    numbers of days since 1970-01-01. Times are whole days because the store keeps daily sums, and without `run` it adds up only these. With
+    `run`, the store adds up the entries themselves, and ignores the days, `pipeline` and `worker`."""
 
     by: tuple[Dimension, ...] = ()
     """The fields to group by; empty: all entries are one group."""
@@ -161,7 +162,7 @@ def lost(begun: LedgerEntry, at: int) -> LedgerEntry:
 
 
 def nanos_of(cost: Decimal) -> int:
-    """An amount of money in billionths of a dollar."""
+    """The whole number of billionths of a dollar in `cost`, which is in dollars."""
     return int(cost * NANO)
 
 

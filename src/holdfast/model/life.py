@@ -155,7 +155,8 @@ def _invocation_detail(header: Execution, ended_at: int) -> dict[str, Any]:
 
 
 def close(draft: Draft, status: ExecutionStatus, payload: str | None) -> Change:
-    """End the execution for good: write the terminal event, begin a new epoch, and take the execution from its runner."""
+    """End the execution for good: write the terminal event, begin a new epoch, and take the execution from its runner. `payload` is the
+    result, or the JSON of the error; None if there is no result."""
     number = draft.log(_TERMINAL[status], None, payload)
     return draft.done(**_closed_fields(draft, status, number, payload), state=State.CLOSED, runner=None, invocation=None, client=None)
 
@@ -185,7 +186,7 @@ def continue_as(draft: Draft, successor: str, payload: str, *, settled: bool = F
 
 
 def close_early(draft: Draft, status: ExecutionStatus, payload: str | None) -> Change:
-    """Give the execution its final status while its invocation still runs.
+    """Give the execution its final status while its invocation still runs. `payload` is its result, or the JSON of its error.
 
     In the history, the InvocationCompleted event of that invocation comes before the terminal event. So the terminal event is stored now
     with the number after next. Readers do not see it yet, because its number is greater than `events`. No other event can get the number
@@ -199,7 +200,7 @@ def close_early(draft: Draft, status: ExecutionStatus, payload: str | None) -> C
 
 def finish_closing(draft: Draft, error: Failure | None = None) -> Change:
     """Finish an execution that `close_early` closed, after its invocation has ended: add the InvocationCompleted event, and increase
-    `events`, so that readers see the terminal event."""
+    `events`, so that readers see the terminal event. `error` is the error of the invocation; None if it did not fail."""
     header = draft.header
     ended_at = header.ended_at or draft.at
     payload = None if error is None else codec.failure_text(error)
@@ -225,8 +226,8 @@ def _closed_fields(draft: Draft, status: ExecutionStatus, number: int, payload: 
 
 
 def _summary(header: Execution, status: ExecutionStatus, payload: str | None) -> Summary | None:
-    """The summary of an execution that ends with this status. If it succeeded, the summary does not change here: verbs.Settle takes the
-    facts from the outcome."""
+    """The summary of an execution that ends with this status and this payload. If it succeeded, the summary (or None) does not change here:
+    verbs.Settle takes the facts from the outcome."""
     match status:
         case ExecutionStatus.SUCCEEDED | ExecutionStatus.RUNNING:
             return header.summary
@@ -260,7 +261,7 @@ def quarantine(draft: Draft, why: Quarantine, **header: Any) -> Change:
 
 def quarantine_unread(draft: Draft) -> Change:
     """Put the execution into quarantine because its payloads cannot be read. A person must repair the codec or its keys, and then release
-    the execution."""
+    the execution. If it is in quarantine already, only its `due_at` changes."""
     header = draft.header
     if header.state is State.QUARANTINED:
         return draft.done(due_at=header.deadline)
@@ -280,7 +281,8 @@ def put_aside(draft: Draft, deaths: int) -> Change:
 
 
 def woken(draft: Draft) -> Change:
-    """The finished change of a draft. If the execution is suspended, it becomes ready; in any other state it keeps its state."""
+    """The finished change of a draft. If the execution is suspended, it becomes ready (or queued, if it must wait for a slot); in any other
+    state it keeps its state."""
     if draft.header.state is State.SUSPENDED:
         return draft.done(state=State.READY, ready_at=draft.at)
     return draft.done()

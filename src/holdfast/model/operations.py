@@ -109,8 +109,8 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Order(msgspec.Struct, frozen=True, gc=False):
-    """An accepted request: for a run, or for an enqueue of a function. The write that starts the new execution carries the order. An order
-    has no wire form, so no client can send one."""
+    """An accepted request for a run or for an enqueue. The write that starts the new execution carries the order. An order has no wire
+    form, so no client can send one."""
 
     kind: Kind
     input: str
@@ -220,7 +220,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     heartbeat_seconds: int = 0
     """CALLBACK START: after how many seconds without a heartbeat the callback times out; 0: it needs no heartbeats."""
     function_name: str | None = None
-    """CHAINED_INVOKE START: the function to invoke."""
+    """CHAINED_INVOKE START: the function to invoke, or the worker to run. STEP SUCCEED with an order: what is enqueued. Else None."""
     cascade: bool = True
     """CHAINED_INVOKE START: whether the child is stopped when its parent is stopped or times out. Not on the wire: AWS never stops a
     child."""
@@ -246,15 +246,15 @@ def is_pending(operation: Operation) -> bool:
 
 
 def served_since(operations: Iterable[Operation], revision: int) -> list[str]:
-    """The ids of those operations that the engine (and not the handler) changed after `revision`: operations that it closed, and steps that
-    it made ready for their next attempt."""
+    """The ids of those operations that changed after `revision` and have a status now that the engine gives: waits, callbacks and invokes
+    that are closed, and steps that are ready for their next attempt. A wait that the handler itself cancelled is among them."""
     newer = (operation for operation in operations if operation.revision > revision)
     return [op.id for op in newer if (op.type in SERVED and op.status not in OPEN) or op.status is Status.READY]
 
 
 def unpruned(operations: Collection[Operation]) -> list[Operation]:
     """Those of the operations that a replay needs. All operations inside a closed context without `replay_children` are left out, at any
-    depth."""
+    depth. `operations` must be in the order in which they began."""
     replayed = replayed_contexts(operations)
     return [op for op in operations if op.parent_id is None or op.parent_id in replayed]
 

@@ -33,7 +33,8 @@ class Answering(msgspec.Struct, frozen=True, gc=False):
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """Close the callback with this answer. Raises CallbackNotFound if there is no such callback or `kept` does not match it. Raises
-        CallbackClosed if it was answered before, its time is over, or its execution does not run."""
+        CallbackClosed if it was answered before, its time is over, or its execution does not run. Raises PayloadTooLarge or
+        InvalidParameter if the result cannot be stored."""
         draft, operation = open_callback(view, self.operation_id, now)
         if self.kept != _kept(operation):
             raise CallbackNotFound
@@ -73,15 +74,16 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
     cascade: bool = True
     """Whether executions that the stopped execution invoked are stopped as well (and so on below them)."""
     inherited: bool = False
-    """Whether this stop follows from the end of the parent, which was stopped or timed out. An inherited stop does nothing to an execution
-    that was started without `cascade`. A run that listens for its cancel is not stopped by it but cancelled: so it can record the outcome
-    of a call that is under way, and undo what it did."""
+    """Whether another event causes this stop: the parent was stopped or timed out, or a schedule replaces the execution. An inherited stop
+    does nothing to an execution that was started without `cascade`. A run that listens for its cancel is not stopped by it but cancelled:
+    so it can record the outcome of a call that is under way, and undo what it did."""
     notes: tuple[Note, ...] = ()
     """Lines for the audit log: who stopped it."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Add the end of the live invocation, if there is one, and then the terminal event. Raises InvalidParameter for an imported copy
-        that was not closed, unless the stop is inherited."""
+        """Close the execution as stopped: add the end of its live invocation, if there is one, and then the terminal event. A closed
+        execution does not change. An inherited stop may do less: see `inherited`. Raises InvalidParameter for an imported copy that was not
+        closed, unless the stop is inherited."""
         header = view.header
         if header.state is State.IMPORTED:
             if self.inherited:
@@ -138,16 +140,16 @@ class Fire(msgspec.Struct, frozen=True, gc=False):
 
 
 class Release(msgspec.Struct, frozen=True, gc=False):
-    """A person releases an execution that is quarantined, or that waits for another try after its runners died. It becomes ready at
-    once."""
+    """A person releases an execution that is quarantined, or that waits for another try after its runners died. It becomes ready at once;
+    if it was enqueued and holds no slot, it waits in its lane for one."""
 
     execution: str
     notes: tuple[Note, ...] = ()
     """Lines for the audit log: who released it."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Make the execution ready. Raises InvalidParameter for an execution that is not quarantined and does not wait for another try
-        after its runners died."""
+        """Make the execution ready (or queued). Raises InvalidParameter for an execution that is not quarantined and does not wait for
+        another try after its runners died."""
         header = view.header
         if header.state is not State.QUARANTINED and life.next_try(header) is None:
             told = f"it is {header.state}, neither quarantined nor waiting for another try after its runners died"

@@ -9,8 +9,8 @@ function with its version:
 
     emails / tenant=acme / key=user-7 / function=send:3
 
-All leaf lanes of a function and a tenant share the rate of the function itself, whatever their queue and key (`shared_rate_of`). If that
-rate is one for each user, the leaf also names the user: `function=send:3;user=ann`.
+All leaf lanes of a function and a tenant share the rate of the function itself, whatever their queue, key and version (`shared_rate_of`).
+If that rate is one for each user, the leaf also names the user: `function=send:3;user=ann`.
 
 Limits belong to the queue, to each tenant and to each key. The last lane, the leaf, holds executions of one function and version only, so a
 runner claims only what it can run.

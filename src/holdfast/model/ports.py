@@ -35,7 +35,7 @@ class Port(Protocol):
         ...
 
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
-        """The operations that changed after the revision `newer_than`, in the order in which they began; 0: all operations."""
+        """The operations that changed after the revision `newer_than`, in the order in which they began; 0: all that a replay needs."""
         ...
 
     def input(self, token: Position) -> str | None:
@@ -116,7 +116,7 @@ class Host(Protocol):
 
     def invoke(self, invocation: Invocation, port: Port, done: Callable[[Outcome, int], None]) -> None:
         """Begin an invocation, and return at once. When it ends, the host calls `done` once, on the engine's event loop, with the outcome
-        and the last revision that the invocation saw."""
+        and the last revision that the invocation saw. After `cancel` has ended the invocation, `done` is not called."""
         ...
 
     def cancel(self, execution: str) -> None:
@@ -124,7 +124,8 @@ class Host(Protocol):
         ...
 
     def nudge(self, execution: str) -> None:
-        """Tell the live invocation of an execution that another process or an answer may have changed what it waits for."""
+        """Tell the live invocation of an execution that another process or an answer may have changed what it waits for. A host that cannot
+        tell it does nothing."""
         ...
 
     def idle(self) -> bool:
@@ -178,7 +179,7 @@ class QueueObserver(Observer, Protocol):
         ...
 
     def refused(self, queue: str) -> None:
-        """A full queue refused an execution."""
+        """A queue that is full, or that an operator drains, refused an execution."""
         ...
 
     def parked(self, header: Execution) -> None:

@@ -1,4 +1,4 @@
-"""The error of a queue that accepts no more executions."""
+"""The error of a queue that accepts no more executions now."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from holdfast.model.errors import Retryable
 class QueueFull(Retryable):
     """The queue accepts no more executions now. Nothing was written.
 
-    `retry_after_seconds` is an estimate of the time until there is room again (store/lane_book.py).
+    The queue is full, or an operator drains it. `retry_after_seconds` is an estimate of the time until there is room again. It is 60 if the
+    time cannot be estimated, for example in a paused queue (store/lane_book.py).
     """
 
     code = "overloaded"

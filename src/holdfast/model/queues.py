@@ -72,11 +72,13 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     waiting: Waiting = Waiting.HOLDS
     """What an execution does with its slot while it waits for a timer, an answer or a person."""
     ordered: bool = False
-    """Whether executions of one key run one after the other, in the order in which they were enqueued."""
+    """Whether executions of one key run one after the other, in the order in which they entered their lane: when they were enqueued, or at
+    the end of their delay."""
     most_waiting: int | None = None
     """At most this many executions may wait; a further one is refused."""
     most_waiting_usd: float | None = None
-    """The highest estimated cost of all waiting executions together, in dollars; an execution that would go beyond it is refused."""
+    """The highest estimated cost of all waiting executions together, in dollars. An execution that would go beyond it is refused, unless
+    the waiting ones cost nothing."""
     oldest_seconds: int | None = None
     """A new execution is refused while an execution in the queue has waited longer than this many seconds."""
     ttl_seconds: int | None = None
@@ -85,7 +87,8 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """Whether failed executions are parked: kept so that a person may start them again under the same name."""
 
     def at(self, level: str) -> Limits:
-        """The limits of a level (`places.Level`). In an ordered queue, the limit of each key is one slot at the same time."""
+        """The limits of a level (`places.Level`); the level of leaf lanes has none. In an ordered queue, each key has at most one slot at
+        the same time."""
         if level == Level.QUEUE:
             return self.limits
         if level == Level.TENANT:
@@ -131,7 +134,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of a queue at this moment."""
+    """The numbers of a queue, or of one tenant in it, at this moment."""
 
     waiting: int = 0
     """How many executions wait in its lanes."""
@@ -140,16 +143,17 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     held: int = 0
     """How many executions hold a slot."""
     oldest_at: int | None = None
-    """When the execution that has waited longest was enqueued, in milliseconds since 1970-01-01 UTC; None if none waits."""
+    """Since when the execution that has waited longest waits in its lane, in milliseconds since 1970-01-01 UTC; None if none waits, or if
+    these are the numbers of one tenant."""
     parked: int = 0
     """How many executions are parked."""
     admitted: int = 0
-    """How many executions were admitted since the queue was made."""
+    """How many executions were admitted since the queue was made; 0 in the numbers of one tenant."""
     per_minute: float = 0.0
     """About how many executions the queue admitted in the last minute."""
     money: int = 0
     """The estimated cost of all waiting executions together, in billionths of a dollar. Executions are estimated only in queues with
-    `most_waiting_usd`; in any other queue this is 0."""
+    `most_waiting_usd`; in any other queue, and in the numbers of one tenant, this is 0."""
 
 
 class LaneState(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,8 +170,8 @@ class LaneState(msgspec.Struct, frozen=True, kw_only=True):
     at_once: int | None
     """How many executions of the lane and of all lanes below it may hold a slot at the same time; None: no limit."""
     closed_until: int | None
-    """The time before which the lane admits nothing, because a rate is used up or because it cools down; None if the lane is not closed in
-    this way."""
+    """The time before which the lane admits nothing, because a rate is used up or because it cools down; None if the lane was not closed in
+    this way. If the time is in the past, the lane admits again."""
 
 
 def together(declared: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[str, Any]:

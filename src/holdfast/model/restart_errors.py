@@ -18,7 +18,10 @@ class NodeNotFound(Rejected):
 
 
 class OperationNotFound(Rejected):
-    """The execution has no such operation."""
+    """The execution has no such operation.
+
+    It is also raised if several operations have the name that the caller gave.
+    """
 
     code = "operation_not_found"
 

@@ -71,7 +71,7 @@ class RunPort(Port, Protocol):
 
     async def accept(self, parent: Execution, operation_id: str, asked: RunAsked | EnqueueAsked) -> Order | Failure:
         """Ask the service to accept a run or an enqueue. This form is for code on the engine's event loop. Returns the order, or a Failure
-        if the request is refused. Raises RunUnavailable if the engine serves no workers."""
+        if the request is refused. Raises RunUnavailable if a run is asked for and the engine serves no workers."""
         ...
 
     def accept_blocking(self, parent: Execution, operation_id: str, asked: RunAsked | EnqueueAsked) -> Order | Failure:

@@ -43,7 +43,7 @@ class Step(msgspec.Struct, frozen=True):
 
 def due_step(state: ScheduleState, now: int, still_open: Collection[str]) -> Step | None:
     """The next step of a schedule; None if there is nothing to do at `now`. `still_open` has those executions of `state.open` that have not
-    ended."""
+    ended. With `Overlap.ALLOW` it may have all of them, because no occurrence waits for another."""
     if state.removed:
         return None
     if state.asked:
@@ -86,7 +86,8 @@ def passed_over(step: Step, outcome: str, why: str, execution: str | None = None
 
 def _held_up(state: ScheduleState, at: int, missed: list[Handled]) -> ScheduleState:
     """The schedule as it is after the step for an occurrence that is due at `at` while an earlier one still runs: by the overlap policy,
-    the occurrence waits or is skipped. `missed` has the occurrences before it that were missed; they are recorded too."""
+    the occurrence waits, waits in place of those that waited before (REPLACE), or is skipped. `missed` has the occurrences before it that
+    were missed; they are recorded too."""
     former = state.open[-1]
     match state.definition.overlap:
         case Overlap.QUEUE if len(state.waiting) < MAX_WAITING:
@@ -148,9 +149,9 @@ def _missed(first: int, last: int) -> Handled:
 
 
 def retimed(state: ScheduleState, now: int) -> ScheduleState:
-    """The schedule, prepared for a new timing that will be in force from `now` on. Some occurrences of the old timing were due before `now`
-    and are not handled yet: those that the catch-up policy starts are put into `waiting`, the others are dropped. The new timing has no
-    occurrences before `now`."""
+    """The schedule, prepared for a new timing that will be in force from `now` on. The new timing has no occurrences before `now`.
+    Occurrences of the old timing that were due before `now`, and are not handled yet, are put into `waiting` as far as the catch-up policy,
+    the overlap policy and MAX_WAITING allow it. The others are dropped; if the schedule is paused or removed, all are dropped."""
     if state.paused or state.removed:
         return msgspec.structs.replace(state, cursor=max(state.cursor, now))
     made_up = [at for at in _made_up(state, now) if at + delay_of(state.definition.timing, state.name, at) <= now]

@@ -173,8 +173,9 @@ class ScheduleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     cursor: int
     """All occurrences up to this moment are handled. It never goes back."""
     next_at: int | None = None
-    """When a runner must look at the schedule next; None: never. It is None if the schedule is removed. If it is paused, or its timing has
-    no occurrence left, it is None unless an operator has asked for an occurrence."""
+    """When a runner must look at the schedule next, because an occurrence is due or an operator asked for one. None: no such time, because
+    the schedule is removed, or because it is paused or its timing has no occurrence left, and no operator asked for an occurrence.
+    Occurrences in `waiting` do not change it."""
     revision: int = 1
     created_at: int = 0
     paused: bool = False

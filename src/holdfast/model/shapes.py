@@ -23,8 +23,9 @@ _LONG: Final = b"0" * (MAX_DIGITS + 1)
 
 
 def crowding(text: bytes, depth: int, values: int = MAX_VALUES, containers: int = MAX_CONTAINERS) -> str | None:
-    """Why a JSON text is too large or too deep to be parsed, as the second half of a sentence ("holds more than 100 values"); None if it
-    may be parsed. It does not check that the text is JSON."""
+    """Why a JSON text may not be parsed, as the second half of a sentence ("holds more than 100 values"); None if it may be parsed.
+    `depth`, `values` and `containers` (objects and lists) are the most levels, values and containers that the text may have; no number in
+    it may have more than MAX_DIGITS digits. It does not check that the text is JSON."""
     if _has_long_number(text) and _has_long_number(_outside(text)):
         return f"holds a number of more than {MAX_DIGITS} digits"
     marks = text.count(b"[") + text.count(b"{")

@@ -63,8 +63,8 @@ STATUS_STYLES: Final[Mapping[ShownStatus, StatusStyle]] = {
 
 
 def shown_status(header: Execution, *, undecided: bool) -> ShownStatus:
-    """The status of an execution as people see it. `undecided`: whether an approval of the execution is open, which a person must
-    decide."""
+    """The status of an execution as people see it. `undecided`: whether an approval of the execution is open, which a person must decide;
+    it counts only while the execution is suspended."""
     status = header.status
     match status:
         case ExecutionStatus.RUNNING:

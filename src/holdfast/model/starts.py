@@ -125,7 +125,8 @@ class Start(msgspec.Struct, frozen=True, gc=False):
 
     def create(self, now: int, settings: QueueSettings = NO_SETTINGS, *, admits: bool = False) -> tuple[Change, Started]:
         """The first change of a new execution, and the answer to the start. For an execution that is enqueued, `settings` are those of its
-        queue, and `admits` says whether it is admitted at once.
+        queue, and `admits` says whether it is admitted at once. Raises InvalidParameter if the header cannot be that of a new execution, or
+        if the graph is not allowed.
         """
         header = self.header
         if type(header.status) is not ExecutionStatus or type(header.state) is not State or header.quarantine is not None:
@@ -171,7 +172,8 @@ class Start(msgspec.Struct, frozen=True, gc=False):
         return None if self.header.graph is None else checked_graph_id(self.header.graph)
 
     def decide(self, view: View, now: int, seal: Seal) -> tuple[Change | None, Started]:
-        """Decide about a start if another execution, the one in `view`, has the name already.
+        """Decide about a start if another execution, the one in `view`, has the name already. Returns the change of that execution (None if
+        it does not change) and the answer.
 
         The start supersedes that execution if `again` allows it, or if the enqueue says `Same.REPLACE`. Otherwise, if input and version are
         the same, the start finds that execution. Raises ExecutionAlreadyStarted in all other cases: the input or the version differs, the
@@ -217,8 +219,9 @@ class Start(msgspec.Struct, frozen=True, gc=False):
 
 
 def _continued(born: Execution, first: Event, prefix: Prefix, charges: tuple[Charge, ...]) -> Change:
-    """The first change of an execution that begins with a copied part of another history. `first` is its own first event; the events of
-    `prefix` follow. An operation that is open in `prefix` is open in the new execution too."""
+    """The first change of an execution that begins with a copied part of another history. `born` is its header before that part is added.
+    `first` is its own first event; the events of `prefix` follow. An operation that is open in `prefix` is open in the new execution
+    too."""
     stored = born.stored + sum(len(event.payload.encode()) for event in prefix.events if event.payload is not None)
     header = msgspec.structs.replace(
         born,

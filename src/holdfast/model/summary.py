@@ -32,7 +32,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The name of a pipeline: the one that the execution runs; else the one to which an execution above it belongs. None if there is
     none."""
     cost: int | None = None
-    """What a run spent on models, in billionths of a dollar, as the ledger counts; None if it is not known."""
+    """What a run spent on models and other paid tools, in billionths of a dollar, as the ledger counts; None if it is not known."""
     attempt: int | None = None
     """How many attempts a run used; None if it is not known."""
     attempts: int | None = None

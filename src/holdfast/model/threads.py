@@ -22,7 +22,7 @@ class Purpose(StrEnum):
     """What a pool is for. The value is a part of the names of its threads."""
 
     STORE = "store"
-    """Reading rows."""
+    """Reading rows of the store, and a few short writes."""
     ARTIFACTS = "artifacts"
     """Reading and writing the bytes of artifacts, in a folder or a bucket."""
     KEYS = "keys"

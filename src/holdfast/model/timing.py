@@ -38,10 +38,12 @@ _ZONE_LENGTH: Final = 64
 
 
 class ClockChanges(Word):
-    """What happens to wall times that are missing or come twice because the clocks of the zone change (see the top of this module)."""
+    """What happens to wall times that are missing or come twice because the clocks of the zone change."""
 
     ONCE = "once"
+    """Each matching wall time gives one occurrence: the first time that it comes, or the end of the gap if it is missing."""
     REAL = "real"
+    """Each moment whose wall time matches gives an occurrence: two if the wall time comes twice, none if it is missing."""
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -78,8 +78,8 @@ NO_CHILDREN: Final[Children] = {}
 
 def apply(draft: Draft, updates: Sequence[Update], seal: Seal, children: Children = NO_CHILDREN) -> Update | None:
     """Apply the updates of a batch to the draft, in order. Returns the update of the batch that closes the whole execution (its type is
-    EXECUTION); None if the batch has none. Raises InvalidParameter or PayloadTooLarge if an update is not allowed; then the draft must be
-    thrown away."""
+    EXECUTION); None if the batch has none. `children` are the executions to start. Raises InvalidParameter or PayloadTooLarge if an update
+    is not allowed; then the draft must be thrown away."""
     seen: dict[str, Update] = {}
     closing: Update | None = None
     for update in updates:
@@ -280,7 +280,8 @@ def _enqueued(draft: Draft, update: Update, before: Operation | None, child: Bir
 
 
 def callback_due(now: int, timeout_at: int | None, heartbeat_ms: int) -> int | None:
-    """When an open callback times out if it gets no answer and no heartbeat from `now` on; None: never."""
+    """When an open callback times out if it gets no answer and no heartbeat from `now` on; None: never. `timeout_at` None: it has no
+    timeout; `heartbeat_ms` 0: it needs no heartbeats."""
     beats_at = now + heartbeat_ms if heartbeat_ms else None
     if timeout_at is None or beats_at is None:
         return timeout_at if beats_at is None else beats_at

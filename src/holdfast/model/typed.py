@@ -83,8 +83,8 @@ def is_model(kind: Any) -> bool:
 
 
 def models_in(value: Any) -> list[type]:
-    """The classes of the models in a value. These are the value itself, if it is a model, and models in its dicts, lists and tuples, at any
-    depth. Models inside a model are left out. A dict or list that contains itself does no harm."""
+    """The classes of the models in a value, one for each model. These models are the value itself, and models in its dicts, lists and
+    tuples, at any depth. Models inside a model are left out. A dict or list that contains itself does no harm."""
     found: list[type] = []
     met: set[int] = set()
     below: list[Any] = [value]
@@ -148,7 +148,7 @@ def _key(key: Any, path: str) -> str:
 
 def without_models(value: Any, path: str = "") -> Any:
     """The value, with each model in it (dataclass or pydantic) replaced by its JSON values. A tuple that contains a model becomes a list. A
-    value without models is returned unchanged."""
+    value without models is returned unchanged. Raises Unwritable if a model cannot be written."""
     if not models_in(value):
         return value
     if isinstance(value, dict):

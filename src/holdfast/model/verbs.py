@@ -86,8 +86,9 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
         """Begin a new invocation. If the execution is taken over from a dead runner, the same change adds the end of that runner's
         invocation. Raises LeaseLost if the execution's runner is not dead and this runner may not claim the execution (`life.may_claim`).
 
-        In four cases the execution is changed, but not claimed: it was closing, its deadline has passed, its payloads cannot be read, or
-        its runners died too often. In every case the answer is the header after the change.
+        In four cases the execution is changed, but not claimed: it was closing, its deadline has passed, its payloads cannot be read, or so
+        many runners died with it that it must wait, be quarantined, or be claimed by a runner that runs nothing else. In every case the
+        answer is the header after the change.
         """
         header = view.header
         abandoned = header.runner in self.dead
@@ -159,6 +160,7 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
     client_token: str | None = None
     """The ClientToken of the request, by which a repeated request is recognised; None if it has none."""
     children: Children = NO_CHILDREN
+    """The executions that the invokes and enqueues among the updates start, by operation id."""
     charges: tuple[Charge, ...] = ()
     """What the checkpoint adds to shared counters."""
     ledger: tuple[LedgerEntry, ...] = ()
@@ -174,9 +176,9 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
         answer has the same next token as before.
 
         If the deadline of the execution has passed, the execution times out, and no update is applied. If the execution gets more
-        operations or bytes than its terms allow, it fails. Raises LeaseLost if another invocation owns the execution now, or if the
-        execution is closed. Raises InvalidToken if the token was used before. Raises InvalidParameter or PayloadTooLarge if an update is
-        not allowed.
+        operations or bytes than its terms allow, it fails. Raises LeaseLost if the invocation of the token does not own the execution any
+        more, for example because the execution is closed. Raises InvalidToken if the token was used before. Raises InvalidParameter or
+        PayloadTooLarge if an update is not allowed.
         """
         header, at = view.header, self.at
         client = self.client_token and f"{at.epoch}.{at.sequence}.{codec.storable(self.client_token)}"
@@ -246,8 +248,8 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The id for the execution that continues this one, if the outcome is CONTINUED; else None."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Add the end of the invocation, and do with the execution what the outcome says. Raises LeaseLost if another invocation owns the
-        execution now, or if the execution is closed.
+        """Add the end of the invocation, and do with the execution what the outcome says. Raises LeaseLost if this invocation does not own
+        the execution any more, for example because the execution is closed.
 
         If an invocation ended in order to wait, but had not seen all changes of the operations, the execution is not suspended: it is ready
         at once.

@@ -41,7 +41,7 @@ def seconds(at: int) -> float:
 
 def execution_to_wire(header: Execution, payload: str | None, times: Times) -> Wire:
     """The EXECUTION operation, which comes before all others. Its id is the last segment of the ARN. `payload` is the execution's input;
-    None leaves it out."""
+    None leaves it out. `times` converts its times to milliseconds or seconds."""
     wire: Wire = {
         "Id": header.id,
         "Type": Type.EXECUTION.value,
@@ -58,7 +58,7 @@ def execution_to_wire(header: Execution, payload: str | None, times: Times) -> W
 
 def operation_to_wire(operation: Operation, times: Times) -> Wire:
     """An operation as it is sent. Members without a value are left out. The member with the details of the operation's type (`StepDetails`,
-    for example) is there even if it is empty."""
+    for example) is there even if it is empty. `times` converts its times to milliseconds or seconds."""
     wire: Wire = {
         "Id": operation.id,
         "Type": operation.type.value,
@@ -111,7 +111,7 @@ def invocation_to_wire(arn: str, token: str, operations: Iterable[Wire], marker:
     """The event that a handler is invoked with.
 
     `marker` is the marker of the next page of operations; empty if there is none. `updated` has the ids of the operations that the service
-    changed since the last invocation.
+    changed since the invocation before this one.
     """
     state = {"Operations": list(operations), "NextMarker": marker}
     return {"DurableExecutionArn": arn, "CheckpointToken": token, "InitialExecutionState": state, "UpdatedOperationIds": list(updated)}

@@ -1,4 +1,4 @@
-"""Rewrites msgspec's error about a value of a wrong type in the words of people who write settings."""
+"""Rewrites msgspec's error about a wrong value in the words of people who write settings."""
 
 from __future__ import annotations
 

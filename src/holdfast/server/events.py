@@ -52,7 +52,8 @@ class Events:
         return await self._begun(request, stream=False)
 
     async def stream(self, request: Request) -> Reply:
-        """A stream of signals, as server-sent events."""
+        """A stream of signals, as server-sent events. A caller who belongs to a tenant gets only the signals of that tenant's
+        executions."""
         return await self._begun(request, stream=True)
 
     async def _begun(self, request: Request, *, stream: bool) -> Reply:

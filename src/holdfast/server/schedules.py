@@ -28,8 +28,8 @@ _MOST_TIMES: Final = 100
 
 
 class ScheduleRoutes:
-    """The handlers of schedules. After each change of a schedule they call `look`, which tells this server's own runner to read the
-    schedules again."""
+    """The handlers of schedules. After each change of a schedule, except a removal, they call `look`, which tells this server's own runner
+    to read the schedules again."""
 
     def __init__(self, store: Store, clock: Clock, look: Callable[[], None]) -> None:
         self._store, self._clock, self._look = store, clock, look
@@ -56,7 +56,7 @@ class ScheduleRoutes:
         ]
 
     async def list(self, request: Request) -> Reply:
-        """A page of schedules in the order of their names: those after the name in `?after=`, at most `?limit=` of them."""
+        """A page of schedules in the order of their names: those after the name in `?after=`, at most `?limit=` of them (else 100)."""
         limit = _number(request, "limit", _PAGE, _MOST)
         found = await in_thread(Purpose.STORE, lambda: [*self._verbs(request).list(limit, request.text("after") or "")])
         now = self._clock.now()
@@ -68,13 +68,14 @@ class ScheduleRoutes:
         return self._told(state)
 
     async def next(self, request: Request) -> Reply:
-        """The next times at which a schedule is due; `?count=` says how many."""
+        """The next times at which a schedule is due; `?count=` says how many, else five."""
         count = _number(request, "count", 5, _MOST_TIMES)
         state = await in_thread(Purpose.STORE, self._verbs(request).get, request.label)
         return document_reply({"next": [iso(at) for at in next_times(state, self._clock.now(), count)]})
 
     async def add(self, request: Request) -> Reply:
-        """Make a schedule. With `"replace": true`, a schedule of this name that is there already is changed."""
+        """Make a schedule. With `"replace": true`, a schedule of this name that exists already is changed; without it, the request is
+        refused then."""
         body = _body(request)
         name, replace = body.pop("name", None), body.pop("replace", False)
         if not isinstance(name, str) or not isinstance(replace, bool):
@@ -111,7 +112,7 @@ class ScheduleRoutes:
 
     async def backfill(self, request: Request) -> Reply:
         """Ask for the occurrences that were due from `from` on and before `to`: times with their zones, or dates, which are midnights in
-        the schedule's zone. A runner starts them after the reply."""
+        the schedule's zone. The reply says how many they are. A runner starts them after the reply."""
         body = _body(request, "from", "to")
         begin, end = _text(body, "from"), _text(body, "to")
         counted: list[int] = []

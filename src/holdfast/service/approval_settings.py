@@ -22,7 +22,7 @@ _LONGEST: Final = 256
 
 def with_people(policy: Policy, told: Mapping[str, Any], path: Path) -> Policy:
     """The policy with the groups and risks of a file. `told` is the content of the file, and `path` its path. Raises InvalidParameter if
-    one of these settings is wrong."""
+    the groups, the risks or the policy's link_base are wrong."""
     if policy.link_base is not None:
         _check_base(policy.link_base, path)
     groups = _groups(told.get("groups", {}), path)
@@ -30,7 +30,8 @@ def with_people(policy: Policy, told: Mapping[str, Any], path: Path) -> Policy:
 
 
 def _check_base(base: str, path: Path) -> None:
-    """Raise InvalidParameter if an address is not http or https, has no host, or has a user name, a password, `?`, `#` or a space."""
+    """Raise InvalidParameter if links cannot begin with this address. It must be http or https and have a host. It must not have a user
+    name, a password, a wrong port, `?`, `#`, a space or a character that cannot be printed. `path` is the file's path, for the message."""
     try:
         parts = urlsplit(base)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not (parts.username or parts.password)

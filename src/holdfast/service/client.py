@@ -51,10 +51,10 @@ _RUNNER_GONE = "Its runner has died. It goes on as soon as a runner that has its
 
 
 class Client:
-    """Blocking verbs for the executions of a store. Name an execution by its ARN, its id, `function/name`, or a name that is unique.
+    """Blocking methods for the executions of a store. Name an execution by its ARN, its id, `function/name`, or a name that is unique.
 
-    The verbs take the same arguments as those of `OpenEngine` and `OpenExecution`, after the text that names the execution. They return the
-    record of the execution, because a client that runs nothing has no result to wait for.
+    The methods take the same arguments as those of `OpenEngine` and `OpenExecution`, after the text that names the execution. A client runs
+    nothing and waits for no result: a method that changes an execution returns its record.
     """
 
     def __init__(self, store: Store, where: str, *, clock: Clock, ids: IdSource, actor: Actor | None = None) -> None:
@@ -170,8 +170,7 @@ class Client:
         return self._store.operations(self.find(execution).id)
 
     def callbacks(self, function: str | None = None, limit: int = 50) -> Iterator[OpenCallback]:
-        """At most `limit` callbacks that wait for an answer and can be answered by their id, of all functions or of `function`; those of
-        the oldest execution first."""
+        """At most `limit` open callbacks that can be answered by their id, of all functions or of `function`; oldest execution first."""
         going_on = Filter(function=function, statuses=(ExecutionStatus.RUNNING,), oldest_first=True, limit=_ALL)
         return itertools.islice(open_callbacks(self._store, self.list(going_on)), limit)
 
@@ -180,7 +179,8 @@ class Client:
         return events_of(self._store, self.find(execution), include_data=include_data)
 
     def export(self, execution: str, *, include_data: bool = True) -> dict[str, Any]:
-        """An execution as one JSON document, with payloads in plain text. `import_execution` and `holdfast.replay` read it."""
+        """An execution as one JSON document, for `import_execution` and `holdfast.replay`. Payloads are plain text in it. With
+        `include_data=False` they are left out; then the document cannot be replayed."""
         found = self._store.snapshot(self.find(execution).id)
         if found is None:
             raise ExecutionNotFound(f"There is no execution {execution!r} in {self._where} any more.")
@@ -221,9 +221,9 @@ class Client:
     def stop(
         self, execution: str, message: str | None = None, error_type: str | None = None, *, cascade: bool = True
     ) -> tuple[Execution, bool]:
-        """Stop an execution. With `cascade`, all executions below it are stopped too, except those that were invoked with
-        `cascade=False`. If another execution continues this one, the other one is stopped instead. Returns the execution, and whether
-        this call stopped it; False if it was closed before. Raises InvalidParameter for an imported copy that was not closed."""
+        """Stop an execution, with this message and type as its error. With `cascade`, all executions below it are stopped too, except those
+        that were invoked with `cascade=False`. If another execution continues this one, the other is stopped instead. Returns the execution
+        and whether this call stopped it; False if it was closed. Raises InvalidParameter for an imported copy that was not closed."""
         error = Failure(message=message, type=error_type)
         while True:
             before = self.find(execution)
@@ -257,12 +257,11 @@ class Client:
         return self._answer(callback_id, None if result is None else text_of(result, "A callback's result"), None)
 
     def fail_callback(self, callback_id: str, message: str | None = None, error_type: str | None = None) -> Execution:
-        """Answer a callback with an error. Raises CallbackNotFound and CallbackClosed as `succeed_callback` does."""
+        """Answer a callback with an error, its message and type. Raises CallbackNotFound and CallbackClosed as `succeed_callback` does."""
         return self._answer(callback_id, None, Failure(message=message, type=error_type))
 
     def heartbeat_callback(self, callback_id: str) -> Execution:
-        """Send a heartbeat for a callback: its heartbeat timeout starts again. Raises CallbackNotFound and CallbackClosed as
-        `succeed_callback` does."""
+        """Start the heartbeat timeout of a callback again. Raises CallbackNotFound and CallbackClosed as `succeed_callback` does."""
         header = self._write(Heartbeat(*self._store.seal.callback_target(callback_id)))
         assert isinstance(header, Execution)
         return header
@@ -318,8 +317,8 @@ class Client:
         return finished_in(self._store, self.find(run).id, Asker())
 
     def cancel(self, run: str) -> tuple[RunView, bool]:
-        """Cancel a run. The run may end a little after this call. Returns the run, and whether it was still open: False means that it had
-        ended before, and nothing changed."""
+        """Cancel a run; a runner ends it after this call. Returns the run, and whether it was still open: False means that it had ended
+        before, and nothing changed."""
         from holdfast.workers.decisions import cancel_write
         from holdfast.workers.run_lookup import Asker
 
@@ -330,7 +329,8 @@ class Client:
         return self.run(found), write is not None
 
     def spent_today(self, policy: Policy, tenants: Sequence[str] = ()) -> Sequence[Spent]:
-        """What each of these tenants has used today. Without `tenants`: `default`, and those of the policy's caps and the credentials."""
+        """What each of these tenants has used today (in UTC) of the amounts that the policy caps. Without `tenants`: the tenant `default`,
+        and those of the policy's caps and of the credentials."""
         from holdfast.workers.day_usage import spent_today
 
         named = {credential.tenant for credential in self._store.credentials() if credential.tenant} | set(policy.tenant_caps)

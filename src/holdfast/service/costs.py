@@ -159,7 +159,7 @@ def cost_report(store: Store, asked: CostQuestion, now: int, most_lines: int = _
 
 
 def _lines(sums: Sequence[CostSum], by: tuple[Dimension, ...]) -> list[CostLine]:
-    """One line for each group, in the order of the groups."""
+    """One line for each group, in the order in which the groups first come in `sums`."""
     lines: dict[tuple[str, ...], CostLine] = {}
     for one in sums:
         group = tuple(_shown(name, value) for name, value in zip(by, one.group, strict=True))
@@ -190,8 +190,9 @@ def _line(one: CostSum) -> CostLine:
 
 
 def root_of(store: Store, run: str) -> str:
-    """The id of the outermost execution above a run, or of the run itself. If retention has removed the run, but the ledger has calls of
-    it, the id of the run itself is returned. Raises ExecutionNotFound if neither the store nor the ledger has the run."""
+    """The id of the outermost execution above a run; the id of the run itself if none is above it. If retention has removed the run, but
+    the ledger has calls of it, the id of the run itself is returned. Raises ExecutionNotFound if neither the store nor the ledger has the
+    run."""
     header = store.find(run)
     if header is None:
         if store.ledger(run, 1) or store.cost(CostFilter(run=run, root=run, limit=1)):
@@ -225,7 +226,8 @@ def _usual(asked: CostQuestion) -> tuple[Dimension, ...]:
 
 
 def _day(text: str, now: int) -> int:
-    """The number of the UTC day that a text names, counted from 1970-01-01. Raises InvalidParameter if it is not a day."""
+    """The number of the UTC day that a text names, counted from 1970-01-01. `30d` names the first of the last 30 days, today included.
+    Raises InvalidParameter for another text."""
     if (span := _SPAN.fullmatch(text)) is not None:
         return max(0, now // DAY_MS - int(span[1]) + 1)
     try:

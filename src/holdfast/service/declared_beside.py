@@ -27,7 +27,8 @@ def schedules_beside(functions: Iterable[object], *modules: ModuleType) -> tuple
 
 
 def names_declared(file: Path) -> list[str]:
-    """The names at the top of a file whose values are a `Queue` or a `Schedule`. The file is read, not run."""
+    """The names of the module variables of a file whose values are calls of `Queue` or `Schedule`. The file is read, not run. Empty if it
+    cannot be read."""
     try:
         lines = ast.parse(file.read_bytes()).body
     except (OSError, SyntaxError, ValueError, RecursionError):

@@ -44,21 +44,24 @@ class Queue(_Named, frozen=True, kw_only=True):
     """The limits of each key in the queue."""
     waiting: Literal["holds", "free"] = "holds"
     """What an execution does with its slot while it waits for a timer, an answer or a person: `holds` keeps it; `free` gives it back, and
-    the execution needs another slot to continue."""
+    the execution needs another slot to continue. In an ordered queue the slot is always kept."""
     ordered: bool = False
-    """Whether executions of one key run one after the other, in the order in which they were enqueued."""
+    """Whether executions of one key run one after the other, in the order in which they were enqueued. Each enqueue must then give a
+    key."""
     most_waiting: int | None = None
     """At most this many executions may wait; a further one is refused with `overloaded`. None: no limit."""
     most_waiting_usd: float | None = None
     """The highest estimated cost of all waiting executions together, in dollars; an execution that would go beyond it is refused with
-    `overloaded`. None: no limit."""
+    `overloaded`, unless those that wait cost nothing. None: no limit."""
     oldest: int | str | None = None
-    """A new execution is refused while another one has waited longer than this: seconds, or a text such as `"10m"`. None: no limit."""
+    """A new execution is refused with `overloaded` while another one has waited longer than this: seconds, or a text such as `"10m"`. None:
+    no limit."""
     ttl: int | str | None = None
     """How long an execution may wait before it expires, unless its caller gives another time: seconds, or a text such as `"1h"`. None: no
     limit."""
     parks: bool = True
-    """Whether failed executions are parked, so that a person can look at them and start them again under the same name."""
+    """Whether executions that failed or timed out are parked, so that a person can look at them and start them again under the same
+    name."""
 
     def __post_init__(self) -> None:
         self.row()
@@ -153,7 +156,7 @@ def _check_known(table: Mapping[str, Any], known: Sequence[str], where: str) -> 
 
 def declared_together(code: Iterable[Queue], operators: Mapping[str, QueueTable]) -> tuple[Queue, ...]:
     """The declarations of the code and of the operator's file together, one for each queue. If both set the same member, the file wins.
-    Raises InvalidParameter if the code declares a queue twice, with different settings."""
+    Raises InvalidParameter if the code declares a queue twice, with different settings, or if a member of `code` is not a Queue."""
     found: dict[str, Queue] = {}
     for queue in code:
         if not isinstance(queue, Queue):

@@ -194,8 +194,8 @@ class Opening:
             self._loop_thread.close()
 
     def call(self, make: Callable[[OpenEngine], Awaitable[_T]]) -> _T:
-        """Await a method of the engine on its event loop, and return the result. Blocks. The engine must have been opened with `with`; for
-        tests."""
+        """Call `make` with the engine, await what it returns, on the engine's event loop, and return the result. Blocks. The engine must
+        have been opened with `with`; for tests."""
         assert self._loop_thread is not None
         engine = self._engine
         assert engine is not None

@@ -241,7 +241,7 @@ class Estimates:
         return f"The run may cost {amount}, and {allows} (policy.estimate = {self._policy.estimate!r})."
 
     def money(self, served: Served, accepted: AcceptedRequest) -> int:
-        """What a run usually costs (the estimate `typical`), in billionths of a dollar; 0 if that is not known. Queues use it that limit
+        """What a run usually costs (the estimate `typical`), in billionths of a dollar; 0 if that is not known. It is for queues that limit
         the cost of their waiting executions (`most_waiting_usd`)."""
         contract = served.worker.contract
         told = self.of(

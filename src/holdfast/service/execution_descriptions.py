@@ -76,7 +76,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
     """How many invocations failed in a row."""
     error: str
-    """The error of the latest invocation, on one line."""
+    """The error of the latest invocation that failed, on one line."""
     place: str | None
     """The line of the author's code that failed; None if it is not known."""
     next_try_at: int | None
@@ -115,7 +115,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     trouble: Trouble | None = None
     """The failures of its latest invocations; None if the latest invocation did not fail, or the execution is closed."""
     superseded_by: str | None = None
-    """The id of the execution that has its name now; None if it still has its name."""
+    """The id of the execution that took over its name; None if it still has its name."""
     restarts: str | None = None
     """The id of the execution that this one restarts; None if it is not a restart."""
     restarted_from: str | None = None

@@ -46,7 +46,8 @@ class PreparedExecution(msgspec.Struct, frozen=True, kw_only=True):
     """The operations that had begun in the old execution and run again, by name or id."""
 
     def write(self, identity: str, now: int, asker: Asker) -> Start:
-        """The write that starts the new execution with the id `identity`."""
+        """The write that starts the new execution with the id `identity` at the time `now`. It also notes in the audit log that `asker`
+        restarted it."""
         # The times of a history never decrease, so copied events get the time of the new start. Copied operations keep their times.
         prefix = Prefix(tuple(msgspec.structs.replace(event, at=now) for event in self.prefix.events), self.prefix.operations)
         return restarted(
@@ -66,9 +67,9 @@ def prepare_execution(
     """Check the restart of an execution from an operation, and replay the function's code on the part of the history before it. Writes
     nothing. `input` is the new input; None: the old one.
 
-    Raises ExecutionNotFound if there is no such execution, and OperationNotFound if it has no such operation. Raises InvalidParameter if it
-    is an execution of another function. Raises RestartRefused if it cannot be restarted, or if the code ends without some of the records.
-    Raises NonDeterministicExecutionError if the code calls another operation than the recorded one.
+    Raises ExecutionNotFound if there is no such execution, and OperationNotFound if no operation, or several, have this name or id. Raises
+    InvalidParameter if it is an execution of another function. Raises RestartRefused if it cannot be restarted, or if the code ends without
+    some of the records. Raises NonDeterministicExecutionError if the code calls another operation than the recorded one.
     """
     snapshot = store.snapshot(execution)
     if snapshot is None:
@@ -137,7 +138,8 @@ def _prefix(snapshot: Snapshot, kept: dict[str, Operation], place: int) -> Prefi
 
 
 def _stays(event: Event, kept: dict[str, Operation]) -> bool:
-    """Whether an event is copied: it belongs to a kept operation. The ends of the old execution's invocations are not copied."""
+    """Whether an event is copied. An event of an operation is copied if the operation is kept. An event of no operation is copied unless it
+    is the end of an invocation."""
     return event.operation_id in kept if event.operation_id is not None else event.type is not EventType.INVOCATION_COMPLETED
 
 

@@ -49,7 +49,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     format: str
     """The name and version of this format: `FORMAT`."""
     exported_at: int
-    """In milliseconds since 1970-01-01 UTC."""
+    """When it was exported, in milliseconds since 1970-01-01 UTC."""
     data: bool
     """Whether it contains payloads. A document without payloads can be imported, but not replayed."""
     arn: str

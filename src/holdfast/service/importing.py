@@ -236,8 +236,8 @@ def _check_graph(document: Document) -> None:
 
 
 def _check_events(header: Header, events: Sequence[ExportedEvent], operations: Mapping[str, Operation]) -> None:
-    """Check that the numbers of the events have no gap, that their times never decrease, and that each operation that an event names
-    exists."""
+    """Check the numbers of the events, that their times never decrease, and that each event fits the operation that it names. The numbers
+    are 1, 2, 3 and so on; only the last event of an execution that was in the state CLOSING leaves one number out."""
     hidden = header.state is State.CLOSING or (header.state is State.IMPORTED and header.status is not ExecutionStatus.RUNNING)
     count = len(events) - hidden  # the number in the document is not trusted
     numbers = [*range(1, count + 1), *([count + 2] if hidden else [])]
@@ -287,8 +287,8 @@ def _check_fits(member: str, convert: Callable[[Any], object], value: object) ->
 
 
 def _check_operations(header: Header, operations: Sequence[ExportedOperation], events: Sequence[ExportedEvent]) -> None:
-    """Check each operation: its id is unique, its place is the number of its first event, the places grow, and its parent is a context
-    before it in the list."""
+    """Check the operations and the header's counts of them. For example, an id must be unique, a place must be the number of the
+    operation's first event, the places must grow, and a parent must be a context before the operation in the list."""
     if header.operations != len(operations):
         _wrong("execution.operations", f"{header.operations}, but there are {len(operations)} operations")
     pending = sum(map(is_pending, operations)) if header.status is ExecutionStatus.RUNNING else 0
@@ -323,7 +323,8 @@ def _check_operations(header: Header, operations: Sequence[ExportedOperation], e
 
 
 def _check_ending(header: Header, events: Sequence[ExportedEvent]) -> None:
-    """Check that a closed execution ends with a terminal event, and that no other execution has one."""
+    """Check that an execution that has ended has one terminal event, its last event, and that any other execution has none. Also check that
+    the header's members about the end fit."""
     is_open = header.status is ExecutionStatus.RUNNING
     if is_open and header.state in (State.CLOSING, State.CLOSED):
         _wrong("execution.state", f"{header.state} while the status is RUNNING")

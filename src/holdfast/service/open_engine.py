@@ -146,7 +146,8 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         wait: float | None = None,
     ) -> Response:
         """Run a worker or a pipeline, and wait for its response. The wait ends when the run has ended or waits for a person, or after
-        `wait` seconds (None: no limit). If the run has not ended, the response says what it waits for.
+        `wait` seconds (None: no limit). If the run has not ended, the response says what it waits for. `constraints` are tighter limits for
+        this run. Without `version`, the version that was added last runs.
 
         If the request does not fit the contract, or goes beyond a limit of the tenant, no error is raised: the response says so, as over
         HTTP. Raises InvalidParameter if the engine has no workers.
@@ -255,7 +256,8 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         await self._engine.answer(callback_id, None if result is None else codec.text_of(result, "A callback's result"))
 
     async def fail_callback(self, callback_id: str, message: str | None = None, error_type: str | None = None) -> None:
-        """Answer a callback with an error. Raises `CallbackNotFound` and `CallbackClosed` as `succeed_callback` does."""
+        """Answer a callback with an error, its message and type. Raises `CallbackNotFound` and `CallbackClosed` as `succeed_callback`
+        does."""
         await self._engine.answer(callback_id, error=Failure(message=message, type=error_type))
 
     async def heartbeat_callback(self, callback_id: str) -> None:

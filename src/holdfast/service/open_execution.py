@@ -57,16 +57,17 @@ class OpenExecution:
         return events_of(self._engine.store, self._header(), include_data=include_data)
 
     async def export(self, *, include_data: bool = True) -> dict[str, Any]:
-        """The execution as one JSON document, with payloads in plain text: for `Client.import_execution` and `holdfast.replay`."""
+        """The execution as one JSON document, for `Client.import_execution` and `holdfast.replay`. Payloads are plain text in it. With
+        `include_data=False` they are left out; then the document cannot be replayed."""
         found = self._engine.store.snapshot(self._header().id)
         if found is None:
             raise ExecutionNotFound(f"There is no execution {self.id} any more.")
         return exported(found, self._engine.clock.now(), include_data=include_data)
 
     async def stop(self, message: str | None = None, error_type: str | None = None, *, cascade: bool = True) -> None:
-        """Stop the execution. With `cascade`, all executions below it are stopped too, except those that were invoked with
-        `cascade=False`. A closed execution does not change. If another execution continues this one, the other one is stopped instead.
-        Raises `InvalidParameter` for an imported copy that was not closed."""
+        """Stop the execution, with this message and type as its error. With `cascade`, all executions below it are stopped too, except
+        those that were invoked with `cascade=False`. A closed execution does not change. If another execution continues this one, the other
+        one is stopped instead. Raises `InvalidParameter` for an imported copy that was not closed."""
         await self._engine.stop(self.id, Failure(message=message, type=error_type), cascade=cascade)
 
     async def release(self) -> None:

@@ -32,7 +32,7 @@ class PushTarget(msgspec.Struct, frozen=True):
 
 class PushOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How the executions of a push are enqueued. `delay_ms`, `ttl_ms`, `head_start_ms` and `same` mean the same as the fields of
-    `enqueues.Enqueue` with these names."""
+    `model.admission.Enqueue` with these names."""
 
     queue: str
     tenant: str | None = None
@@ -78,8 +78,8 @@ def push(
     store: Store, target: PushTarget, lines: Iterable[tuple[int, bytes]], options: PushOptions, clock: Clock, ids: IdSource
 ) -> Iterator[Sequence[PushedLine]]:
     """Push numbered lines of JSON, and report each batch after it is on disk. A wrong line is refused, and the others are still enqueued.
-    If the queue becomes full, two kinds of lines of the present batch are still reported: those that were enqueued, and those that were
-    wrong. Then QueueFull is raised. What was enqueued stays enqueued.
+    If the queue is full or is drained, two kinds of lines of the present batch are still reported: those that were enqueued, and those that
+    were wrong. Then QueueFull is raised. What was enqueued stays enqueued.
     """
     batch: list[tuple[int, Start | HoldfastError]] = []
     for number, text in lines:
@@ -95,8 +95,8 @@ def push(
 
 
 def _told(store: Store, batch: Sequence[tuple[int, Start | HoldfastError]], now: int) -> Iterator[Sequence[PushedLine]]:
-    """Write a batch and report its lines. If the queue becomes full within the batch, only the lines that were enqueued and those that were
-    wrong are reported, and then QueueFull is raised."""
+    """Write a batch and report its lines. If the queue refuses lines because it is full or is drained, only the lines that were enqueued
+    and those that were wrong are reported, and then QueueFull is raised."""
     answers = iter(store.commit([start for _, start in batch if isinstance(start, Start)], now).answers)
     told: list[PushedLine] = []
     full: QueueFull | None = None

@@ -26,7 +26,7 @@ _TRUTHS: Final = {"true": True, "yes": True, "false": False, "no": False}
 
 def read_assignment(text: str) -> tuple[str, Any]:
     """A name and a value from `NAME=VALUE`, as people write it on the command line. The value `none` removes a limit. Raises
-    InvalidParameter if the name is unknown or the value has a wrong form."""
+    InvalidParameter if there is no `=`, if the name is unknown, or if a number or a boolean is wrong. Other values are checked later."""
     name, equals, said = text.partition("=")
     name, said = name.strip(), said.strip()
     if not equals:

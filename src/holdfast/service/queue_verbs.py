@@ -67,9 +67,10 @@ class QueueVerbs:
         `same` says what a second enqueue with the same `idempotency_key` does: `"existing"` finds the first execution if its input is the
         same, and raises `ExecutionAlreadyStarted` if not; `"replace"` stops the first one, if it is not closed, and enqueues a new one;
         `"refuse"` raises `ExecutionAlreadyStarted`. `delay` (before it enters the queue), `ttl` (how long it may wait) and `head_start`
-        (its priority: it is treated as if it had been enqueued this much earlier) are in seconds. `units` is its estimated number of
-        tokens, for rates of tokens. `user` and `constraints` are only for workers and pipelines. Raises `QueueFull` if the queue is full;
-        then nothing is written. Raises `InvalidRequest` if the inputs do not fit the contract of a worker or pipeline.
+        (its priority: it is treated as if it had been enqueued this much earlier; an ordered queue ignores it) are in seconds. `units` is
+        its estimated number of tokens, for rates of tokens (None: 0 for a function; for a worker or pipeline its limit of tokens, or 0).
+        `user` and `constraints` are only for workers and pipelines. Raises `QueueFull` if the queue is full or is drained; then nothing is
+        written. Raises `InvalidRequest` if the inputs do not fit the contract of a worker or pipeline.
         """
         asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
         if isinstance(target, str) and (workers := self._workers_of(target)) is not None:
@@ -102,8 +103,8 @@ class QueueVerbs:
         All inputs are checked before the first commit: if one of them can never be enqueued, its error names its index, and nothing is
         written. If the store refuses an input (the queue is full, or its key was used before), the other inputs of the same commit are
         still enqueued, no further commit is made, and a note of the error (`__notes__`) says how many inputs are enqueued. With
-        `idempotency_keys`, one for each input, the caller can then repeat the whole call: inputs that are enqueued already are found, and
-        not enqueued again.
+        `idempotency_keys`, one for each input, and the default of `same`, the caller can then repeat the whole call: inputs that are
+        enqueued already are found, and not enqueued again.
         """
         keys: Sequence[str | None] = [None] * len(inputs) if idempotency_keys is None else idempotency_keys
         if len(keys) != len(inputs):
@@ -119,7 +120,8 @@ class QueueVerbs:
 
     async def redrive(self, execution: str) -> OpenExecution:
         """Enqueue a parked execution or run again, under its name; `execution` is its ARN or id. The parked one stays, superseded by the
-        new one. Raises `ExecutionNotFound` if there is none, and `InvalidParameter` if it is not parked."""
+        new one. Raises `ExecutionNotFound` if there is none, and `InvalidParameter` or `RestartRefused` if it cannot be enqueued again, for
+        example because it is not parked."""
         wanted = Arn.parse(execution).id if checked_mention(execution).startswith("arn:") else execution
         header = self._engine.store.find(wanted)
         if header is None:
@@ -160,8 +162,9 @@ def _asker(tenant: str | None) -> Any:
 
 
 def _function(target: object, version: int | str | None, user: object, constraints: object) -> tuple[str, str | None]:
-    """The name and the version of the function `target`. The version is None if none was given. Raises InvalidParameter if `user` or
-    `constraints` is given, which only workers and pipelines accept."""
+    """The name and the version of the function `target`. The version is None if `target` is a name and no version was given. Raises
+    InvalidParameter if `target` is neither a function nor a name, or if `user` or `constraints` is given, which only workers and pipelines
+    accept."""
     if user is not None or constraints is not None:
         raise InvalidParameter("`user` and `constraints` are for workers and pipelines, and this is a function. Leave them out.")
     wanted = None if version is None else checked_version(version)

@@ -56,7 +56,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     status: OutcomeStatus
     """The code's outcome: PENDING if it waits or would do new work."""
     result: Any = None
-    """What the code returned, as a JSON value; None if it did not return."""
+    """What the code returned, as a JSON value; for code that continues as new, the new input. Else None."""
     error: Failure | None = None
     """The error that the code raised; None if it raised none."""
     waits: tuple[str, ...] = ()

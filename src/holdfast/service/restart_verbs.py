@@ -50,7 +50,8 @@ class RestartVerbs:
     ) -> Response:
         """Restart a run of a pipeline: `nodes` and all nodes after them run again. Any other node is reused if its inputs, its worker and
         the worker's code are the same. With `inputs`, the new run gets other inputs; a run of a worker can be restarted only with other
-        inputs. Returns the response of the new run, as `run` does.
+        inputs. Returns the response of the new run, as `run` does. Raises `RestartRefused` if the run cannot be restarted, and
+        `InvalidParameter` if neither `nodes` nor `inputs` are given.
 
         Writes that earlier runs made are not made again; if a write has other arguments now, a person is asked. Only the nodes in `resend`
         make their writes again.
@@ -77,7 +78,7 @@ class RestartVerbs:
 
     async def compare(self, a: str, b: str) -> Comparison:
         """Compare two runs of one worker or pipeline: inputs, outputs, status and, for a pipeline, each node with its verdict, time and
-        cost. Raises `InvalidParameter` if they are runs of different workers."""
+        cost. Raises `InvalidParameter` if they are runs of different workers or pipelines."""
         from holdfast.service.run_comparisons import compare_runs
 
         return await in_thread(Purpose.STORE, compare_runs, self._engine.store, a, b, self._asker())

@@ -116,7 +116,7 @@ class _Ground(msgspec.Struct, frozen=True, kw_only=True):
     """The code with which the new run will run."""
 
     graph: Graph | None
-    """None for a worker."""
+    """The graph of the pipeline; None for a worker."""
     text: GraphText | None
     """The text of `graph`; None for a worker."""
     package: str
@@ -262,8 +262,8 @@ def _again(store: Store, header: Execution, accepted: AcceptedRequest, asked: Re
 
 
 async def restart_run(service: WorkerService, run_id: str, asker: Asker, asked: RestartAsked) -> tuple[Execution, AcceptedRequest]:
-    """Restart a run with the code that is served now. The inputs are checked like those of any request. Returns the header and the accepted
-    request of the new run."""
+    """Restart a run with the code that is served now. Returns the header and the accepted request of the new run. Raises the errors of
+    `prepare`, and InvalidRequest if the inputs do not fit or a limit is reached."""
     store, engine = service.engine.store, service.engine
     prepared = await in_thread(Purpose.STORE, prepare, store, run_id, asker, asked, service)
     accepted = prepared.accepted

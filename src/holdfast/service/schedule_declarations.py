@@ -47,8 +47,8 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     input: Any = {}
     """The input of a function, or the inputs of a worker or a pipeline, as a value that JSON can express."""
     version: int | str | None = None
-    """The version to start. None: that of the function object in `run`. If `run` is a name: the version that the runner uses when none
-    is named, which is `$LATEST` or else the highest number of a function, and the version of a worker or pipeline that was added last."""
+    """The version to start. None: if `run` is a function object, its version. If `run` is a name, the runner that starts it chooses the
+    version: of a function `$LATEST`, or else the highest one; of a worker or a pipeline the one that was added last."""
     tenant: str | None = None
     """The tenant of the executions; None: no tenant."""
     overlap: str = "skip"

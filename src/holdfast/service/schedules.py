@@ -199,8 +199,8 @@ class Schedules:
 
 def left_over(store: ScheduleStore, declared: Iterable[str], functions: Collection[str]) -> Iterator[str]:
     """A warning for each schedule that starts one of `functions`, was declared earlier by code, a page or a file, and is not in `declared`
-    now. Schedules that an operator changed, paused or removed are left out. Such a schedule goes on, because no process can know whether
-    its declaration was deleted or is in another file."""
+    now. Each of these schedules goes on, because no process can know whether its declaration was deleted or is in another file. There is no
+    warning for a schedule that an operator changed, paused or removed."""
     names, beyond = set(declared), ""
     while page := store.schedules(beyond, _PAGE):
         for state in page:
@@ -247,7 +247,7 @@ def _declared(state: ScheduleState, definition: Definition, text: str, origin: O
 
 def _redefined(state: ScheduleState, definition: Definition, text: str, origin: Origin, now: int, *, by: str | None) -> ScheduleState:
     """The schedule with a new definition from `now` on. A new timing adds no occurrences before `now`. `by` is the operator who changes the
-    schedule; None if the new definition is a declaration."""
+    schedule. None: the new definition counts as a declaration, which later declarations may change."""
     history = state.history
     if definition.timing != state.definition.timing:
         state = retimed(state, now)

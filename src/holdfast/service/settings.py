@@ -63,7 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def default_codec() -> str | None:
-    """The codec that the environment variable `HOLDFAST_CODEC` names; None: no codec."""
+    """The text of the environment variable `HOLDFAST_CODEC`, which names a codec; None if it is not set or empty."""
     return os.environ.get("HOLDFAST_CODEC") or None
 
 

@@ -51,7 +51,8 @@ class StoreApprovals:
         in_batch: bool = False,
     ) -> Approval:
         """Write a decision; if several persons must approve, write a vote. Returns the approval as it is after the write. Raises Rejected
-        if the decision is refused. `in_batch` says that it is a part of `decide_many`."""
+        if the decision is refused. `result` is the answer to a question, or the result of a call that took place. `edited_arguments` are
+        the arguments to use in place of those shown. `in_batch` says that it is a part of `decide_many`."""
         decision = Decision(
             verdict=verdict,
             decided_by=self._asker.principal,
@@ -80,7 +81,8 @@ class StoreApprovals:
         """Decide many approvals, each with its own write and its own result. If one decision is refused, the others are still made.
 
         Give the ids of the approvals, or a `run`: then all open approvals of this run, or of one `node` of it, and of the runs below it are
-        decided. With the verdict `answer`, `result` is the answer to each of them.
+        decided. With the verdict `answer`, `result` is the answer to each of them. Raises InvalidParameter if both or neither are given, or
+        if there are too many approvals.
         """
         results = []
         for approval_id in batches.chosen(self._store, self._asker, approvals, run, node):
@@ -91,7 +93,8 @@ class StoreApprovals:
         return results
 
     def link(self, approval_id: str, person: str, seconds: int = DEFAULT_SECONDS) -> MadeLink:
-        """A link by which this person may decide an approval, once. The link is valid for `seconds`."""
+        """A link by which this person may decide an approval, once. The link expires after `seconds`, or with the approval, if that is
+        earlier. Raises Rejected if the person may not decide the approval, or if another value is not allowed."""
         with self._noting_refusals("link", approval_id):
             return make_link(self._store, approval_id, person, self._asker, self._clock.now(), seconds)
 

@@ -1,4 +1,4 @@
-"""The queues of a store: shows and changes the queues of a store, for a person or a program. It needs no engine, and it runs nothing."""
+"""Shows, changes and fills the queues of a store, for a person or a program. It needs no engine, and it runs nothing."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     """The settings in force."""
     state: QueueState
     tenant: str | None = None
-    """The tenant whose executions `state` counts; None: it counts those of all tenants. For one tenant, `oldest_at` and `admitted` of
-    `state` are not known."""
+    """The tenant whose executions `state` counts; None: it counts those of all tenants. For one tenant, `oldest_at`, `admitted` and `money`
+    of `state` are not known: they are None, 0 and 0."""
     lanes: tuple[LaneState, ...] = ()
     more_lanes: bool = False
     """Whether the queue has more lanes than `lanes` lists."""
@@ -75,9 +75,8 @@ class ParkedRun(msgspec.Struct, frozen=True):
 class StoreQueues:
     """Shows and changes the queues of a store.
 
-    If `list`, `show` or `parked` gets a tenant, the lanes, the numbers of waiting executions and of held slots, and the parked executions
-    are those of this tenant; the other numbers of the queue are then not shown. The name and the settings of a queue are the same for all
-    tenants. The methods that change a queue do not check a tenant: the caller must check it.
+    If `list`, `show` or `parked` gets a tenant, the numbers, the lanes and the parked executions are those of this tenant. The name and the
+    settings of a queue are the same for all tenants. The methods that change a queue do not check a tenant: the caller must check it.
     """
 
     def __init__(self, store: Store, clock: Clock, ids: IdSource, actor: Actor | None = None) -> None:

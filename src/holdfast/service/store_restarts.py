@@ -1,5 +1,4 @@
-"""Restarts of runs and executions with only their store, and comparisons of runs. No code of a restart runs here: a runner claims what is
-started."""
+"""Restarts of runs and executions with only their store, and comparisons of runs. A runner claims and runs what is started here."""
 
 from __future__ import annotations
 
@@ -37,12 +36,13 @@ class StoreRestarts:
         return prepare(self._store, run_id, self._asker, asked)
 
     def restart(self, prepared: PreparedRestart) -> Execution:
-        """Start a prepared restart. A runner that serves the worker or the pipeline runs it, with the graph of the earlier run."""
+        """Start a prepared restart. A runner that serves the worker or the pipeline runs it, with the graph of the earlier run. Raises the
+        errors of `run_restarts.restart_in_store`."""
         return restart_in_store(self._store, prepared, self._asker, self._clock, self._ids)
 
     def compare(self, a: str, b: str) -> Comparison:
         """Compare two runs of one worker or pipeline: inputs, outputs, status and, for a pipeline, each node with its verdict, time and
-        cost. Raises InvalidParameter if they are runs of different workers."""
+        cost. Raises InvalidParameter if they are runs of different workers or pipelines."""
         return compare_runs(self._store, a, b, self._asker)
 
     def prepare_execution(self, execution: str, function: DurableFunction, operation: str, input: str | None = None) -> PreparedExecution:
@@ -51,7 +51,8 @@ class StoreRestarts:
         return prepare_execution(self._store, execution, function, operation, input)
 
     def restart_execution(self, prepared: PreparedExecution) -> Execution:
-        """Start a prepared restart. A runner that hosts the function runs it."""
+        """Start a prepared restart. A runner that hosts the function runs it. Raises ExecutionAlreadyStarted if the execution was restarted
+        meanwhile."""
         now = self._clock.now()
         (answer,) = self._store.commit([prepared.write(self._ids(now), now, self._asker)], now).answers
         if isinstance(answer, HoldfastError):

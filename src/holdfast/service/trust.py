@@ -25,13 +25,17 @@ _LONGEST: Final = 16 * 1024 * 1024
 
 
 class TrustNeeded(Rejected):
-    """Code of a folder would run outside the sandbox, but the user has not trusted the folder."""
+    """A command needs a folder that the user has not trusted. It has tools that would run outside the sandbox, or the command's store."""
 
     code = "trust_needed"
 
 
 class TrustRefused(Rejected):
-    """A folder cannot be trusted: another user could change what runs from it."""
+    """A folder cannot be trusted, or the record of trusted folders cannot be used. The message says why.
+
+    A folder cannot be trusted if it is not a folder, or if another user could change what runs from it. The record cannot be used if it is
+    damaged, cannot be read or written, or could be changed by another user.
+    """
 
     code = "trust_refused"
 
@@ -50,7 +54,8 @@ def configuration_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 class TrustBook:
-    """The record of trusted folders."""
+    """The record of trusted folders. Its methods raise TrustRefused if the record is damaged, cannot be read or written, or could be
+    changed by another user."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or configuration_folder()
@@ -65,7 +70,8 @@ class TrustBook:
         return str(folder.resolve()) in self._read()
 
     def add(self, folder: Path) -> Path:
-        """Add a folder to the record, and return its real path. Raises TrustRefused if another user could change the folder."""
+        """Add a folder to the record, and return its real path. Raises TrustRefused also if it is not a folder, or if another user could
+        change it."""
         real = folder.resolve()
         if not real.is_dir():
             raise TrustRefused(f"{folder} is not a folder.")
@@ -109,8 +115,8 @@ class TrustBook:
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
-        """Lock the record, so that only one process writes it at a time. Makes the configuration folder if it does not exist. Raises
-        TrustRefused if that fails."""
+        """Lock the record until the block is left, so that only one process writes it at a time. Makes the configuration folder if it does
+        not exist. Raises TrustRefused if that fails, or if another user could change the record."""
         try:
             for folder in reversed((self._folder, *self._folder.parents)):
                 if not folder.exists():

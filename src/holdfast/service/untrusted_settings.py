@@ -59,14 +59,14 @@ def _fewer(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> tuple[tuple[Any, .
 
 
 def _types(ours: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-    """The file's media types that one of the operator's types covers; for example, `text/*` covers `text/html`. If there are none, the
-    operator's list applies."""
+    """The file's media types that one of the operator's types covers (for example, `text/*` covers `text/html`), and whether these are all
+    of the file's types. If there are none, the operator's list applies, unless the file's list is empty."""
     return _kept(ours, theirs, [one for one in theirs if any(covers(one, pattern) for pattern in ours)])
 
 
 def _deciders(ours: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-    """The members that both lists have. An empty list allows all deciders: if the file's list is empty, the operator's list applies; if the
-    operator's list is empty, the file's list applies."""
+    """The list of deciders that applies, and whether the file's list applies whole. An empty list allows all deciders, so if one list is
+    empty, the other applies. Else the members that both lists have apply; if there are none, the operator's list applies."""
     if not theirs:
         return ours, not ours
     return _fewer(ours, theirs) if ours else (theirs, True)

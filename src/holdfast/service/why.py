@@ -26,7 +26,7 @@ _ORDER: Final = (Type.CALLBACK, Type.CHAINED_INVOKE, Type.STEP, Type.CONTEXT, Ty
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """The sentence, and the action that helps."""
+    """The sentence, and the action that helps. The sentence is empty if there is nothing to explain: the execution succeeded."""
 
     sentence: str
     cure: str | None = None

@@ -107,7 +107,8 @@ class WorkerRuntime:
         self.server_limits = ServerLimits(settings.policy.bodies_memory_mb, settings.policy.bodies_processes, cpu_shares.shared())
         self.admits: Callable[[str, Declared], str | None] = lambda worker, tool: None
         """Says why an author's tool may not run outside the sandbox; None if it may. By default every tool may, because a program that
-        opens an engine is its own operator. The command line sets a function that asks whether the folder is trusted."""
+        opens an engine is its own operator. The commands set other functions, which refuse tools that the user or operator does not
+        allow."""
         self.chosen: Collection[str] | None = None
         """The ids of the workers and pipelines that this process runs; None: all. With a pipeline, it also runs the workers that the
         pipeline's nodes name. Runs of the others are accepted, but another process must run them."""
@@ -177,7 +178,7 @@ class WorkerRuntime:
 
     def schedules(self) -> list[tuple[Schedule, Origin]]:
         """The schedules of the operator's file, and those on the pages of the workers and pipelines that are served, each with its origin.
-        If several versions are served, only the version that was added last counts."""
+        If several versions of a worker are served, only the schedule of the version that was added last counts."""
         found = [(schedule, Origin.TOML) for schedule in self._settings.schedules]
         for versions in self.worker_service.served.values():
             contract = list(versions.values())[-1].worker.contract
@@ -201,9 +202,9 @@ class WorkerRuntime:
         return found
 
     async def renew(self) -> Sequence[Package]:
-        """Read the files again. New runs get the changed code; runs that have begun keep their code. Returns the packages with new
-        content. Raises InvalidParameter if a file declares a worker that was not served before, and PipelineInvalid if a pipeline has
-        errors."""
+        """Read the files again. New runs get the changed code; runs that have begun keep their code. Returns the packages of workers with
+        new content. Raises InvalidParameter if a file declares a worker that was not served before, WorkerInvalid if a worker has errors,
+        and PipelineInvalid if a pipeline has errors."""
         known, found = {package.name for package in self._found}, await in_thread(Purpose.HOUSE, self._read)
         changed = [package for package in found if package.name not in known]
         for package in changed:
@@ -222,7 +223,7 @@ class WorkerRuntime:
         return changed
 
     async def warm(self) -> None:
-        """Start a process for each worker, with the code that its files have now, so that its next attempt need not wait for a process."""
+        """Start a process for each worker, with the code that was read last, so that its next attempt need not wait for a process."""
         await asyncio.gather(*(self._worker(package).warm() for package in self._found))
 
     async def close(self) -> None:

@@ -36,15 +36,15 @@ class _Found(NamedTuple):
 
     file: Path
     worker_id: str | None
-    """The worker's id; None if its page cannot be read."""
+    """The id of the worker or pipeline; None if its page or its declaration cannot be read or has errors."""
     known: Known | None
-    """What a check of pipelines needs to know of the worker. None if its page or its file has errors, and also in a search that needs only
-    the files of workers."""
+    """What a check of pipelines needs to know of it. None if `worker_id` is None, if a worker's file has errors, or if the search needs
+    only its file."""
 
 
 def workers_for(file: Path, more: Sequence[Path] = ()) -> Workers:
-    """The workers and pipelines that a pipeline of this file may name, by id and version. `more` are files that the caller gives. A file
-    that cannot be read, or has errors, gives none."""
+    """The workers and pipelines that a pipeline of this file may name, by id and version. `more` are files that the caller gives. Workers
+    and pipelines whose file or page cannot be read or has errors are left out."""
     ready = [path for name in WORKERS if (path := find(name)) is not None]
     known: dict[str, dict[str, Known]] = {}
     for found in _first(*_beside(file), more, ready):
@@ -55,8 +55,8 @@ def workers_for(file: Path, more: Sequence[Path] = ()) -> Workers:
 
 def worker_files(function_file: Path) -> list[Path]:
     """The files of the workers and pipelines that the durable functions of a file run with calls such as `context.run("web-scrape-worker",
-    …)`. If one of these workers is not found, the result also has the files with pages that cannot be read: one of these pages may be the
-    page of that worker."""
+    …)`. If one of these workers is not found, the result also has the files whose pages cannot be read or have errors: one of these pages
+    may be the page of that worker."""
     wanted = set(_run_by(function_file))
     if not wanted:
         return []
@@ -69,8 +69,8 @@ def worker_files(function_file: Path) -> list[Path]:
 
 
 def served_files(files: Sequence[Path]) -> list[Path]:
-    """The files to serve: first the files of the workers and pipelines that the pipelines in `files` name, then `files` themselves. Each
-    file is in the list once."""
+    """The files to serve: first the files of the workers and pipelines that the pipelines in `files` name (and that these pipelines name,
+    and so on), then `files` themselves. Each file is in the list once."""
     given = {file.resolve() for file in files}
     served: dict[Path, Path] = {}
     waiting = list(files)
@@ -145,7 +145,7 @@ def _found_page(file: Path) -> _Found:
 
 
 def _run_by(file: Path) -> Iterator[str]:
-    """The ids in calls such as `context.run("web-scrape-worker", …)`."""
+    """The ids in calls such as `context.run("web-scrape-worker", …)`, without a version (`@1`)."""
     for node in _nodes(file):
         match node:
             case ast.Call(func=ast.Attribute(attr="run"), args=[ast.Constant(value=str(worker)), *_]):

@@ -22,7 +22,7 @@ class SignalSettings(msgspec.Struct, frozen=True, kw_only=True):
     tenants: bool = False
     """Whether each metric has a separate series for each tenant. With many tenants these are many series."""
     otel: bool = False
-    """Whether traces are sent to the address in OTEL_EXPORTER_OTLP_ENDPOINT."""
+    """Whether traces are sent to the address that an OTEL variable of the environment names, such as OTEL_EXPORTER_OTLP_ENDPOINT."""
 
 
 class Signals:

@@ -96,7 +96,8 @@ class Listener:
         self._ended = False
 
     def begin(self, backlog: list[StatusSignal]) -> None:
-        """Set the signals that the listener gives first: those in memory that are newer than the last signal that its client had."""
+        """Set the signals in memory that are newer than the last signal that its client had. The listener gives them before all signals
+        that come later."""
         self._backlog = backlog
 
     def offer(self, signal: StatusSignal) -> None:

@@ -35,7 +35,7 @@ _MOST_KEPT: Final = 10_000
 
 
 class TraceParent(NamedTuple):
-    """The trace of an execution, the span above the span of the execution, and whether the trace is recorded."""
+    """The trace of an execution, the span above the span of the execution, and whether the caller records the trace."""
 
     trace_id: str
     parent: str | None
@@ -44,7 +44,7 @@ class TraceParent(NamedTuple):
 
 
 class FunctionTraces:
-    """An observer of an engine that reports spans."""
+    """An observer of an engine. It reports spans. If the caller does not record its trace, no spans are reported for that trace."""
 
     def __init__(self, spans: Spans) -> None:
         self._spans = spans

@@ -56,7 +56,8 @@ def quantile(counts: Iterable[int], share: float) -> float:
 
 
 class Metrics(RunObserver):
-    """Counts runs, as an observer of runs. It is also a collector of prometheus-client: `REGISTRY.register(metrics)`."""
+    """Counts runs, refused requests and nodes of pipelines, as an observer of runs. It is also a collector of prometheus-client:
+    `REGISTRY.register(metrics)`."""
 
     def __init__(self, *, tenants: bool = False, most_series: int = _MOST_SERIES) -> None:
         """`tenants`: whether the metrics have the label `tenant`; this makes many series. `most_series`: if a metric has this many series,
@@ -93,8 +94,8 @@ class Metrics(RunObserver):
             self._add(self._nodes, labels, 1)
 
     def refused(self, refusal: RefusalSeen) -> None:
-        """Count a request that started no run as a failure; it has no duration. If no worker with the requested id is known, the label for
-        the worker is empty, so that callers cannot create series."""
+        """Count a request that started no run as a failure; it has no duration. If no worker with the requested id is known, the labels for
+        the worker and its version are empty; if only the version is not known, its label is empty. So callers cannot create series."""
         version = "" if refusal.error_code == "version_not_found" else refusal.version  # else a client could create many series
         worker = (refusal.worker_id, version) if refusal.known else ("", "")
         labels = (*worker, *((refusal.tenant,) if self._tenants else ()))

@@ -90,7 +90,7 @@ class ToolSeen(msgspec.Struct, frozen=True, kw_only=True):
     effect: str
     attempt: int
     number: int
-    """The number of this try of the call."""
+    """The number of this try of the call, from 1. A call may be tried again."""
     span_id: str
     parent_span_id: str
     """The id of the span of the attempt in which the tool was called."""
@@ -163,7 +163,7 @@ class RunObserver:
         """A request started no run."""
 
     def accepted(self, run: RunSeen, at: int) -> None:
-        """A run was accepted at the time `at`, and begins now."""
+        """An accepted run begins: its first invocation begins at the time `at`. If the run was in a queue, it was accepted earlier."""
 
     def attempt_began(self, run: RunSeen, number: int, at: int) -> None:
         """Attempt `number` begins, at the time `at`. This is called before the start is on disk, so after a crash it may be called again
@@ -200,8 +200,8 @@ NO_OBSERVER: Final = RunObserver()
 
 
 class RunObservers(RunObserver):
-    """Calls several observers. If one of them raises an error, the error is logged; the other observers are still called, and the run does
-    not notice it."""
+    """Calls several observers. If one of them raises an error, the other observers are still called, and the run does not notice it. The
+    error is logged; further errors of that observer are logged only after it has worked again."""
 
     def __init__(self, observers: Iterable[RunObserver]) -> None:
         self._observers = tuple(observers)

@@ -39,7 +39,7 @@ class QueueMetrics(Onlooker):
     # --- the reports of the engine
 
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
-        """Count an invocation that crashed and is tried again, if its execution is in a queue."""
+        """Count an invocation that crashed as a retry, if its execution is in a queue."""
         if header.place is not None and outcome.status is OutcomeStatus.CRASHED:
             self._retries.add(header.place.queue)
 
@@ -54,7 +54,7 @@ class QueueMetrics(Onlooker):
             self._retries.add(header.place.queue)
 
     def refused(self, queue: str) -> None:
-        """Count an enqueue that a full queue refused."""
+        """Count an enqueue that a queue refused, because it is full or an operator drains it."""
         self._refused.add(queue)
 
     # --- showing

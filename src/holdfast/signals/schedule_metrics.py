@@ -40,8 +40,8 @@ class ScheduleMetrics(Onlooker):
         self.now: Callable[[], int] = lambda: 0
 
     def occurred(self, schedule: str, outcome: str, count: int, late_ms: int | None) -> None:
-        """Count `count` occurrences of a schedule about which this process decided. `outcome` is the decision. `late_ms`: how many
-        milliseconds late a started occurrence began; None for any other outcome."""
+        """Count `count` occurrences of a schedule about which this process decided. `outcome` is the decision; `found` (its execution
+        existed already) is not counted. `late_ms`: how many milliseconds late a started occurrence began; None for any other outcome."""
         kind = _KINDS.get(outcome)
         if kind is not None:
             self._counts[kind].add(schedule, count)

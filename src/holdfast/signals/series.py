@@ -1,5 +1,5 @@
-"""Numbers for Prometheus's text format, each with one label (Series, family). Also the base class Onlooker: an observer of an engine whose
-methods do nothing."""
+"""Numbers for Prometheus's text format, each with one label (Series, family). Also the base class of observers of an
+engine (Onlooker)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_SERIES: Final = 1000
 
 
 class Onlooker:
-    """An observer of an engine whose methods do nothing. A subclass overrides the methods that it needs."""
+    """An observer of an engine. Its methods do nothing; a subclass overrides the methods that it needs."""
 
     def attach(self, sight: Sight) -> None:
         """An engine opens. `sight` answers questions about that engine."""

@@ -1,4 +1,4 @@
-"""Traces of workers by OpenTelemetry: spans for a run, its acceptance, its attempts and their calls of tools.
+"""Traces of workers by OpenTelemetry: spans for a run, its acceptance, its attempts and their calls of tools, and the nodes of a pipeline.
 
     run refund-worker ─┬─ accept
                        ├─ attempt ─┬─ chat gpt-4.1-mini         (the GenAI conventions)
@@ -27,11 +27,11 @@ Attributes = Mapping[str, Any]
 
 
 class Tracing(RunObserver):
-    """An observer of runs that reports spans."""
+    """An observer of runs. It reports their spans."""
 
     def __init__(self, processor: SpanProcessor | None = None, environment: Mapping[str, str] = os.environ) -> None:
         """`processor` gets the spans. None: they are sent to the address that OpenTelemetry's variables name (OTEL_EXPORTER_OTLP_ENDPOINT
-        or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT)."""
+        or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT). `environment` has these variables."""
         self._spans = Spans(processor, environment)
 
     def close(self, seconds: float = 3.0) -> None:
@@ -53,7 +53,8 @@ class Tracing(RunObserver):
         self._spans.say("accept", (trace_id, span_id), context, times, about, error, kind=SpanKind.SERVER)
 
     def accepted(self, run: RunSeen, at: int) -> None:
-        """Report the span of the acceptance: it begins with the request, and ends when the run is accepted, at the time `at`."""
+        """Report the span of the acceptance: it begins when the run is started or queued, and ends when its first invocation begins, at the
+        time `at`."""
         span_id = below(run.span_id, "accept")
         self._spans.say("accept", (run.trace_id, span_id), self._in(run), (run.started_at, at), _about(run))
 

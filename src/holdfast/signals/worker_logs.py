@@ -32,8 +32,8 @@ _LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical"})
 
 
 class LineWriter:
-    """Appends lines to a file, or to stderr, from a thread of its own. If the file is moved or removed while the process runs, the next
-    line goes into a new file with the old name."""
+    """Appends lines to a file, or to stderr, from a thread of its own. `where` is the file's path, or `stderr`. If the file is moved or
+    removed while the process runs, the next line goes into a new file with the old name."""
 
     def __init__(self, where: str, *, most_lines: int = _MOST_LINES, most_bytes: int = _MOST_BYTES) -> None:
         self._where = where
@@ -49,7 +49,7 @@ class LineWriter:
             self._check()
 
     def _check(self) -> None:
-        """Raise InvalidParameter if the file cannot be opened for writing."""
+        """Raise InvalidParameter if the file cannot be opened for writing, or NotPrivate if it is a link or belongs to another user."""
         try:
             os.close(self._opened())
         except OSError as error:
@@ -114,7 +114,7 @@ class LineWriter:
 
 
 class WorkerLog(RunObserver):
-    """An observer of runs that writes the log."""
+    """An observer of runs. It writes the log of workers."""
 
     def __init__(self, writer: LineWriter, clock: Clock) -> None:
         self._writer = writer

@@ -125,7 +125,7 @@ class RunnerStatus(msgspec.Struct, frozen=True):
 
 
 class SubscriberPosition(msgspec.Struct, frozen=True):
-    """How many of the signals were delivered to a subscriber."""
+    """Up to which signal the signals were delivered to a subscriber."""
 
     name: str
     delivered: int

@@ -29,7 +29,8 @@ _OPEN: Final = frozenset({ShownStatus.RUNNING, ShownStatus.WAITING, ShownStatus.
 
 
 class Part(NamedTuple):
-    """An ordered range of one index."""
+    """An ordered range of one index: the entries with the value `value` (None if the part is not about one value) whose id is at least
+    `lower` and less than `upper`."""
 
     name: str
     """Which SQL of browse.sql it uses: `part_NAME`."""
@@ -104,7 +105,7 @@ def plans(wanted: Browse, functions_of_kinds: Sequence[str] | None, bad_outcomes
 
 
 def text_plan(text: str) -> Plan:
-    """The parts that contain all executions whose id or name begins with a text."""
+    """The parts that contain all executions whose id, name or former name begins with a text."""
     return (Part("named"), Part("former"), Part("id", lower=text, upper=end_of(text)))
 
 
@@ -145,7 +146,8 @@ class BrowseQuery:
 
     def matches(self, name: str, part: Part, asked: Mapping[str, object]) -> str:
         """The statement that finds the matches among the next candidates of a part, below the id that the search has reached. `name` is the
-        name of a statement in browse.sql that says which columns are read."""
+        name of a statement in browse.sql that says which columns are read. `asked` are the parameters of the filter, as the method `asked`
+        returns them."""
         lines = [line for line in self._sql["browse_filter"].splitlines() if asked.keys() >= set(self._parameter.findall(line))]
         text = self._sql[name].replace("{filter}", "\n".join(lines)).replace("{status}", self._sql["browse_status"])
         return text.replace("{part}", self._sql[f"part_{part.name}"])

@@ -84,8 +84,8 @@ class ViewStore(Protocol):
         ...
 
     def put_view(self, view: SavedView) -> None:
-        """Write a view. It replaces a view with the same owner and name. Raises TooManyViews if the owner would have more than 100
-        views."""
+        """Write a view. It replaces a view with the same owner and name. Raises TooManyViews if the owner would have more than 100 views.
+        Raises InvalidParameter if a text of the view is not allowed."""
         ...
 
     def remove_view(self, owner: str, name: str) -> bool:

@@ -13,7 +13,7 @@ from holdfast.store.browse_query import BY_TEXT, Bounds, BrowseQuery, Part, Plan
 
 T = TypeVar("T")
 Ask = Callable[[str, Mapping[str, object]], list[rows.Row]]
-"""Runs a statement with its parameters."""
+"""Runs a statement with its parameters, and returns its rows."""
 _PROBED: Final = 50
 """To compare plans, the search counts the candidates of each plan, but stops at `Browse.scan` divided by this number."""
 _NAMED: Final = 10
@@ -34,8 +34,8 @@ class Walk:
 
     def matches(self, name: str, made: Callable[[rows.Row], T | None], need: int, *, first: int) -> tuple[list[T], str | None]:
         """At most `need` matches, newest first. The second value: if the walk stopped at its bound, the id down to which it has searched,
-        else None. `name` is the statement to use. `made` makes a value from a row, or returns None for a damaged row. The first step reads
-        about `first` candidates."""
+        else None. `name` is the name of the statement to use. `made` makes a value from a row, or returns None for a damaged row. The first
+        step reads about `first` candidates."""
         bounds = bounds_of(self._wanted)
         plan = self._plan(bounds)
         found: list[T] = []

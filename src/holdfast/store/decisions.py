@@ -53,9 +53,9 @@ class Batch:
         self.changes: list[Change] = []
         self.events: list[rows.Row] = []
         self.bases: dict[str, RowView] = {}
-        """By id: the committed view of each execution that the batch has read or made."""
+        """By id: each execution that the batch has read, as it was before the batch, and each that the batch has made, as it began."""
         self.views: dict[str, View] = {}
-        """By id: the latest view of each execution that the batch has changed."""
+        """By id: the latest view of each execution that the batch has made or changed."""
         self.names: dict[tuple[str, str], str] = {}
         self.following: deque[Write] = deque()
         """Follow-ups of the last entry that are not decided yet."""
@@ -129,7 +129,7 @@ class Decisions(ABC, Generic[B]):
 
     @abstractmethod
     def _children(self, parent: str, done: B) -> list[str]:
-        """The ids of open executions that an execution invoked, as the batch leaves them."""
+        """The ids of executions that an execution invoked: those open before the batch, and those that the batch has made or changed."""
 
     @abstractmethod
     def _counter(self, key: str) -> Counter | None:
@@ -355,9 +355,9 @@ class Decisions(ABC, Generic[B]):
         return settings, book.admitted(lanes, asked.units, now)
 
     def _check_moves(self, moved: ScheduleState, taken: View | None, done: B) -> None:
-        """Check that a start may also write its schedule. Raises ScheduleChanged if the schedule has another revision than the one that the
-        start was decided on, or if its cursor would become smaller. Raises ExecutionAlreadyStarted if the name is taken: then the start
-        begins nothing."""
+        """Check that a start may also write its schedule. Raises ScheduleChanged if the schedule is gone, if it has another revision than
+        the one that the start was decided on, or if its cursor would become smaller. Raises ExecutionAlreadyStarted if the name is taken:
+        then the start begins nothing."""
         if taken is not None:
             raise ExecutionAlreadyStarted
         if moved.name in done.moved:
@@ -367,8 +367,8 @@ class Decisions(ABC, Generic[B]):
             raise ScheduleChanged
 
     def _stored_graph(self, start: Start, done: B) -> str | None:
-        """The encoded text of the graph that a start names, for the store. None if neither this start nor an earlier start of the batch
-        brings the text of that graph."""
+        """The text of the graph that a start names, for the store; it is encoded if there is a codec. None if the start names no graph, or
+        if neither this start nor an earlier start of the batch brings the text."""
         if start.graph is None:
             return None if start.header.graph is None else done.graphs.get(start.header.graph)
         graph = start.graph
@@ -377,9 +377,8 @@ class Decisions(ABC, Generic[B]):
         return done.graphs.get(graph.id) or encoded_graph(self._codec, graph.text, graph.id)
 
     def _stale_graphs(self, done: B) -> dict[str, str]:
-        """The graphs of a batch that another process may have written under an older key. They are written again, because a graph outlives
-        the executions that the older key wrote, and an operator must be able to drop that key.
-        """
+        """The graphs of a batch that another process may have written under an older key, with their texts. They are written again, because
+        a graph outlives the executions that the older key wrote, and an operator must be able to drop that key."""
         if self._codec is None:
             return {}
         return {graph: text for graph, text in done.graphs.items() if text is not None and graph not in self._written_graphs}

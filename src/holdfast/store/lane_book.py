@@ -50,7 +50,7 @@ class LaneBook:
 
     @property
     def is_used(self) -> bool:
-        """Whether the batch changes anything in lanes."""
+        """Whether the batch has read or changed a lane."""
         return bool(self._leaves or self._summed or self.settled or self.cooled or self.rows)
 
     @property
@@ -170,7 +170,7 @@ class DepthReads(NamedTuple):
     """What `check_depth` reads about a queue, inside the transaction."""
 
     lane: LaneRow | None
-    """The lane of the queue; None if nothing was ever enqueued there."""
+    """The lane of the queue; None if there is no such lane yet."""
     oldest: Callable[[], int | None]
     """Returns since when the execution that has waited longest waits, in milliseconds since the epoch; None if none waits."""
     money: Callable[[], int]
@@ -203,8 +203,8 @@ def check_depth(row: QueueRow, settings: QueueSettings, book: LaneBook, reads: D
 
 
 def _again(row: QueueRow, lane: LaneRow, places: int, now: int) -> int:
-    """After how many seconds a caller should try again, as an estimate. 60 seconds for a paused queue, because it is not known when it
-    continues."""
+    """About how many seconds it takes until `places` more executions are admitted, so that a caller should try again then. 60 for a paused
+    queue, because it is not known when it continues."""
     return _UNKNOWN_SECONDS if row.mode is Mode.PAUSED else retry_after(lane, places, now)
 
 

@@ -59,7 +59,7 @@ class LaneRow(msgspec.Struct, gc=False, kw_only=True):
         return self.held < self.at_once and not self.closed_until and not self.paused
 
     def drained(self, now: int, count: int = 1) -> None:
-        """Add admissions to the drain, in which earlier ones count less and less."""
+        """Count admissions at the time `now`: in `admitted`, and in `drain`, where earlier ones count less and less."""
         left = max(0.0, 1 - max(now - self.drained_at, 0) / _MINUTE_MS)
         self.drain, self.drained_at = self.drain * left + count, max(now, self.drained_at)
         self.admitted += count
@@ -67,8 +67,9 @@ class LaneRow(msgspec.Struct, gc=False, kw_only=True):
 
 
 def new_lane(key: str, settings: QueueSettings, header: Execution, asked: Enqueue, *, paused: bool, shares: bool = True) -> LaneRow:
-    """A lane that is not in the store yet, with the limits of its level. `shares`: whether a leaf shares the rates of its function with
-    other leaves."""
+    """A lane that is not in the store yet, with the limits of its level. `header` and `asked`: the execution that is the first to need the
+    lane, and its enqueue. `paused`: whether the queue is paused. `shares`: whether a leaf shares the rates of its function with other
+    leaves."""
     level = level_of(key)
     limits = settings.at(level)
     rates = asked.rates if level == Level.LEAF else limits.parsed_rates()
@@ -86,8 +87,8 @@ def new_lane(key: str, settings: QueueSettings, header: Execution, asked: Enqueu
 
 
 def rates_charged(lane: LaneRow, units: int, now: int, shared: SharedRates) -> tuple[RateState, ...] | int:
-    """The rates of a lane after an admission of `units` tokens. If the rates do not allow the admission now: instead, the time in
-    milliseconds at which they will."""
+    """The rates of a lane after the admission of one execution with `units` tokens. `shared` has the newest state of the rates that lanes
+    share. If the rates do not allow the admission now: instead, the time in milliseconds at which they will."""
     after: list[RateState] = []
     refused = 0
     for known in lane.rates:

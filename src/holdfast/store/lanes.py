@@ -1,4 +1,4 @@
-"""Lanes: the levels of a queue as rows, what a batch changes in them, and the walk that chooses which executions are admitted next.
+"""Lanes, the levels of a queue: how they take turns, and the walk that chooses which executions are admitted next.
 
 Each level of a path (model.places) is a row. `held` and `waiting` count the executions below it. They change only together with the headers
 of executions, so they are always equal to a recount. A lane is open if an execution waits in it, a slot is free, no rate or cool-down has
@@ -58,8 +58,8 @@ class LaneReads(NamedTuple):
     is_ordered: Callable[[str], bool]
     """Whether a queue is ordered by key."""
     next_of_key: Callable[[str], str | None]
-    """Called with an ordered key. Returns that leaf below the key whose first execution was enqueued before those of the other leaves. The
-    leaf may be closed."""
+    """Called with the lane of a key in an ordered queue. Returns that leaf below it whose first execution was enqueued before those of the
+    other leaves; None if nothing waits there. The leaf may be closed."""
     root: LaneRow
 
 
@@ -73,7 +73,7 @@ class _Siblings:
         self._is_read = False
 
     def first(self) -> LaneRow | None:
-        """The lane whose turn it is."""
+        """The lane whose turn it is; None if none is left."""
         while not self._is_read and (not self._heap or self._heap[0][:2] > self._last):
             page = self._reads.open_lanes(self._parent, self._last, PAGE)
             self._is_read = len(page) < PAGE
@@ -111,8 +111,8 @@ class _Heads:
         self._is_read = False
 
     def first(self, wanted: Callable[[], int]) -> Head | None:
-        """The execution of this leaf whose turn it is. `wanted` is called before the first read; it returns how many executions of the leaf
-        will probably be admitted."""
+        """The execution of this leaf whose turn it is; None if none is left. `wanted` is called before the first read; it returns how many
+        executions of the leaf will probably be admitted."""
         while not self._page and not self._is_read:
             limit = wanted() if not self._read else max(_FEW_HEADS, min(2 * self._read, _MOST_HEADS))
             page = self._reads.heads(self._leaf, limit, self._read)
@@ -162,7 +162,8 @@ class Walk:
         return taken
 
     def committed(self, taken: Sequence[Execution], changes: Sequence[Change], followed: Sequence[Change], *, signalled: bool) -> Committed:
-        """The result of an admission that is on disk: what was claimed, and everything else that it changed."""
+        """The result of an admission that is on disk: the executions in `taken`, which were claimed, all other executions in `changes` and
+        `followed`, and when the first lane that it closed opens again."""
         claimed = {header.id for header in taken}
         others = [*(change for change in changes if change.header.id not in claimed), *followed]
         told = {change.header.id: change for change in others}

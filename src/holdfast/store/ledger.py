@@ -24,8 +24,8 @@ class LedgerReads(Reads):
     """The part of a store that reads the ledger."""
 
     def cost(self, wanted: CostFilter) -> Sequence[CostSum]:
-        """Sums by group and state. If `wanted.run` is given, they are made from the entries of that run and of the runs below it, else from
-        the daily sums."""
+        """What calls cost: one sum for each group (`wanted.by`) and state. If `wanted.run` is given, the entries of that run and of the
+        runs below it are added up; days, pipeline and worker of `wanted` are then ignored. Else the daily sums are added up."""
         asked: dict[str, object] = {f"by_{name.value}": name in wanted.by for name in _DIMENSIONS}
         asked |= {"tenant": self._asked(wanted.tenant), "limit": wanted.limit}
         if wanted.run is not None:
@@ -60,22 +60,24 @@ class LedgerReads(Reads):
 
 
 def has_ledger(batch: Iterable[Write]) -> bool:
-    """Whether a batch adds to the ledger."""
+    """Whether a checkpoint of a batch brings entries of the ledger."""
     return any(isinstance(write, Checkpoint) and write.ledger for write in batch)
 
 
 def entries_of(changes: Iterable[Change]) -> list[LedgerEntry]:
-    """The entries that a batch adds."""
+    """The entries of the ledger that the changes of a batch bring."""
     return [entry for change in changes for entry in change.ledger]
 
 
 def cut_off(changes: Iterable[Change]) -> dict[str, int]:
-    """The executions that a batch closes while they may have open calls, by id, each with the time of its end in milliseconds."""
+    """The executions among these changes that have ended without success, by id, each with the time of its end in milliseconds. Calls of
+    them may still be open."""
     return {change.header.id: change.header.ended_at or 0 for change in changes if change.header.status in _CUT_OFF}
 
 
 def lost_calls(open_calls: Iterable[Row], ended: Mapping[str, int]) -> list[LedgerEntry]:
-    """The entries that end these open calls. `ended` has the time at which the execution of each call ended."""
+    """The entries that end these open calls, which are given as rows of the ledger. `ended` has, by id, the time at which the execution of
+    each call ended."""
     begun = map(_entry_from, open_calls)
     return [lost(one, ended[one.run]) for one in begun]
 

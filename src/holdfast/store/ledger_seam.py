@@ -13,8 +13,8 @@ class LedgerStore(Protocol):
     whose time is over."""
 
     def cost(self, wanted: CostFilter) -> Sequence[CostSum]:
-        """Sums by group and state. If `wanted.run` is given, they are made from the entries of that run and of the runs below it, else from
-        the daily sums."""
+        """What calls cost: one sum for each group (`wanted.by`) and state. If `wanted.run` is given, the entries of that run and of the
+        runs below it are added up; days, pipeline and worker of `wanted` are then ignored. Else the daily sums are added up."""
         ...
 
     def ledger(self, run: str, limit: int = 10_000) -> Sequence[LedgerEntry]:

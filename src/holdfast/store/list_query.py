@@ -36,8 +36,9 @@ class ListQuery:
         """The statement and its parameters.
 
         If the filter has a name or a parent, few rows are left, and the status is compared in each of them. Executions that had the name
-        before they were superseded are found by another index. Without a name and a parent, statuses other than SUCCEEDED are looked up one
-        by one: each is an ordered range of its index, and the database merges the ranges without reading more than the page.
+        before they were superseded are found by another index. If the filter has neither, and SUCCEEDED is not among its statuses, each
+        status is looked up by itself: it is an ordered range of its index, and the database merges the ranges without reading more than the
+        page.
         """
         asked: dict[str, object] = {
             "function": wanted.function,

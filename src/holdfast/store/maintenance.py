@@ -52,7 +52,7 @@ class Table(NamedTuple):
 
 
 class Removable(NamedTuple):
-    """A number of closed executions, and the bytes of their payloads."""
+    """A number of closed executions and of imported copies, and the bytes of their payloads."""
 
     executions: int
     bytes: int
@@ -91,13 +91,14 @@ class Maintenance(Protocol):
     """The commands of an operator on one store."""
 
     def look(self, machine: Clock) -> StoreReport:
-        """Open the store, and read its version numbers and its size. Nothing is changed or migrated. Raises StoreNotFound if there is no
-        store. It takes no longer for a large store than for a small one."""
+        """Open the store, and read its version numbers, its size, and (Postgres) how far its clock is ahead of `machine`, the clock of this
+        machine. Nothing is changed or migrated. Raises StoreNotFound if there is no store. It takes no longer for a large store than for a
+        small one."""
         ...
 
     def migrate(self, *, after: bool) -> Migrated:
         """Apply the before-halves of all steps that are not applied yet. If `after` is True, apply the after-halves instead. SQLite always
-        applies both halves, whatever `after` is."""
+        applies both halves, whatever `after` is. Raises StoreInUse if other processes must be stopped first."""
         ...
 
     def check(self, *, quick: bool) -> CheckReport:
@@ -116,6 +117,7 @@ class Maintenance(Protocol):
         ...
 
     def restore(self, source: Path) -> Path | None:
-        """Replace the store by a copy. Raises StoreInUse if a process has the store open. Returns the path at which the replaced store is
-        kept; None if there was no store. For Postgres it always raises InvalidParameter, with the command of Postgres's own tool."""
+        """Replace the store by the copy `source`. Raises StoreInUse if a process has the store open. Returns the path at which the replaced
+        store is kept; None if there was no store. For Postgres it always raises InvalidParameter, with the command of Postgres's own
+        tool."""
         ...

@@ -51,7 +51,7 @@ class Reads(ABC):
         """The rows of an execution's events whose number is larger than `after`, in order; at most `limit`."""
 
     def _stored(self, payload: str | None) -> str | None:
-        """Made from a payload as the database returns it: the payload as the store gave it to the database."""
+        """The payload as the store gave it to the database. `payload` is what the database returns, which may differ."""
         return payload
 
     def _operations(self, found: Sequence[rows.Row], execution: str) -> list[Operation]:
@@ -61,7 +61,8 @@ class Reads(ABC):
         return HistoryEntry(*rows.event_from(row, operations, execution, self._codec))
 
     def suspect(self, targets: Sequence[Target], now: int) -> str | None:
-        """The id of a ready execution under which two or more runners in a row have died; None if there is none."""
+        """The id of a ready execution under which two or more runners in a row have died; None if there is none. An execution that was put
+        aside for a while is left out until that time is over."""
         only = only_of(targets)
         hosted = self._target_keys(targets)
         asked = {"now": now, "targets": hosted}
@@ -69,7 +70,7 @@ class Reads(ABC):
         return found[0][0] if found else None
 
     def due(self, now: int, limit: int) -> Sequence[str]:
-        """The ids of at most `limit` executions whose next timer may be due."""
+        """The ids of at most `limit` executions whose next timer may be due at `now`."""
         return [row[0] for row in self._read("due", (now, limit))]
 
     def held(self, runner: str) -> frozenset[str]:
@@ -124,7 +125,7 @@ class Reads(ABC):
 
     def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[HistoryEntry]:
         """At most `limit` of the execution's events whose number is larger than `after`, in order, each with the operation that it is
-        about."""
+        about. The terminal event of an execution that is still closing is left out."""
         found = self._event_rows(execution, after, limit)
         places = self._array(sorted({row[3] for row in found if row[3] is not None}))
         asked = self._read("operations_at", (self._text(execution), places))
@@ -132,8 +133,8 @@ class Reads(ABC):
         return [self._line(row, operations, execution) for row in found]
 
     def undecided(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[str]:
-        """The ids of at most `limit` executions that wait for a person's decision, oldest first: those larger than `beyond`. If `tenant` is
-        given, only executions of this tenant."""
+        """The ids of at most `limit` executions that wait for a person's decision, oldest first: those whose id is larger than `beyond`. If
+        `tenant` is given, only executions of this tenant."""
         return [row[0] for row in self._read("undecided", (beyond, tenant, limit))]
 
     def list(self, wanted: Filter) -> Sequence[Execution]:
@@ -170,7 +171,7 @@ class Reads(ABC):
 
     def due_schedules(self, functions: Sequence[str], now: int, limit: int, only: Only | None = None) -> Sequence[str]:
         """The names of at most `limit` schedules of these functions that a runner must look at now, the longest due first. `only`: which
-        executions the runner takes; schedules of other executions are left out. None: it takes all."""
+        executions the runner takes; None: all. Schedules whose executions it does not take are left out."""
         return [row[0] for row in self._read("due_schedules", {**self._scheduled(functions, only), "now": now, "limit": limit})]
 
     def waiting_schedules(self, functions: Sequence[str], limit: int, only: Only | None = None) -> Sequence[str]:

@@ -114,7 +114,7 @@ def execution_row(key: int, x: Execution) -> Row:
 
 
 def changed_row(key: int, x: Execution) -> Row:
-    """The columns of an execution that a write may change after its start."""
+    """The key of an execution, and the columns that a write may change after its start."""
     quarantine = None if x.quarantine is None else x.quarantine._value_
     admitted_at = None if x.place is None else x.place.admitted_at
     told = x.summary or Summary()
@@ -259,7 +259,8 @@ def operation_row(key: int, op: Operation) -> Row:
 
 @_undamaged
 def operation_from(row: Row, execution: str, seal: Seal, codec: PayloadCodec | None) -> Operation:
-    """The operation of a row that was joined with the event that has its payload."""
+    """The operation of a row that was joined with the event that has its payload. `execution` is the id of its execution, and `seal` makes
+    the id of a callback."""
     kind = _TYPES[row[2]]
     payload, event = row[17], row[18]
     if codec is not None:
@@ -289,7 +290,7 @@ def operation_from(row: Row, execution: str, seal: Seal, codec: PayloadCodec | N
 
 
 def event_row(key: int, event: Event, place: int | None, execution: str, codec: PayloadCodec | None) -> Row:
-    """The row of an event, in the order of its columns."""
+    """The row of an event, in the order of its columns. `place` is that of its operation; None if it is about the execution."""
     payload, detail = event.payload, event.detail
     if codec is not None and payload is not None:
         payload = encoded(codec, payload, execution, event.number)
@@ -371,7 +372,7 @@ def _schedule_text(text: str, about: str, codec: PayloadCodec | None) -> str:
 
 @_undamaged
 def schedule_from(row: Row, codec: PayloadCodec | None) -> ScheduleState:
-    """A schedule from its row. If a column and the body have different values, that of the column is used."""
+    """A schedule from its row. Its name, next time, cursor, revision and input are those of the columns; the rest comes from the body."""
     name, _, _, next_at, _, cursor, revision, body, text = row
     if codec is not None:
         body, text = decoded_schedule(codec, body, name), decoded_schedule(codec, text, f"{name}/input")

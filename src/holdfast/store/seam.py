@@ -98,12 +98,13 @@ class ExecutionStore(SealedStore, Protocol):
         ...
 
     def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[HistoryEntry]:
-        """At most `limit` of the execution's events whose number is larger than `after`, in order."""
+        """At most `limit` of the execution's events whose number is larger than `after`, in order. The terminal event of an execution that
+        is still closing is not shown yet."""
         ...
 
     def undecided(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[str]:
-        """The ids of at most `limit` executions that wait for a person's decision, oldest first: those larger than `beyond`. If `tenant` is
-        given, only executions of this tenant."""
+        """The ids of at most `limit` executions that wait for a person's decision, oldest first: those whose id is larger than `beyond`. If
+        `tenant` is given, only executions of this tenant."""
         ...
 
     def list(self, wanted: Filter) -> Sequence[Execution]: ...
@@ -138,8 +139,8 @@ class DueStore(Protocol):
     """Executions that a runner has something to do for."""
 
     def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
-        """The ids of at most `limit` executions that a runner may claim at the time `now`: ready executions of these functions, and
-        executions that a runner in `dead` holds."""
+        """The ids of at most `limit` executions that a runner may claim at the time `now`: executions of these functions that are ready, or
+        that a runner in `dead` holds. Ready suspects are left out (`suspect`)."""
         ...
 
     def suspect(self, targets: Sequence[Target], now: int) -> str | None:
@@ -151,7 +152,7 @@ class DueStore(Protocol):
         ...
 
     def due(self, now: int, limit: int) -> Sequence[str]:
-        """The ids of at most `limit` executions whose next timer may be due (`Execution.due_at`)."""
+        """The ids of at most `limit` executions whose next timer may be due at `now` (`Execution.due_at`)."""
         ...
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
@@ -174,15 +175,15 @@ class QueueStore(Protocol):
         ...
 
     def set_queue(self, row: QueueRow, notes: Sequence[Note] = ()) -> bool:
-        """Write what an operator sets: `operator` and `mode` of the row. Returns False, and changes no settings, if the row's revision is
-        not the one in the store. Raises InvalidParameter if the settings are not valid. Every lane of the queue gets its new limits in the
-        same transaction."""
+        """Write what an operator sets: `operator` and `mode` of the row, together with these notes. Returns False, and writes neither, if
+        the row's revision is not the one in the store. Raises InvalidParameter if the settings are not valid. Every lane of the queue gets
+        its new limits in the same transaction."""
         ...
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
         """Set the rate of runs of a function; None removes it. All leaf lanes of the function with the same tenant and user share the rate.
-        Units that were used up under the old rate stay used up. Returns False, and writes nothing, if all these lanes had this rate before,
-        or (Postgres) while older code may use the store."""
+        Units that were used up under the old rate stay used up. Returns False, and writes nothing, if the function has no leaf lane, if all
+        of them had this rate before, or (Postgres) while older code may use the store."""
         ...
 
     def queue_state(self, queue: str, now: int, tenant: str | None = None) -> QueueState:
@@ -238,8 +239,8 @@ class RunnerStore(Protocol):
         ...
 
     def renew(self, runner: str, lease_until: int) -> bool:
-        """Extend a runner's lease. Returns False, and writes nothing, if the runner is not registered any more: another process declared it
-        dead."""
+        """Extend a runner's lease. Returns False, and writes nothing, if the runner is not registered any more, for example because another
+        process declared it dead."""
         ...
 
     def leave(self, runner: str) -> None: ...

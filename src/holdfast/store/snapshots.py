@@ -43,8 +43,8 @@ def is_known(there: Snapshot | None, copy: Snapshot, where: str) -> bool:
 
 
 def check_name_free(taken: rows.Row | None, copy: Snapshot, where: str) -> None:
-    """Raise ExecutionAlreadyStarted if another execution has the copy's name. A superseded copy needs no name, so nothing is raised for
-    it."""
+    """Raise ExecutionAlreadyStarted if another execution has the copy's name. `taken` is the row of the execution that has it; None if none
+    has it. A superseded copy needs no name, so nothing is raised for it."""
     header = copy.header
     if taken is not None and header.superseded_by is None:
         raise ExecutionAlreadyStarted(

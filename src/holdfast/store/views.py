@@ -44,7 +44,7 @@ class RowView:
         self.version = version
         """SQLite's data version at which this memory was known to equal the rows; always 0 for Postgres."""
         self.complete = complete
-        """Whether all operations are in memory, so that there is no operation with an unknown id."""
+        """Whether all operations are in memory. Then an id that is not in memory is the id of no operation."""
 
     def get(self, operation_id: str) -> Operation | None:
         """The operation with this id; None if there is none. Rows have no index by operation id. So operations that are not in memory are

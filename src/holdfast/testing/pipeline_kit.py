@@ -109,9 +109,9 @@ def crash_everywhere(
     """Run a pipeline again and again, with a crash before and after each write of the pipeline and of its real workers, and at the end of
     each of them.
 
-    The response, the nodes, the runs of each node and the questions must stay the same. Only their cost may differ, because a call without
-    side effects is made again if a crash interrupts it. A stubbed worker must be called as often as without a crash, because each call
-    counts as a side effect. The same is true for stubbed tools whose effect is `write`.
+    The response, the nodes, the runs of each node and the questions must stay the same, apart from times, ids and costs. Costs may differ,
+    because a call without side effects is made again if a crash interrupts it. A stubbed worker must be called as often as without a crash,
+    because each call counts as a side effect. The same is true for stubbed tools whose effect is `write`.
 
     Returns the number of crashes. Raises `CrashDiffers` at the first crash that changes something. The arguments are those of `run`; stubs
     that are callables must not remember earlier runs.

@@ -99,8 +99,9 @@ async def play(
     crash: Crash | None,
     again: Sequence[Mapping[str, Any]] = (),
 ) -> Seen:
-    """Run a pipeline to its end, or to a question that the test does not answer, and return what happened. The arguments are those of
-    `pipeline_kit.run`; `crash` says where the runner crashes, None: nowhere."""
+    """Run a pipeline to its end, or to a question that the test does not answer, and return what happened. `asked` are the members of the
+    request, without the pipeline's id. The other arguments are those of `pipeline_kit.run`; `crash` says where the runner crashes, None:
+    nowhere."""
     served = PipelineWorkers(pipeline, workers, tools, worker_settings)
     clock = PeopleClock()
     settings = Settings(clock=clock, ids=Ids(Random(0)), resting=0, tune=False)
@@ -231,10 +232,10 @@ class PeopleClock(VirtualClock):
     def __init__(self) -> None:
         super().__init__()
         self.holds: Callable[[], bool] = lambda: False
-        """Whether a person is asked now. It is False if the test says that the person stays silent."""
+        """Whether a question is open now, other than those to which, as the test says, people stay silent."""
 
     def skip_to(self, at: int) -> None:
-        """Move the clock to `at`, the time of the engine's next timer or schedule. If a person is asked now, do nothing."""
+        """Move the clock to `at`, the time of the engine's next timer or schedule. If `holds` returns True, do nothing."""
         if not self.holds():
             super().skip_to(at)
 
@@ -255,8 +256,8 @@ class People:
         clock.holds = lambda: any(self._does(approval) != SILENCE for approval in self._open())
 
     async def attend(self, run_id: str, timeout: float) -> None:
-        """Answer questions until the run is over, or until it asks something for which the test has no decision. Raises NotYet after
-        `timeout` seconds of real time."""
+        """Answer questions until the run is over or quarantined, or until it asks something for which the test has no decision. Raises
+        NotYet after `timeout` seconds of real time, and InvalidParameter after 200 answers."""
         deadline = monotonic() + timeout
         for _ in range(_MOST_QUESTIONS):
             approval = await self._rested(run_id, deadline)

@@ -44,11 +44,13 @@ class _Named:
         return self._found(name, Type.WAIT)
 
     def get_callback(self, name: str) -> Seen:
-        """The first callback of this name. Raises Missing if there is none."""
+        """The first callback of this name. The callback of a `wait_for_callback` is inside that context: use `get_context(NAME)` and its
+        `operations`. Raises Missing if there is none."""
         return self._found(name, Type.CALLBACK)
 
     def get_context(self, name: str) -> Seen:
-        """The first child context, branch, map or parallel of this name. Raises Missing if there is none."""
+        """The first context of this name: a child context, branch, map, parallel or `wait_for_callback`. Raises Missing if there is
+        none."""
         return self._found(name, Type.CONTEXT)
 
     def get_invoke(self, name: str) -> Seen:

@@ -184,7 +184,7 @@ class Runner:
 
     def wait_for_callback(self, execution_arn: str, name: str | None = None, timeout: float = _PATIENCE) -> str:
         """Let time pass until the execution waits for a callback of this name, or for any callback if `name` is None. Returns the
-        callback's id.
+        callback's id. The callback of `wait_for_callback` with the name `sign` has the name `sign create callback id`.
 
         Raises NotYet if the execution ends first, or after `timeout` seconds of real time; ExecutionQuarantined if the execution is
         quarantined.
@@ -230,7 +230,8 @@ class Runner:
                 yield WaitingCallback(operation.callback_id, operation.name)
 
     def wait_for_approval(self, execution_arn: str, timeout: float = _PATIENCE) -> Approval:
-        """Let time pass until the execution waits and a run of a worker asks a person. Returns what the person must decide.
+        """Let time pass until the execution is suspended and a run of a worker in this runner asks a person. Returns the first approval
+        that is not decided.
 
         Raises NotYet if the execution ends first, or after `timeout` seconds of real time; ExecutionQuarantined if the execution is
         quarantined.

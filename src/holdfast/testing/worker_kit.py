@@ -115,8 +115,8 @@ def run(
     worker_settings: WorkerSettings | None = None,
     **request: Any,
 ) -> Ran:
-    """Run a worker once: the worker of this id (`worker`), else the first one that the file declares. `request` are further members of the
-    request, such as `idempotency_key`.
+    """Run a worker once. `worker` is its id. Without it, the file must declare only one worker; else InvalidParameter is raised. `request`
+    are further members of the request, such as `idempotency_key`.
 
     `tools` are the answers of its tools, by name: a value, an exception to raise, a callable that gets the arguments, or a list of values
     for one call after the other. A tool without an answer is called as in production.
@@ -143,7 +143,7 @@ def crash_everywhere(
     """Run a worker again and again, with a crash of the runner before and after each of its writes, and at the end. The arguments are those
     of `run`.
 
-    The response must stay the same, without its duration, the ids of its trace, its log fields and its usage. The calls of stubbed tools
+    The response must stay the same, except for what `meaning` leaves out, such as its duration and its usage. The calls of stubbed tools
     whose effect is `write` must be the same, and as many. Returns the number of crashes. Raises `CrashDiffers` at the first crash that
     changes something.
     """
@@ -211,8 +211,8 @@ async def _decided(engine: OpenEngine, response: Response, decisions: Mapping[st
 
 
 def meaning(response: Response) -> dict[str, Any]:
-    """The part of a response that no crash may change. Left out are the duration, the ids of the trace, the log fields and the usage: a
-    call without side effects that a crash interrupts is made again, and costs again."""
+    """The part of a response that no crash may change. Left out are the duration, the ids of the trace, the log fields, the usage, and what
+    approvals say about spending: a call without side effects that a crash interrupts is made again, and costs again."""
     document = response_document(response)
     for name in ("duration_ms", "trace_id", "span_id", "log_fields", "usage"):
         document["observability"].pop(name, None)

@@ -17,8 +17,8 @@ _ASYNC: Final = re.compile(r"(^|[,;\s])respond-async($|[,;\s])")
 
 
 def asker_of(request: Request) -> Asker:
-    """The caller, with the name of its credential. If the server needs no credentials, the caller has the name of the operating system's
-    user that runs the server."""
+    """The caller. Its name (`principal`) is the person who holds its credential, or the id of the credential if that names no person. If
+    the server needs no credentials, the name is `local:USER`, where USER is the user of the machine who runs the server."""
     identity = request.identity
     if identity == ANYBODY:
         return Asker(principal=principal(), actor=request.actor)

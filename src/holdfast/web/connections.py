@@ -1,4 +1,4 @@
-"""Connections: how many clients may connect, in all and from one address. The engine needs file descriptors too.
+"""Connections: how many clients may connect, in all and from one address. The engine needs file descriptors too. The usual limits are:
 
     limit for all    half of the file descriptors that this process may have, at most 8192; the others are left for the engine
     limit for one    one address may have half of these connections, so that it cannot use up all

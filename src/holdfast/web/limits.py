@@ -32,7 +32,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     unread_seconds: float = 60.0
     """How long a client may read nothing of an answer that fills the server's buffer; after that the server aborts the connection."""
     stream_seconds: float = 30.0
-    """How long a client may read nothing of a stream; after that the server ends the stream."""
+    """How long a client may read nothing of a stream, on a route with `Waits.STREAM`; after that the server ends the stream. For any other
+    stream, `unread_seconds` holds."""
     wait_seconds: float = 930.0
     """How long a client may wait for a synchronous invocation; after that it gets 408. The execution itself may take at most 900
     seconds."""

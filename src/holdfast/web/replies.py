@@ -37,7 +37,7 @@ class Reply(Response):
         self.chunks = chunks
         """A body that is sent chunk by chunk, in place of `body`. Only for routes with the policy Waits.STREAM or Waits.WHEN_ASKED."""
         self.request_id = request_id
-        """The id of the request in logs; None: the sender makes one."""
+        """The id of the request, which the reply has in the header x-amzn-requestid; None: the sender makes an id."""
 
 
 def json_reply(body: Any, status: int = 200, headers: tuple[Header, ...] = ()) -> Reply:

@@ -139,7 +139,7 @@ class Request(StarletteRequest):
         return found.pop() if found else None
 
     def number(self, name: str) -> int | None:
-        """A query member that is an integer; None if it is not given. Raises Refused if it is not an integer."""
+        """A query member that is an integer; None if it is not given. Raises Refused if it is not one integer of at most 12 digits."""
         text = self.text(name)
         if text is None:
             return None
@@ -148,7 +148,8 @@ class Request(StarletteRequest):
         return int(text)
 
     def flag(self, name: str, default: bool) -> bool:
-        """A query member that is true or false; `default` if it is not given. Raises Refused for any other value."""
+        """A query member that is true or false; `default` if it is not given. Raises Refused for any other value, and for two different
+        values."""
         text = self.text(name)
         if text is None:
             return default
@@ -157,8 +158,8 @@ class Request(StarletteRequest):
         return text.lower() == "true"
 
     def instant(self, name: str) -> int | None:
-        """A query member that is a time in ISO 8601, as milliseconds; None if it is not given. Without a time zone it is in UTC. Raises
-        Refused if it is not a time."""
+        """A query member that is a time in ISO 8601, as milliseconds since 1970; None if it is not given. Without a time zone it is in UTC.
+        Raises Refused if it is not one time."""
         text = self.text(name)
         if text is None:
             return None

@@ -32,7 +32,7 @@ _ID: Final = re.compile(r"[0-9]{1,18}")
 
 
 def event_text(data: Any, *, id: int | str | None = None, event: str | None = None) -> bytes:
-    """The text of one event with JSON data, as bytes."""
+    """The text of one event with JSON data, as bytes. `id` and `event` are its id and its name; None: it has none."""
     numbered = "" if id is None else f"id: {id}\n"
     named = "" if event is None else f"event: {event}\n"
     return f"{numbered}{named}data: {codec.dumps(data)}\n\n".encode()

@@ -1,4 +1,4 @@
-"""Replies of the worker protocol, also to requests that started no run. Their HTTP statuses are in the table of codes (contract.codes)."""
+"""Replies of the worker protocol, also to requests that started no run. The table of codes (contract.codes) has most HTTP statuses."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _HTTP: Final[Mapping[type[HoldfastError], int]] = {
     errors.ExtraMissing: 501,
 }
 """The HTTP statuses of some of Holdfast's errors in the worker protocol. An error that is not listed has the status that AWS's clients get
-(aws_errors.SHAPES)."""
+(aws_errors.SHAPES). If the table of codes has the code of the error, the status there is used, unless the status here is 401 or 403."""
 _SHAPES: Final = {
     "UnknownOperationException": "route_not_found",
     "MethodNotAllowedException": "method_not_allowed",
@@ -72,8 +72,8 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 def subject_of(request: Request) -> Subject:
-    """The worker or the run that the path of a request names, and the id of the trace in its header `traceparent`. A field is empty if the
-    request does not name it."""
+    """The worker or the run that the path of a request names (else empty), and the id of the trace in its header `traceparent` (else
+    None)."""
     parts = path_of(request.scope).split("/")
     kind, label = (parts[2], unquote(parts[3])[:_LARGEST_LABEL]) if len(parts) > 3 else ("", "")
     parent = parent_of(request.header(b"traceparent"))
@@ -85,8 +85,8 @@ def subject_of(request: Request) -> Subject:
 
 
 def http_status(response: Response) -> int:
-    """The HTTP status for a response: that of its error code in the table of codes, else that of its status. 202, which means that
-    the run is open, is used only if the response names approvals that wait."""
+    """The HTTP status for a response: that of its error code in the table of codes, if the table gives the code the same status as the
+    response has; else that of its status. 202, which means that the run is open, is used only if the response names approvals that wait."""
     known = None if response.error is None else CODES.get(response.error.error_code)
     if known is None or known.status is not response.status or (known.http == _OPEN and not response.approvals):
         return ending_of(response.status).http
@@ -94,13 +94,14 @@ def http_status(response: Response) -> int:
 
 
 def response_reply(response: Response, status: int | None = None) -> Reply:
-    """A reply with the response of a run that has ended. `status`: the HTTP status; if it is None, `http_status` chooses the HTTP
-    status."""
+    """A reply with a response: that of a run which has ended, or one that refuses a request. `status`: the HTTP status; if it is None,
+    `http_status` chooses it."""
     return Reply(status or http_status(response), response_text(response), (JSON, *_headers(response)))
 
 
 def open_reply(response: Response, state: str, place: Mapping[str, Any] | None = None) -> Reply:
-    """A reply (202) about a run that has not ended: its state, its place in a queue, its address, and the decisions for which it waits."""
+    """A reply (202) about a run that has not ended: its state, its place in a queue, its address, and the decisions for which it waits.
+    `place` is None if the run does not wait in a queue."""
     short = {"run_id": response.run_id, "worker_id": response.worker_id, "version": response.version}
     placed = {} if place is None else {"place": place}
     document = {"state": state, **placed, **(response_document(response) if response.approvals else short)}
@@ -108,7 +109,7 @@ def open_reply(response: Response, state: str, place: Mapping[str, Any] | None =
 
 
 def document_reply(document: Any, status: int = 200, headers: tuple[Header, ...] = ()) -> Reply:
-    """A reply with any other document, in JSON."""
+    """A reply with a document that is not the response of a run, in JSON."""
     return Reply(status, _encode(document), (JSON, *headers))
 
 

@@ -138,7 +138,8 @@ async def _yield_if_large(inputs: str) -> None:
 
 def _inputs_text(request: WorkerRequest) -> str:
     """The inputs as JSON text. Two requests with the same idempotency key are the same request if these texts are equal. Raises
-    InvalidRequest if the inputs are not JSON, are too large, or are nested too deep."""
+    InvalidRequest if the inputs are not JSON, are too large, or are nested too deep, or if the key or the user has characters that cannot
+    be stored."""
     try:
         codec.storable(f"{request.idempotency_key}{request.user}")
         text = codec.dumps(request.inputs)

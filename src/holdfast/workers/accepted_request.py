@@ -38,7 +38,7 @@ class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     item: int | None = None
     """The index of a map's item, from 0; None outside a map."""
     round: int | None = None
-    """The round of a validation loop, from 1; None outside a loop."""
+    """The round of the node in its validation loop, from 1; always 1 for a node outside a loop."""
 
 
 class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,7 +55,8 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_retry: bool = False
     """Whether nodes that ended with partial results run again, in addition to the nodes that failed."""
     kept: bool = False
-    """Whether the restarted run (`of`) succeeded. If so, its work is not undone when the new run fails."""
+    """Whether the run that is restarted succeeded; for a child run, whether the pipeline's run that is restarted did. If so, work that is
+    taken from earlier runs is not undone when the new run fails."""
 
 
 class FamilyLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +65,7 @@ class FamilyLink(msgspec.Struct, frozen=True, kw_only=True):
     family: str
     """The id of the family."""
     number: int
-    """Which run of the family it is, from 1."""
+    """The number of the run among the runs that do the same work, from 1."""
     before: tuple[str, ...] = ()
     """The ids of the earlier runs, oldest first."""
     again: Again | None = None
@@ -93,9 +94,10 @@ class AcceptedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Who asked for the run, for example a person, the id of a credential, or `execution:ID`. A caller cannot choose it."""
     family: str
     """The id of the run's family. All runs of one idempotency key belong to one family, and so do a run and its restarts. A child run
-    belongs to the same family each time its operation asks for it, also in a restart of its pipeline."""
+    belongs to the same family each time its operation asks for it, also in a restart of its pipeline; but if the restart makes the writes
+    of its node again, a new family begins."""
     link: int = 1
-    """Which run of its family this is, from 1."""
+    """The number of the run in its family, from 1. A run that replaces a parked run has the number of the parked run."""
     before: tuple[str, ...] = ()
     """The ids of the earlier runs of its family, oldest first. The run inherits their receipts."""
     trace_id: str

@@ -28,7 +28,7 @@ _RUNS: Final = 100
 
 
 class ApprovalPage(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of the approvals that wait for a decision, each with what its run and the runs above that have spent."""
+    """One page of the approvals that wait for a decision. Each says what its run has spent, and what each run above that run has spent."""
 
     approvals: list[Approval]
     next: str | None = None

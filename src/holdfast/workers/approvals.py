@@ -216,8 +216,8 @@ _documents = msgspec.json.Encoder(decimal_format="number")
 
 
 def approval_at(kind: Kind, tool: str, identity: str, number: int) -> ApprovalPlace:
-    """The identities of the callback and of the request of an approval. If this is called again with the same arguments, the identities are
-    the same."""
+    """The identities of the callback and of the request of an approval. `identity` and `number` tell apart the approvals of a run that have
+    the same kind and tool. The same arguments always give the same identities."""
     parts = (kind, identity, number)
     callback = identity_of(Type.CALLBACK, APPROVAL, tool, *parts, parent=EFFECTS_AT)
     return ApprovalPlace(callback, identity_of(Type.STEP, REQUEST, tool, *parts, parent=EFFECTS_AT))
@@ -239,8 +239,8 @@ def decision_of(operation: Operation) -> Decision | None:
 
 
 def approval_id(run_id: str, operation_id: str) -> str:
-    """The id of an approval, made from the ids of its run and of its callback. It is not secret: who knows the id may not decide because of
-    that."""
+    """The id of an approval, made from the ids of its run and of its callback. It is not secret: a caller who knows it gets no right to
+    decide."""
     return f"{_PREFIX}{run_id}.{operation_id[:_SHOWN]}"
 
 

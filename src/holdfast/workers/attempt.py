@@ -142,7 +142,7 @@ class Attempt:
         """Done when every process of the body has ended; None if the attempt did not have to end the body."""
 
     async def run(self, body: Body, order: dict[str, Any], grace: float) -> AttemptResult | ApprovalPlace:
-        """Serve a body until it ends. Returns its result, or the approval to wait for. Calls in flight get `grace` more seconds to end."""
+        """Run a body with its `order`. Returns its result, or the approval to wait for. At its end, calls in flight get `grace` seconds."""
         began, outcome = monotonic(), None
         self._body = self._gateway.time.body = body
         self._journal.when_closed(CANCEL_AT, self._cancelled)

@@ -26,8 +26,9 @@ class AttemptFiles:
         self._keeping = self._kept_bytes = self._opened = self._opened_bytes = 0
 
     async def keep(self, name: str, media_type: str, fd: int) -> ArtifactRef:
-        """Store a file of the body: the bytes that it has now. Raises ToolFailed if the size of the file changes meanwhile, if the attempt
-        stores too many artifacts or bytes, or if the storage does not answer."""
+        """Store a file of the body, with the bytes that it has now. `fd` is the file's open descriptor; `name` and `media_type` are those
+        of the artifact. Raises ToolFailed if the size of the file changes meanwhile, if the attempt stores too many artifacts or bytes, or
+        if the storage does not answer."""
         handed = HandedFile(fd, name)
         self._keeping += 1
         self._kept_bytes += handed.size  # before it is read, because other files are read at the same time
@@ -41,7 +42,7 @@ class AttemptFiles:
     async def open(self, artifact_id: str) -> int:
         """Open an artifact, and return its file descriptor, which the caller closes. Raises ArtifactMissing if the tenant has no such
         artifact, or if its bytes or its note are missing or were changed. Raises ToolFailed if the attempt opens too many artifacts or
-        bytes."""
+        bytes, and ArtifactsUnreachable if a bucket does not answer."""
         self._opened += 1
         if self._opened > self._most:
             raise ToolFailed("artifact_too_large", f"An attempt may open at most {self._most} artifacts (policy.most.artifacts).")

@@ -15,7 +15,8 @@ class CallTerms(msgspec.Struct, frozen=True, kw_only=True):
 
     run_id: str
     family: str
-    """The id of the run's family. Idempotency keys for other services are made from it, so all runs of the family send the same keys."""
+    """The id of the run's family. Idempotency keys for other services are made from it, so each run of the family sends the same key for
+    the same call."""
     tenant: str
     worker_id: str = ""
     requested_by: str

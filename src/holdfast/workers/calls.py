@@ -58,7 +58,8 @@ MESSAGE_LENGTH: Final = 4000
 
 
 def call_error(failed: ToolFailed) -> CallError:
-    """A failure as the receipt stores it. Characters that cannot be stored are replaced; details that cannot be stored are left out."""
+    """A failure as the receipt stores it. A long message is cut off at MESSAGE_LENGTH characters. Characters that cannot be stored are
+    replaced; details that cannot be stored are left out."""
     told = codec.readable(Failure(failed.message[:MESSAGE_LENGTH])).message or ""
     details: Any = failed.details
     try:
@@ -162,12 +163,12 @@ def _beyond(attempted: Try, used: Usage) -> Reservation | None:
 
 
 def intent_at(tool: str, identity: str, number: int) -> Identity:
-    """The identity of the intent of a try."""
+    """The identity of the step that holds the intent of a try. `identity` is that of the call, and `number` that of the try."""
     return identity_of(Type.STEP, INTENT, tool, identity, number, parent=EFFECTS_AT)
 
 
 def receipt_at(tool: str, identity: str, number: int) -> Identity:
-    """The identity of the receipt of a try."""
+    """The identity of the step that holds the receipt of a try. `identity` is that of the call, and `number` that of the try."""
     return identity_of(Type.STEP, RECEIPT, tool, identity, number, parent=EFFECTS_AT)
 
 
@@ -190,7 +191,7 @@ class Calls:
 
     def read(self, operations: Iterable[Operation], *, inherited: bool = False) -> None:
         """Add the calls that the operations of a run record: its own, and those that it inherited. With `inherited`, the operations are
-        those of an earlier run: its reads, and its calls that failed, are left out."""
+        those of an earlier run: its calls are added as inherited ones, but its own reads, and its own calls that failed, are left out."""
         by_id = {operation.id: operation for operation in operations}
         for operation in by_id.values():
             if operation.sub_type == INHERITED and operation.id != CARRIED_AT.operation_id and operation.result is not None:
@@ -254,8 +255,8 @@ class Calls:
         return tries[-1] if tries else None
 
     def spent(self, identity: str) -> int:
-        """How many tries of the call with this identity took place or may have taken place: all except those with a void receipt. If the
-        tool needs approvals, each of these tries used up one approval."""
+        """How many tries of the call with this identity count for approvals: all except those with a void receipt. If the tool needs
+        approvals, each of these tries used up one approval."""
         tries = self._tries.get(identity, ())
         return sum(attempted.receipt is None or not attempted.receipt.void for attempted in tries)
 
@@ -269,7 +270,8 @@ class Calls:
 
     @property
     def usage(self) -> Usage:
-        """What the run has spent. A call without a receipt that is not under way counts with its whole reservation."""
+        """What the run has spent. A call under way is not counted. A call without a receipt that is not under way counts with its whole
+        reservation."""
         total = Usage()
         for attempted in self._own():
             if attempted.receipt is not None:

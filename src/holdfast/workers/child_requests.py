@@ -25,7 +25,8 @@ from holdfast.workers.accept import Served
 from holdfast.workers.accepted_request import AcceptedRequest, Budget, FamilyLink, Labels, Lineage
 
 MAX_DEPTH: Final = 16
-"""The deepest level of a run. A run that a caller asked for is at level 0; a run that another execution asked for is one level deeper."""
+"""The deepest level of a run. A run that a caller asked for is at level 0; a run that a durable function asked for is at level 1; a run
+that another run asked for is one level deeper than that other run."""
 _DEFAULT_TENANT: Final = "default"
 
 
@@ -45,8 +46,8 @@ class ChildRequest(msgspec.Struct, frozen=True, kw_only=True):
     part: str = ""
     """Which part of a node's work the run does: `work`, `undo`, and others; empty for a run that no pipeline asks for."""
     link: FamilyLink | None = None
-    """The place of the run in its family, if the pipeline is a restart and an earlier run of the family did the same work; None: the run is
-    the first of its family."""
+    """The place of the run in its family, if an earlier run of the pipeline asked for a run that did the same work; None: the run is the
+    first of its family."""
 
 
 class Ancestry(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +69,7 @@ def ancestry(
     parent: Execution, accepted: AcceptedRequest | None, at: Identity, asked: ChildRequest, find: Callable[[str], Execution | None]
 ) -> Ancestry:
     """What the child run gets from its parent, which asks for it at the operation `at`. `accepted` is the parent's accepted request; None
-    if the parent is a durable function and not a run."""
+    if the parent is a durable function and not a run. `find` returns the execution with an id; None: there is none."""
     family = sha256(f"{parent.id if accepted is None else accepted.family}\0{at.operation_id}".encode()).hexdigest()
     if accepted is not None:
         above = asked.parent_span_id or accepted.span_id
@@ -100,7 +101,8 @@ def ancestry(
 
 
 def child_request(asked: ChildRequest, above: Ancestry) -> WorkerRequest | Response:
-    """The request to the worker, or the response that refuses it because it is not valid."""
+    """The request to the worker, with the trace and the user that the child gets from its parent; or the response that refuses the request,
+    because it is not valid."""
     document: dict[str, Any] = {"worker_id": asked.worker_id, "inputs": asked.inputs, "constraints": asked.constraints}
     if asked.version is not None:
         document["version"] = asked.version

@@ -33,7 +33,7 @@ class Person(msgspec.Struct, frozen=True):
 
 def person_of(asker: Asker, decided_by: str, credentials: Iterable[Credential]) -> Person:
     """The person who decides. If the caller logged in, it is the person of the login, and `decided_by` is ignored. If not, it is
-    `decided_by`."""
+    `decided_by`. `credentials` are all credentials of the store; the ids of the person's own ones become further names of the person."""
     if not asker.logged_in:
         return Person(decided_by, frozenset({decided_by}))
     own = {one.id for one in credentials if one.person is not None and one.person == asker.principal}
@@ -49,8 +49,8 @@ def may_decide(approval: Approval) -> frozenset[str] | None:
 
 
 def check_person(approval: Approval, person: Person, *, logged_in: bool) -> None:
-    """Raise ApproverRefused if the person is not among the approvers. With `logged_in` (the person logged in), also raise it if the person
-    made the request."""
+    """Raise ApproverRefused if the person is not among those who may decide (`may_decide`). With `logged_in` (the person logged in), also
+    raise it if the person made the request."""
     able = may_decide(approval)
     if able is not None and not person.is_among(able):
         raise ApproverRefused(f"{person.name} is not among those who may decide this: {', '.join(approval.approvers)}.")

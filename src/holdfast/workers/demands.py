@@ -29,7 +29,7 @@ def demands_of(
     policy: Policy, *, approvers: tuple[str, ...] = (), votes: int = 1, risk: Risk | None = None, then: tuple[ChainPart, ...] = ()
 ) -> dict[str, Any]:
     """The fields of a `Requested` that say who must decide: the author's demands (the other arguments), and those that the operator's
-    `policy` adds for this risk."""
+    `policy` adds for this risk. Without `approvers`, the operator's approvers are used."""
     rule = None if risk is None else policy.risks.get(risk)
     named = approvers or policy.approvers
     group = None if rule is None else rule.group

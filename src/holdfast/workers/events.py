@@ -1,4 +1,5 @@
-"""The events of a run for its followers. This file makes the recorded ones: each follows from a line of the history, and has its number.
+"""The events of a run for its followers. This file makes the recorded events: each one is made from one line of the run's history, and has
+the number of that line as its id.
 
 - Recorded events are `accepted`, `attempt`, `tool`, `approval`, `node`, `choice` and `done`. The id is a number, and never changes.
 - Live events (event_rings.py) are `progress`, `tokens`, `log` and `gap`. They are not on disk. The id is a text.
@@ -42,7 +43,7 @@ class RunEvent(msgspec.Struct, frozen=True):
 
 
 def events_so_far(store: Store, run_id: str, accepted: AcceptedRequest) -> list[RunEvent]:
-    """The recorded events of a run, from its beginning."""
+    """All recorded events of a run until now, oldest first."""
     found: list[RunEvent] = []
     after = 0
     while lines := store.history(run_id, after, PAGE):

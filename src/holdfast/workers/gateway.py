@@ -98,7 +98,7 @@ class Gateway:
         self._turns: dict[str, asyncio.Lock] = {}
 
     def begin(self, attempt: int, seconds: float, used_ms: int = 0) -> None:
-        """Prepare for a body that begins from its start: its calls are numbered from 1 again, so that they find their receipts."""
+        """Prepare for a body that begins from its start: its calls are numbered from 1 again. `seconds` and `used_ms`: see AttemptTime."""
         self.attempt, self.time = attempt, AttemptTime(seconds, used_ms)
         self._ordinals.clear()
         self._turns.clear()
@@ -132,7 +132,7 @@ class Gateway:
         return await self._made(tool, asked, identity, hashed, known)
 
     async def _keeps(self, tool: Tool, asked: ToolAsked, known: Try) -> bool:
-        """Ask a person whether an earlier run's call with other arguments answers this one. Raises ToolFailed if `known` is of this run."""
+        """Ask a person if an earlier run's call (other arguments) answers this. ToolFailed if this run made that call, or is no restart."""
         if not (known.inherited and self._terms.restarts):
             raise ToolFailed("receipt_conflict", f"{tool.name} was called before with other arguments (same key or number).", known=True)
         if known.receipt is not None and known.receipt.void:
@@ -153,7 +153,7 @@ class Gateway:
         return tool
 
     def _identity(self, tool: Tool, asked: ToolAsked) -> str:
-        """The identity of a call: its key, else its number among its tool's calls without a key; for a read, also its attempt."""
+        """A hash of a call's tool, its key (without one: its number among the tool's calls without a key), and for a read its attempt."""
         self._ordinals[tool.name] += asked.key is None
         which = f"#{self._ordinals[tool.name]}" if asked.key is None else f"key:{asked.key}"
         scope = "" if tool.effect is Effect.WRITE else f"@{self.attempt}"
@@ -189,7 +189,7 @@ class Gateway:
         return await self._budgets.admitted(tool.name, self.time, lambda: self._intended(tool, intent), self._counters.refused)
 
     async def _intended(self, tool: Tool, intent: Intent) -> Try:
-        """Write the call's intent and charges in one write. Raises ToolFailed or LimitReached if the call is above a limit."""
+        """Write the call's intent and charges in one write. Raises ToolFailed or LimitReached if the call is above a limit or not valid."""
         self.calls.check_calls(tool.name)
         own = self._counters.left(self.calls.remaining)
         try:
@@ -226,7 +226,7 @@ class Gateway:
         return attempted
 
     async def _called(self, tool: Tool, attempted: Try) -> Answer:
-        """Make the call, write its receipt, and return its answer."""
+        """Make the call, write its receipt, and return its answer. If the call fails, do what `_failed` does."""
         intent, called = attempted.intent, None
         try:
             async with self._terms.reporter.tool_began(tool, intent) as hears, asyncio.timeout(self.time.left + self._policy.grace_seconds):
@@ -248,7 +248,7 @@ class Gateway:
         return answered(attempted)
 
     async def _failed(self, tool: Tool, attempted: Try, failed: ToolFailed, spent: Usage | None = None) -> Answer:
-        """Write the receipt of a failed call. `spent` is what the tool counted, if it returned a result that cannot be stored."""
+        """Settle a failed call: raise its error or, if it is a write that took place, return its answer. `spent`: its reported usage."""
         if not failed.known and tool.effect is Effect.WRITE:
             attempted.live = False
             settled = await self._lost(tool, attempted, failed.message)
@@ -261,7 +261,7 @@ class Gateway:
         return answered(attempted)
 
     async def _lost(self, tool: Tool, attempted: Try, why: str) -> Answer | None:
-        """Ask the tool, then a person, whether a write whose answer was lost took place. Returns its answer, or None if it did not."""
+        """Ask the tool (a person, if it cannot tell) if a lost write took place. Returns its answer; None: it did not take place."""
         intent = attempted.intent
         try:
             # The tool gets time of its own for this, even if the attempt's time is over. A person is asked only if the tool cannot tell.
@@ -337,7 +337,7 @@ class Gateway:
     async def _decided(
         self, kind: Kind, tool: str, identity: str, arguments: dict[str, Any], schema: dict[str, Any] | None, question: str | None = None
     ) -> tuple[Decision, Operation]:
-        """A person's decision on exactly these arguments, and its operation. Asks once. Raises WaitsForPerson until there is a decision."""
+        """A person's decision on these arguments, and its operation. Asks once. Raises WaitsForPerson while open, ToolFailed if expired."""
         at, hashed = approval_at(kind, tool, identity, 1), arguments_hash(arguments)
         found, written = self._journal.find(at.callback), self._journal.find(at.request)
         if self.cancelled and (found is None or found.status in OPEN):

@@ -28,8 +28,8 @@ _CAME, SETTLED = "came", "settled"
 
 
 def read_earlier(calls: Calls, accepted: AcceptedRequest, journal: Journal, operations_of: Operations) -> str | None:
-    """Add the calls of earlier runs to `calls`. Returns an error text if the store has removed one of the earlier runs and no later run of
-    them has stored its calls; else None."""
+    """Add the calls of earlier runs to `calls`, unless this run has stored them already among its own operations. Returns an error text if
+    the store has removed one of the earlier runs and no later one of them has stored its calls; else None."""
     if journal.find(CARRIED_AT) is not None:
         return None  # they are among this run's own operations
     gone: str | None = None

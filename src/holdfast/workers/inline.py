@@ -105,7 +105,7 @@ class InlineBody:
         return self._said.popleft()
 
     async def kill(self, code: Code = "cancelled", detail: str = "") -> BodyEnd:
-        """End the body, without waiting for its thread. A second call does not change the code."""
+        """End the body, without waiting for its thread, and return its end. If the body was ended before, the earlier end is returned."""
         self._end(code, detail)
         assert self._ended is not None
         return self._ended

@@ -95,7 +95,8 @@ def link_of(seal: Seal, token: str, now: int) -> Link:
 def make_link(store: Store, approval_id: str, person: str, asker: Asker, now: int, seconds: int = DEFAULT_SECONDS) -> MadeLink:
     """Make a link for a person who may decide the approval. The link expires after `seconds`, or when the approval expires, if that is
     earlier. The audit log records who made the link and for whom. Raises ApprovalRefused if no link may be made for this approval, or if
-    this person may not decide it. Raises InvalidParameter if `seconds` is too small or too large."""
+    this person may not decide it. Raises InvalidParameter if `person` is not a valid name, or if `seconds` is too small or too large.
+    Raises ApprovalNotFound if the caller can see no such approval."""
     name = checked_person(person) or ""
     if not 1 <= seconds <= MOST_SECONDS:
         raise InvalidParameter(f"A link may be valid for 1 second to {MOST_SECONDS // 86_400} days, not for {seconds} seconds.")

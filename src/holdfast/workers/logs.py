@@ -23,7 +23,7 @@ def log_fields(names: Iterable[str], known: Mapping[str, Any], logs: Iterable[Ma
 
 def joined(earlier: tuple[dict[str, Any], ...], logs: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
     """The lines of earlier attempts (`earlier`), then those of one more attempt (`logs`). If they are larger than MOST_LOG_BYTES together,
-    the oldest lines are dropped."""
+    the oldest lines are dropped. Without `earlier`, `logs` is returned as it is."""
     if not earlier:
         return logs
     kept: list[dict[str, Any]] = []

@@ -15,8 +15,9 @@ _OTHER: Final = "other"
 
 
 def end_of(response: Response, errors: Collection[str], message: str | None, ended_at: int) -> EndSeen:
-    """What observers get about the end of a run, made from its response. Its `code_label`, for metrics, is the error code if Holdfast's
-    table of codes or the contract (`errors`) has that code, `other` if not, and None without an error."""
+    """What observers get about the end of a run, made from its response. `message` is the text of the error, without secrets; None: no
+    text. The `code_label`, for metrics, is the error code if Holdfast's table of codes or the contract (`errors`) has that code, `other` if
+    not, and None without an error."""
     seen, code = response.observability, None if response.error is None else response.error.error_code
     return EndSeen(
         status=response.status.value,

@@ -152,7 +152,7 @@ class Packages:
 
     def load(self, name: str, worker_id: str) -> Package:
         """The package with this name, which a run of the worker `worker_id` is pinned to. Raises WorkerMissing if the package is not on
-        this machine, and WorkerChanged if its files were changed. Blocks, because it reads all files."""
+        this machine or does not declare this worker, and WorkerChanged if its files were changed. Blocks, because it reads all files."""
         kept = self.find(name, f"this run of {worker_id}")
         if kept is not None:
             declared = _declared((kept.folder / kept.file).read_bytes(), name)

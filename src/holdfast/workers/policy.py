@@ -58,17 +58,19 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     isolation: Literal["all", "process", "inline"] = "all"
     """Where bodies run: `all` is a jail, `process` a process with limits and without a jail, `inline` the runner's own process."""
     retry_codes: Mapping[str, Mapping[str, bool]] = {}
-    """By worker id and then by error code: whether an attempt that failed with this code is retried. This overrides the worker's page,
-    except for codes after which a person or another request is needed."""
+    """By worker id and then by error code: whether an attempt that failed with this code is retried. This overrides Holdfast's table of
+    codes and the worker's page, except for codes after which a person or another request is needed."""
     rate_limits: Mapping[str, RateLimit] = {}
     """By worker id: the rate limit that replaces the one on the worker's page."""
     approvals: frozenset[str] = frozenset()
     """The names of tools whose calls need an approval, in addition to the tools that declare it themselves and those that a contract
     names."""
     approval_seconds: int = 7 * 86_400
-    """How many seconds an approval stays open without a decision. After that it expires."""
+    """How many seconds an approval stays open without a decision. After that it expires. A question of a human node has the node's own time
+    limit instead."""
     approvers: tuple[str, ...] = ()
-    """The names of the persons who may decide; empty: every person with the role."""
+    """Who may decide a question for which the author names no approvers: names of persons, groups or credentials. Empty: every person with
+    the role."""
     groups: Mapping[str, tuple[str, ...]] = {}
     """Groups of persons, by name ([groups]). The name of a group may be used wherever the name of an approver may."""
     risks: Mapping[Risk, RiskRule] = {}
@@ -85,8 +87,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     grace_seconds: float = 5.0
     """How many seconds a call in flight may continue after its attempt has ended, to record its outcome."""
     reconcile_seconds: float = 20.0
-    """A tool has at least this many seconds to find out whether a call took place whose answer was lost. Only after that a person is
-    asked."""
+    """A tool has at least this many seconds to find out whether a call took place whose answer was lost. A person is asked only if the tool
+    cannot tell."""
     inline_artifact_bytes: int = 64 * 1024
     """If the outputs of a run have more bytes as JSON than this, the largest top-level values become artifacts, one after the other, until
     the outputs that stay have at most this many bytes."""

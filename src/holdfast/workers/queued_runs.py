@@ -83,8 +83,9 @@ def redriven_run(store: RedriveStore, header: Execution, identity: str, now: int
 
 
 def outcome_of(response: Response, now: int, attempts: int | None = None) -> Outcome:
-    """The outcome of the execution of a run that ended with this response. If the run failed and was not cancelled, the outcome says that
-    the run must be parked. `attempts` is how many attempts the contract allows; None if that is not known."""
+    """The outcome of the execution of a run that ended with this response. If the run failed and was not cancelled, `parked` is true in the
+    outcome: a queue that parks failed runs then parks it. `attempts` is how many attempts the contract allows; None if that is not
+    known."""
     tokens, error = response.observability.usage.tokens, response.error
     failed = response.status is not Status.OK and (error is None or error.error_code != _CANCELLED)
     cool_until = None

@@ -41,8 +41,8 @@ from holdfast.workers.storage.folder import Folder
 from holdfast.workers.tools.seam import Effect, Tool
 
 _FROM_OUTSIDE = frozenset({"timeout", "idle_timeout", "cancelled", "overloaded", "sandbox_unavailable"})
-"""Error codes that the worker's code does not cause. If an attempt of the run ended with one of these codes, and the same attempt ends
-otherwise in the replay, the replay reports a note and no difference."""
+"""Error codes that the worker's code does not cause. If an attempt of the run ended with one of these codes, the end of this attempt and
+its missing calls are not compared; the replay reports a note instead."""
 _MOST_PATHS = 20
 _SHOWN = 200
 
@@ -59,7 +59,8 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def finished_in(store: Store, run_id: str, asker: Asker) -> Finished:
-    """A run in a store. Raises InvalidParameter if the run has not ended, and ExecutionNotFound if the caller can see no such run."""
+    """A run that has ended, read from a store. Raises InvalidParameter if the run has not ended, and ExecutionNotFound if the caller can
+    see no such run."""
     header, accepted = find_run(store, run_id, asker)
     if header.status is ExecutionStatus.RUNNING:
         raise InvalidParameter(f"The run {run_id} has not ended yet. Only a run that has ended can be replayed.")
@@ -92,7 +93,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     """The package whose code was run now."""
     attempts: int
     receipts: int
-    """How many of the calls that the run had made the body asked for again in the replay, in all attempts together."""
+    """The number of calls of the run that the body also asked for in the replay, in all attempts together."""
     differences: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
     """What could not be compared, and why. Each text names its attempt."""
@@ -164,7 +165,7 @@ class _Records(Journal):
     write_first = write_later
 
     def when_closed(self, at: Identity, tell: Callable[[], None] | None) -> None:
-        """Nothing is closed during a replay."""
+        """Do nothing, because nothing is closed during a replay."""
 
     def _refuse(self, update: Update) -> NoReturn:
         what = f"{update.sub_type or update.type.value} {update.name!r}"
@@ -192,7 +193,7 @@ class _Receipts(Gateway):
         return await super()._served(tool, asked, identity)
 
     async def lost(self) -> ApprovalPlace | None:
-        """A replay calls nothing, so no call is lost."""
+        """Always None: a replay makes no call, so there is no call of unknown outcome to ask a person about."""
         return None
 
     async def _intend(self, tool: Tool, intent: Intent) -> Try:

@@ -99,7 +99,7 @@ class RunEnvironment(Protocol):
         ...
 
     def operations(self, run_id: str, tenant: str) -> Iterable[Operation] | None:
-        """The operations of a run of this tenant: empty for a run of another tenant, None for a run that the store has removed."""
+        """The operations of a run of this tenant: empty for a run of another tenant, None if the store has no such run (any more)."""
         ...
 
     def waits(self, run_id: str) -> None:
@@ -125,7 +125,8 @@ class Run:
         self._logs: tuple[dict[str, Any], ...] = ()
 
     async def respond(self) -> Response:
-        """Make attempts until one succeeds, or until no further attempt is allowed. Returns the response."""
+        """Make attempts until one succeeds, no further attempt is allowed, or the run is cancelled. Returns the response. If an earlier run
+        whose writes this run must know is not kept any more, no attempt is made, and the response says so."""
         if self._journal.header.epoch == 1:
             self._reporter.began()
         gone = read_earlier(self._calls, self._accepted, self._journal, self._environment.operations)  # before the run's own calls

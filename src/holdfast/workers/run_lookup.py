@@ -40,11 +40,13 @@ _RUNS = frozenset({Kind.WORKER, Kind.PIPELINE})
 
 
 class Asker(msgspec.Struct, frozen=True, kw_only=True):
-    """The caller, as the login names it. A name that the caller writes into a request is never used for this."""
+    """The caller: its tenant, its name, and what it may see. The server fills this in, from the login if there is one. A name that the
+    caller writes into a request is never used."""
 
     tenant: str = "default"
     principal: str = "local"
-    """The person, if the credential names one; else the id of the credential. Without a login, `local` or `local:USER`."""
+    """The person, if the credential names one; else the id of the credential. Without a login, `local`, `local:USER`, or the name of the
+    part of the system that asks, such as `execution:ID`."""
     credential: str | None = None
     """The id of the credential; None if the caller did not log in with one."""
     logged_in: bool = False
@@ -55,7 +57,8 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
     """Whom the audit log names; None if a program calls for itself: nothing is written to the audit log."""
 
     def did(self, what: str, on: str, outcome: str, now: int) -> tuple[Note, ...]:
-        """The note for the audit log that the caller did `what` on `on`; empty without an actor."""
+        """A tuple with one note for the audit log: that the caller did `what` to `on` at the time `now`, with this `outcome`. Empty if
+        `actor` is None."""
         return () if self.actor is None else self.actor.did(what, on, outcome, now)
 
     def may_see(self, header: Execution) -> bool:
@@ -73,7 +76,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     """queued, running, waiting or done (`state_of`)."""
     response: Response
     calls: tuple[Try, ...] = ()
-    """Every call that the run has made; always empty in lists."""
+    """Every try of every call that the run itself has made; always empty in lists."""
     occurrence: Occurrence | None = None
     """The occurrence of a schedule that started the run; None for other runs, and in lists."""
 
@@ -210,7 +213,7 @@ def run_views(
     store: Store, asker: Asker, *, worker: str | None = None, limit: int, parent: str | None = None, queue: str | None = None
 ) -> Iterator[RunView]:
     """At most `limit` runs that the caller may see, newest first, without their calls. With `worker` or `queue`, only runs of this worker
-    or queue.
+    or queue. Runs that cannot be read are logged and left out.
 
     With `parent`, only the runs that the nodes of the pipeline's run `parent` asked for, items of maps included. If neither `parent` nor
     `worker` is given, runs that a pipeline asked for are left out.
@@ -308,8 +311,8 @@ def running_below(store: Store, parent: str) -> Iterator[Execution]:
 
 
 def find_approval(store: Store, approval_id: str, asker: Asker, *, spent: bool = True) -> Approval:
-    """One approval, open or closed. With `spent`, it contains what its run and the runs above that have spent so far. Raises
-    ApprovalNotFound if the caller can see no such approval."""
+    """One approval, open or closed. With `spent`, it also says how much its run has spent so far, and how much each run above that run.
+    Raises ApprovalNotFound if the caller can see no such approval."""
     found = approval_operations(store, approval_id, asker)[0]
     return Spending(store).with_spent(found) if spent else found
 

@@ -2,7 +2,7 @@
 
     RunReporters     all runs of this process; reports a run's end when this process has written it
     LiveRunReporter  one run: its attempts, calls, log lines and questions
-    RunReporter      the same calls, and reports nothing: for a replay
+    RunReporter      the same methods, but reports nothing: for a replay or a shard of a map
 
 The ids of spans are the same after a crash. What is reported, when, and what is never reported twice: see `RunObserver`.
 """
@@ -52,50 +52,50 @@ _MOST_ENDED: Final = 1_000
 
 
 class RunReporter:
-    """Reports nothing. A replay uses it, because observers were told of the run when it ran. Each method is called when the event that its
-    docstring describes has happened."""
+    """Reports nothing. Used for a replay, because observers were told of the run when it ran, and for a shard of a map, because its
+    pipeline's run is reported. The subclass LiveRunReporter reports."""
 
     lines = 0
-    """How many lines the body has logged since it began."""
+    """How many lines the body has logged since it began. A RunReporter itself does not count them: always 0."""
 
     def attempt_began(self, number: int) -> None:
-        """An attempt begins, and it has not begun before."""
+        """Called when an attempt begins, but not when its body runs again after a wait. Does nothing."""
 
     def tool_began(self, tool: Tool, intent: Intent) -> AbstractAsyncContextManager[Hears | None]:
-        """The intent is on disk, and the gateway is about to make the call, inside the block that this returns. If the tool passes on the
-        text of its result while it arrives, the block yields a function that takes the text; otherwise None."""
+        """Called when the intent of a call is on disk; the gateway then makes the call inside the block that this returns. The block yields
+        a function that takes the text of the result while it arrives, or None if the text is not passed on. Here always None."""
         return NO_TOKENS
 
     def tool_ended(self, attempted: Try) -> None:
-        """The receipt of a call is on disk."""
+        """Called when the receipt of a call is on disk. Does nothing."""
 
     def tool_reused(self, attempted: Try, attempt: int) -> None:
-        """The gateway answered a call of `attempt` from a receipt."""
+        """Called when the gateway answers a call of the attempt `attempt` from the receipt that `attempted` has. Does nothing."""
 
     def waits_for_person(self, kind: str, tool: str, attempt: int, operation_id: str) -> None:
-        """A request to a person is on disk."""
+        """Called when a request to a person is on disk. Does nothing."""
 
     def progressed(self, data: Any) -> None:
-        """The body reported its progress."""
+        """Called when the body reports its progress. Does nothing."""
 
     async def without_secrets(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The log line without the secrets of the run's inputs."""
+        """Return a log line unchanged. (The subclass removes the secrets of the run's inputs from it.)"""
         return record
 
     def logged(self, record: dict[str, Any], *, clean: bool = False) -> dict[str, Any]:
-        """Report a log line, and return it without secrets, as it may be stored. `clean`: the secrets were removed already."""
+        """Return a log line unchanged, and report nothing. (The subclass removes secrets from the line and reports it.)"""
         return record
 
     def traceparent(self, intent: Intent) -> str | None:
-        """The `traceparent` header that a call sends, so that the callee's spans are below the call's span; None: it sends none."""
+        """The `traceparent` header that a call sends. Always None here: no such header is sent."""
         return None
 
     def node_span(self, node: str, round: int) -> str | None:
-        """The id of the span of a pipeline's node, so that the spans of its child runs are below it; None: it has no span."""
+        """The id of the span of a pipeline's node. Always None here: the node has no span."""
         return None
 
     def node_ended(self, node: str, round: int, operation: Operation | None, state: str, error: tuple[str, str] | None) -> None:
-        """The end of a pipeline's node is on disk."""
+        """Called when the end of a pipeline's node is on disk. Does nothing."""
 
 
 SILENT: Final = RunReporter()
@@ -126,11 +126,11 @@ class LiveRunReporter(RunReporter):
     # --- the run
 
     def began(self) -> None:
-        """The first invocation of the run begins."""
+        """Report that the run was accepted. Called when its first invocation begins."""
         self._observer.accepted(self.run, self._clock.now())
 
     def ended(self, response: Response, ended_at: int) -> None:
-        """The end of the run is on disk."""
+        """Report the end of the run, which is on disk. If its last attempt succeeded, first report the end of that attempt."""
         last, self._last = self._last, None
         if last is not None:  # a good attempt's end is written together with the run's end
             self._observer.attempt_ended(self.run, last)
@@ -140,14 +140,14 @@ class LiveRunReporter(RunReporter):
     # --- its attempts
 
     def attempt_began(self, number: int) -> None:
-        """An attempt begins, and it has not begun before."""
+        """Report that an attempt begins. Not called when its body runs again after a wait; after a crash it may be called a second time."""
         if self._observed:
             self._observer.attempt_began(self.run, number, self._clock.now())
         self._live.wrote()
 
     def begins(self, number: int, requests: Iterable[Requested]) -> None:
-        """A body begins from its start. Lines that it logged before it waited for a person were reported then, and are not reported
-        again."""
+        """Note that a body of the attempt `number` begins from its start. `requests` are the run's requests to persons. Lines that the body
+        logged before it waited for a person were reported then, and are not reported again."""
         reported = max((request.logged for request in requests if request.attempt == number), default=0)
         self._reported = max(reported, self._reported if number == self._number else 0)
         self._number, self.lines = number, 0
@@ -156,7 +156,8 @@ class LiveRunReporter(RunReporter):
     def attempt_ended(
         self, number: int, began_at: int, duration_ms: int, status: str, error: tuple[str, str] | None, isolation: str | None
     ) -> None:
-        """An attempt has ended. A failure is on disk; a success is written together with the run's end, and reported then."""
+        """Report that an attempt has ended. `error` is its code and message; None: it succeeded. A failure is on disk, and is reported now.
+        A success is written together with the run's end, and is reported then (`ended`)."""
         self._live.wrote()
         if not self._observed:
             return
@@ -178,7 +179,7 @@ class LiveRunReporter(RunReporter):
             self._observer.attempt_ended(self.run, seen)
 
     def progressed(self, data: Any) -> None:
-        """The body reported its progress."""
+        """Report the progress that the body sent."""
         if self._observed:
             self._observer.progressed(self.run, data)
         self._live.progressed(data)
@@ -203,7 +204,8 @@ class LiveRunReporter(RunReporter):
     # --- its tools
 
     def tool_began(self, tool: Tool, intent: Intent) -> AbstractAsyncContextManager[Hears | None]:
-        """The intent is on disk, and the gateway is about to make the call, inside the block that this returns."""
+        """Report that the gateway is about to make a call whose intent is on disk. The call is made inside the block that this returns. The
+        block yields a function that takes the text of the result while it arrives, or None if the text is not passed on."""
         self._live.wrote()
         if self._observed:
             model_of = getattr(tool, "model_of", None)
@@ -212,7 +214,7 @@ class LiveRunReporter(RunReporter):
         return self._live.tokens(tool, intent, lambda: self._secrets)
 
     def tool_ended(self, attempted: Try) -> None:
-        """The receipt of a call is on disk."""
+        """Report the end of a call whose receipt is on disk. For a call that an earlier run made, observers are not told."""
         self._live.wrote()
         receipt, intent = attempted.receipt, attempted.intent
         if not self._observed or receipt is None or attempted.inherited:
@@ -235,7 +237,7 @@ class LiveRunReporter(RunReporter):
         self._observer.tool_ended(self.run, seen)
 
     def tool_reused(self, attempted: Try, attempt: int) -> None:
-        """The gateway answered a call of `attempt` from a receipt."""
+        """Report to observers that the gateway answered a call of the attempt `attempt` from the receipt that `attempted` has."""
         if self._observed:
             error = None if attempted.receipt is None or attempted.receipt.error is None else attempted.receipt.error.error_code
             self._observer.tool_ended(self.run, self._tool(attempted.intent, float(attempted.at), attempt, error_code=error, reused=True))
@@ -254,14 +256,14 @@ class LiveRunReporter(RunReporter):
         )
 
     def traceparent(self, intent: Intent) -> str | None:
-        """The `traceparent` header that a call sends, so that the callee's spans are below the call's span; None: it sends none."""
+        """The `traceparent` header that a call sends, so that the callee's spans are below the call's span."""
         return header_of(self.run.trace_id, self._span(intent), sampled=self.run.sampled)
 
     def _span(self, intent: Intent) -> str:
         return below(self.run.span_id, "tool", intent.identity, intent.number)
 
     def waits_for_person(self, kind: str, tool: str, attempt: int, operation_id: str) -> None:
-        """A request to a person is on disk."""
+        """Report that a request to a person is on disk. `operation_id` is the id of its callback."""
         self._live.wrote()
         if self._observed:
             asked = approval_id(self.run.run_id, operation_id)
@@ -270,11 +272,12 @@ class LiveRunReporter(RunReporter):
     # --- the nodes of a pipeline
 
     def node_span(self, node: str, round: int) -> str | None:
-        """The id of the span of a pipeline's node, so that the spans of its child runs are below it; None: it has no span."""
+        """The id of the span of a pipeline's node, so that the spans of its child runs are below it."""
         return below(self.run.span_id, "node", node, round)
 
     def node_ended(self, node: str, round: int, operation: Operation | None, state: str, error: tuple[str, str] | None) -> None:
-        """The end of a pipeline's node is on disk."""
+        """Report the end of a pipeline's node, which is on disk. `operation` is the node's operation; None: observers are not told. `error`
+        is the code and the message; None: no error."""
         self._live.wrote()
         if self._observed and operation is not None:
             ended_at = operation.ended_at or self._clock.now()
@@ -306,17 +309,18 @@ class RunReporters:
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     def observe(self, observer: RunObserver) -> None:
-        """Add an observer. It is called for the runs that begin from now on in this process."""
+        """Add an observer. It is told of refused requests, and of the runs that this process takes up from now on. Of runs that are under
+        way here it may be told nothing, or only the rest."""
         self._observer = RunObservers([observer] if self._observer is NO_OBSERVER else [self._observer, observer])
 
     def attach(self, engine: Engine) -> None:
-        """Report the ends of runs that this engine writes."""
+        """From now on, report the ends of runs that this engine writes."""
         self._engine = engine
         engine.endings.heard = self._heard
 
     def on(self, header: Execution, accepted: AcceptedRequest, contract: Contract, clock: Clock) -> LiveRunReporter:
-        """The reporter of a run. If there are observers, each call for one run returns the same object, until the run has ended or too many
-        later runs have begun."""
+        """The reporter of a run. If there are observers, each call for one run returns the same object, until this process has written the
+        run's end or too many later runs have begun."""
         found = self._reporters.get(header.id)
         if found is None:
             seen, store = seen_of(header, accepted), self._engine.store
@@ -338,7 +342,8 @@ class RunReporters:
         known: bool,
         sampled: bool | None,
     ) -> None:
-        """Report a refused request, which started no run."""
+        """Report a refused request, which started no run. `error` says why. `known`: whether this process serves the worker. `began_at` is
+        when the request arrived. `sampled` is the sampling flag of its trace; None: it had none."""
         if self._observer is NO_OBSERVER:
             return
         code = error.error_code if isinstance(error, InvalidRequest) else "rate_limited"
@@ -365,7 +370,8 @@ class RunReporters:
         )
 
     def _heard(self, header: Execution, payload: str | None) -> None:
-        """An execution has ended, and this engine wrote its end. `payload` is its result."""
+        """Called when this engine has written the end of an execution. If the execution is a run, report its end. `payload` is the result;
+        None if it must be read from the store."""
         self._followers.nudge(header.id)
         if self._observer is NO_OBSERVER or header.state is not State.CLOSED or header.id in self._ended:
             return

@@ -26,7 +26,7 @@ _NO_LIMITS: Final = Limits()
 
 
 class Spending:
-    """The usage of runs as the store has it now. A run that was read once is not read again."""
+    """The usage of runs as the store has it now. What was computed for a run is remembered, and not computed again."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -52,7 +52,8 @@ class Spending:
         return found
 
     def used(self, header: Execution) -> RunUsage:
-        """What an execution has used, including all runs below it."""
+        """What an execution has used, including the runs below it. If very many of those runs are under way, some of these are left out
+        (`_MOST_OPEN`)."""
         known = self._known.get(header.id)
         if known is None:
             known = self._known[header.id] = self._used(header, 0, _MOST_OPEN)

@@ -154,15 +154,16 @@ class WorkerService(PipelineParts):
         return request if isinstance(request, Response) else await self.begin(request, Asker(tenant=tenant, principal=principal()))
 
     async def invoke(self, request: WorkerRequest, asker: Asker, *, wait: float | None = None, sampled: bool | None = None) -> Response:
-        """Run a worker, and wait until the run ends, waits for a person, or `wait` seconds have passed (None: no limit). If the run has not
-        ended, the response says what it waits for. `sampled` is the sampling flag of a `traceparent` (signals.traceparent)."""
+        """Run a worker, and wait until the run ends, waits for a person, or `wait` seconds have passed (None: no limit). The response also
+        tells why a request is refused, or what a run waits for. `sampled`: the sampling flag of a `traceparent` (signals.traceparent)."""
         begun = await self.begin(request, asker, sampled=sampled)
         return begun if isinstance(begun, Response) else await self._waiters.response(self._engine, *begun, wait)
 
     async def begin(
         self, request: WorkerRequest, asker: Asker, *, sampled: bool | None = None
     ) -> Response | tuple[Execution, AcceptedRequest]:
-        """Start the run of a request, and do not wait for its end. Returns the run, or the response that refuses the request."""
+        """Start the run of a request, or find the run that its idempotency key has; do not wait for the run's end. Returns the run's header
+        and accepted request, or the response that refuses the request."""
         request, began_at = accept.traced(request), self._engine.clock.now()
         try:
             return await self.accept(request, asker, sampled=sampled)
@@ -233,7 +234,7 @@ class WorkerService(PipelineParts):
     async def enqueue_many(self, requests: Sequence[WorkerRequest], asker: Asker, queue: Enqueue) -> list[Execution | HoldfastError]:
         """Enqueue the runs of many requests to one worker, at most a thousand in each commit. Returns for each request its run or its
         error. Raises InvalidRequest, with the index, if a request is refused; then nothing is written. If an item of a commit has an error,
-        no further commit follows, and there are fewer results than requests."""
+        no further commit follows, so there may be fewer results than requests."""
         items: list[Item] = []
         with indexed(items):
             for request in map(accept.traced, requests):
@@ -288,7 +289,7 @@ class WorkerService(PipelineParts):
         return Order(served.kind, payload, terms, above.tenant, charges=charges, graph=served.graph_text, queued=queued)
 
     async def accept_asked(self, parent: Execution, operation_id: str, asked: RunAsked | EnqueueAsked) -> Order | Failure:
-        """Accept a run that a durable function asks for with `context.run`, or enqueues (model.ports.Acceptor)."""
+        """Accept a run that a durable function asks for with `context.run`, or enqueues. Returns what `accept_child` returns."""
         if isinstance(asked, EnqueueAsked):
             at = Identity(operation_id, Type.STEP, ENQUEUE)
             request = ChildRequest(worker_id=asked.target, version=asked.version, inputs=asked.input)
@@ -344,9 +345,8 @@ class WorkerService(PipelineParts):
         return await self._waiters.response(self._engine, header, accepted, wait)
 
     def follow(self, run_id: str, asker: Asker, *, after: int | str = 0) -> AsyncGenerator[RunEvent | None, None]:
-        """The events of a run after the event `after`, then new events as they happen, until the run has ended or is quarantined. If it is
-        quarantined, the last event is `quarantined`. Yields None when nothing has happened for a while. Raises ExecutionNotFound if there
-        is no such run."""
+        """The events of a run after the event `after`, then new ones as they happen, until the run has ended, or is quarantined (last
+        event: `quarantined`). Yields None when nothing happens for a while. Raises ExecutionNotFound if there is no such run."""
         header, accepted = find_run(self._engine.store, run_id, asker)
         return self.followed_runs.follow(self._engine.store, header, accepted, position_of(after))
 
@@ -357,8 +357,8 @@ class WorkerService(PipelineParts):
         return undecided(self._engine.store, asker)
 
     async def decide(self, approval_id: str, decision: Decision, asker: Asker, *, in_batch: bool = False) -> Approval:
-        """Write the decision or the vote of a person, and return the approval as it is after that. The run continues when the approval is
-        closed. Raises the errors of `decision_write`."""
+        """Write the decision or the vote of a person, and return the approval as it is after that; with `in_batch` (as part of a batch),
+        without what was spent. The run continues when the approval is closed. Raises the errors of `decision_write`."""
         write = await in_thread(Purpose.STORE, decision_write, self._engine.store, approval_id, decision, asker, in_batch=in_batch)
         await self._engine.wake(lambda by: msgspec.structs.replace(write, by=by), write.execution)
         return await in_thread(Purpose.STORE, find_approval, self._engine.store, approval_id, asker, spent=not in_batch)
@@ -371,7 +371,7 @@ class WorkerService(PipelineParts):
         return await self.response(run_id, asker, wait=self.policy.grace_seconds + 1)
 
     def observe(self, observer: RunObserver) -> None:
-        """Add an observer. It is called for the runs that begin from now on in this process."""
+        """Add an observer of runs and refused requests; see `RunReporters.observe`."""
         self._reporters.observe(observer)
 
     # --- the environment of a run (run.RunEnvironment)
@@ -389,7 +389,7 @@ class WorkerService(PipelineParts):
         return self._reporters.on(header, accepted, contract, self._engine.clock)
 
     def operations(self, run_id: str, tenant: str) -> Iterable[Operation] | None:
-        """The operations of a run of this tenant: empty for a run of another tenant, None for a run that the store has removed."""
+        """The operations of a run of this tenant: empty for a run of another tenant, None if the store has no such run (any more)."""
         header = self._engine.store.find(run_id)
         if header is None:
             return None

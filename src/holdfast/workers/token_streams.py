@@ -34,15 +34,16 @@ many."""
 
 
 class TokenStream:
-    """The text of one call's answer. Used with `async with`: when the block ends, the text that was not sent yet is sent, unless the block
-    was cancelled."""
+    """The text of one call's answer. Used with `async with`: when the block ends, the text that was not sent yet is sent to followers, if
+    there are any, unless the block was cancelled."""
 
     def __init__(self, tell: Callable[[int, str], None], is_followed: Callable[[], bool], redactor: Callable[[], Redactor | None]) -> None:
         self._tell = tell
         """Sends text to the followers. Its arguments are the number of characters before this text, and the text."""
         self._is_followed = is_followed
         self._made = redactor
-        """Makes the redactor, when the first text is sent. It returns None if there are too many secrets; then no text is shown."""
+        """Makes the redactor, when the first text is sent. It returns None if there are too many secrets; then followers get a mark in
+        place of the text."""
         self._redactor: Redactor | None = None
         self._has_redactor = False
         self._text = ""

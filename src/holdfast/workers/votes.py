@@ -51,8 +51,8 @@ class Voting(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[Note, ...] = ()
 
     def decide(self, view: View, now: int, seal: Seal) -> Verdict:
-        """Count the vote inside the write, together with all votes on the question that were written before. Raises ApprovalRefused if the
-        vote is not allowed."""
+        """Count the vote inside the write, together with all votes on the question that were written before; close the question if it is
+        decided now. Raises ApprovalRefused if the vote is not allowed, and other errors if the question is not open."""
         draft, callback = open_callback(view, self.operation_id, now)
         if callback.sub_type != APPROVAL:
             raise CallbackNotFound

@@ -48,13 +48,14 @@ class ApprovalsPages:
     # --- looking
 
     def list(self, request: PageRequest) -> Reply:
-        """The whole page with the list of approvals."""
+        """The whole page: the open approvals, and with `?state=all` also those that do not wait any more. After a decision, it also shows
+        the approval that was decided (`?done=`)."""
         done = request.text("done")
         told = request.source.approvals.card(done) if done else None
         return self._page(request, "approvals.html", told=told, **self._values(request))
 
     def inbox(self, request: PageRequest) -> Reply:
-        """Only the list of approvals. An open page asks for it again when something has changed."""
+        """Only the list of approvals, as on the whole page. An open page asks for it again when something has changed."""
         return self._page(request, "approvals_inbox.html", **self._values(request))
 
     def count(self, request: PageRequest) -> Reply:
@@ -135,7 +136,8 @@ class ApprovalsPages:
 
     def batch(self, request: PageRequest) -> Reply:
         """Decide many approvals, in two steps. A form without the field `confirmed` decides nothing: the page shows the chosen approvals. A
-        form with this field decides them, and the page shows the result for each."""
+        form with this field decides them, and the page shows the result for each. If the reason is too long, or a rejection has none,
+        nothing is decided, and the page says so."""
         ids, verdict = request.chosen.get("id", ()), request.field("verdict")
         if verdict not in ("approve", "reject"):
             raise InvalidParameter("Choose whether to approve or to reject.")
@@ -158,7 +160,8 @@ class ApprovalsPages:
         return self._page(request, "approvals_batch.html", results=results, **values)
 
     def link(self, request: PageRequest) -> Reply:
-        """Make a link by which one person may decide this approval, and show the link this one time."""
+        """Make a link by which one person may decide this approval, and show the link this one time. If this is refused, the page shows
+        what is wrong."""
         valid = request.field("valid")
         seconds = parsed(valid) if valid else DEFAULT_SECONDS
         try:
@@ -181,8 +184,8 @@ def _comment(request: PageRequest) -> str | None:
 
 
 def _edited(request: PageRequest, card: Card) -> dict[str, Any] | None:
-    """The arguments as the person edited them; None if the person changed nothing. Raises InvalidParameter if the edited text is not a JSON
-    object."""
+    """The arguments as the person edited them; None if the person changed nothing or left the field empty. Raises InvalidParameter if the
+    edited text is not a JSON object."""
     text = request.field("arguments")
     if not text or text == _pretty(card.approval.arguments).strip():
         return None
@@ -200,8 +203,8 @@ def _json(text: str, what: str) -> Any:
 
 
 def _pretty(value: Any) -> str:
-    """A value as JSON that people can read and edit. Characters that hide others, or that change the direction of text, are written as JSON
-    escapes."""
+    """A value as JSON that people can read and edit. Characters that cannot be printed, for example invisible ones and those that change
+    the direction of text, are written as JSON escapes."""
     text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
     if text.replace("\n", "").isprintable():
         return text

@@ -29,7 +29,7 @@ _ID: Final = 36
 
 
 class AuditPages:
-    """The pages of the audit log: for admins of all tenants."""
+    """The pages of the audit log. Only callers who may administer all tenants can open them."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -41,7 +41,8 @@ class AuditPages:
         return [site.page("audit", self.list, "ListAuditPage", **who), site.page("audit.csv", self.file, "DownloadAudit", **who)]
 
     def list(self, request: PageRequest) -> Reply:
-        """The page with the lines of the audit log that match the filter, newest first."""
+        """The page with the lines of the audit log that match the filter, newest first. If the filter cannot be read, the page says what is
+        wrong, and has no lines."""
         problem = ""
         found: Sequence[Noted] = ()
         following: int | None = None

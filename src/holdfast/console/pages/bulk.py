@@ -48,8 +48,8 @@ class BulkPages:
         return self._ask(request, request.text("q"), request.text("verb"))
 
     def start(self, request: PageRequest) -> Reply:
-        """Start the job, if the caller gave a reason and typed the number of runs rightly. If not, show the form again with what is
-        wrong."""
+        """Start the job, if runs still match, the caller gave a reason, and the typed number is right. If not, show the form again with
+        what is wrong. The job leaves out runs that are newer than the newest of the runs that the form counted."""
         text, verb = request.field("q"), _verb(request.field("verb"))
         reason, confirm = request.field("reason"), request.field("confirm")
         if not reason or len(reason) > _LONGEST_REASON:
@@ -64,7 +64,7 @@ class BulkPages:
         return redirect(request, f"runs/-/bulk/{job.name}")
 
     def show(self, request: PageRequest) -> Reply:
-        """The progress of a job."""
+        """The page with the progress of a job: how many runs are done, failed and left, and why they failed."""
         job = self._found(request)
         above = (("Runs", "runs"), ("Act on all matches", address("runs/-/bulk", q=job.question)))
         stop = Button(label="Cancel", to=f"runs/-/bulk/{job.name}/cancel", needs="operate", style="small danger")
@@ -78,7 +78,7 @@ class BulkPages:
         return shown(self._site.rendering, request, page)
 
     def cancel(self, request: PageRequest) -> Reply:
-        """Cancel the job: it acts on no further run."""
+        """Cancel the job: it finishes the run on which it acts now, and acts on no further run."""
         job = self._found(request)
         job.cancelled.set()
         return redirect(request, f"runs/-/bulk/{job.name}")

@@ -54,7 +54,7 @@ class CatalogPages:
         return self._site.rendering.page(request, "catalog.html", page=page, kind="" if kind is None else kind.value, text=text)
 
     def show(self, request: PageRequest) -> Reply:
-        """The page of one worker, pipeline or function."""
+        """The page of one worker, pipeline or function; an error page (404) if there is none of this name."""
         try:
             subject = request.source.catalog.find(request.label)
         except FunctionNotFound as missing:
@@ -79,7 +79,8 @@ class CatalogPages:
 
     def start(self, request: PageRequest) -> Reply:
         """Start a run of a worker or a pipeline, or an execution of a function, with the form that a person filled in. If the request is
-        refused, the form is shown again with what is wrong; a problem with one input is shown at its field."""
+        refused, the form is shown again with what is wrong; a problem with one input is shown at its field. Raises InvalidRequest if the
+        server of this console does not serve the worker or the pipeline."""
         subject = request.source.catalog.find(request.label)
         if subject.kind is Kind.FUNCTION:
             return self._start_function(request, subject)

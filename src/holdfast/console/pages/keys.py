@@ -52,7 +52,7 @@ _ID: Final = "keys/([^/]+)"
 
 
 class KeysPages:
-    """The pages of credentials: for admins of all tenants."""
+    """The pages of credentials. Only callers who may administer all tenants can open them."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -92,13 +92,13 @@ class KeysPages:
 
     @missing_is_no_page(KeyNotFound)
     def revoke(self, request: PageRequest) -> Reply:
-        """Remove a credential and its sessions."""
+        """Remove a credential, and end the sessions that began with it."""
         request.source.keys.revoke(request.label)
         return redirect(request, "keys")
 
     @missing_is_no_page(KeyNotFound)
     def assign(self, request: PageRequest) -> Reply:
-        """Write to a credential which person holds it."""
+        """Record which person holds a credential. If the name of the person is wrong, the page says so and nothing is recorded."""
         try:
             request.source.keys.assign(request.label, request.field("person"))
         except InvalidParameter as wrong:

@@ -55,8 +55,8 @@ _MEANINGS: Final[Mapping[str, str]] = {
 
 
 def queues(found: Sequence[QueueView], sparks: Mapping[str, tuple[int, ...]], request: PageRequest) -> Table:
-    """The table of queues, at most MOST_ROWS. `sparks` has, for each queue, the admissions in each span of time. A caller of one tenant
-    gets no columns with admissions."""
+    """The table of queues, at most MOST_ROWS. `sparks` has, for each queue, the admissions in each span of ten seconds. A caller of one
+    tenant gets no columns with admissions and no buttons."""
     whole = request.source.viewer.tenant is None
     columns = [Column("Queue"), Column("Mode"), Column("Waiting", number=True), Column("Oldest"), Column("Held", number=True)]
     columns += [Column("Drains", number=True, title="Admissions in a minute, of late"), Column("Admissions")] if whole else []
@@ -103,7 +103,7 @@ def _limits(row: QueueRow) -> Cell:
 
 def counts(view: QueueView, spark: tuple[int, ...] | None, request: PageRequest) -> Section:
     """The section with the counts of one queue: what waits, what holds slots, what is parked, and when the next run is admitted. `spark`
-    has the admissions in each span of time; if it is None, the section says nothing of admissions."""
+    has the admissions in each span of ten seconds. If it is None, the section does not show how many runs were admitted."""
     state = view.state
     facts: list[tuple[str, Cell]] = [
         ("Waiting", Number(state.waiting, quiet=False)),
@@ -124,7 +124,8 @@ def counts(view: QueueView, spark: tuple[int, ...] | None, request: PageRequest)
 
 
 def parked(page: ParkedPage, here: str, count: int) -> Section:
-    """The section with a page of the parked runs of a queue. `count` is the number of all parked runs."""
+    """The section with one page of the parked runs of a queue. `here` is the path of the queue's page. `count` is the number of all parked
+    runs of the queue."""
     columns = (Column("Run"), Column("Function"), Column("Parked"), Column("Error"), Column("Message", fill=True), Column(""))
     rows = tuple(
         (
@@ -150,8 +151,8 @@ def parked(page: ParkedPage, here: str, count: int) -> Section:
 
 def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_set: bool) -> Section:
     """The section with the settings of a queue. For each setting: the value that the code gives, the value that the operator set, and the
-    value that is in force. `said` has the values of a form that was refused, to be shown again. If `may_set` is False, the section has no
-    form."""
+    value that is in force. `here` is the path of the queue's page. `said` has the values of a form that was refused, to be shown again;
+    None if no form was refused. If `may_set` is False, the section has no form."""
     columns = (Column("Setting"), Column("Code says"), Column("Operator says"), Column("Counts"), Column("Set by"))
     rows = []
     for one in settings_of(row):
@@ -174,7 +175,7 @@ def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_se
 
 
 def lanes(page: LanePage, here: str, request: PageRequest) -> Section:
-    """The section with one page of the lanes of a queue."""
+    """The section with one page of the lanes of a queue. `here` is the path of the queue's page."""
     columns = (Column("Lane", fill=True), Column("Level"), Column("Waiting", number=True), Column("Held", number=True), Column("Opens"))
     rows = tuple(
         (

@@ -83,7 +83,8 @@ class QueuesPages:
 
     @missing_is_no_page(QueueNotFound)
     def set(self, request: PageRequest) -> Reply:
-        """Set limits. If a value is wrong, the form is shown again with what is wrong."""
+        """Set the operator's values of the queue's settings. An empty field removes the operator's value, so that the code's value is in
+        force. If a value is wrong, nothing is set, and the form is shown again with what is wrong."""
         said = {name: request.field(name) for name in MEMBERS if name in request.form}
         try:
             request.source.queues.set(request.label, said)
@@ -98,9 +99,9 @@ class QueuesPages:
 
     @missing_is_no_page(QueueNotFound)
     def redrive(self, request: PageRequest) -> Reply:
-        """Start parked runs again. With the form's field `run`: this one run; if it cannot be started, the error of the run is raised.
-        Without the field: all parked runs, if the person typed their number; if some of them cannot be started, InvalidParameter is raised,
-        and the others are started."""
+        """Start parked runs again. With the form's field `run`: this one run; if it cannot be started, an error says why.
+        Without the field: all parked runs, if the person typed their number; if the number is wrong, the page asks again. If some of the
+        runs cannot be started, the others are started, and InvalidParameter is raised."""
         source, here = request.source.queues, f"queues/{part_of_path(request.label)}"
         if request.field("run"):
             done = source.redrive(request.label, request.field("run"))

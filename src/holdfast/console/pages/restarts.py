@@ -45,8 +45,8 @@ class RestartPages:
         return self._shown(request, view)
 
     def start(self, request: PageRequest) -> Reply:
-        """Start the restart whose plan the person has read. If the choice or the plan is not the one that the person has read, show the
-        present plan, and start nothing."""
+        """Start the restart whose plan the person has read. If it is not possible, or if the choice or the plan has changed since the
+        person read it, start nothing, and show the present plan with the reason."""
         choice = _choice(request)
         view = request.source.restarts.view(request.label, choice)
         if not view.is_ready:

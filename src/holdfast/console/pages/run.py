@@ -124,7 +124,8 @@ class RunPages:
         return Reply(200, request.source.run.export(header), (_JSON, *_PLAIN, _saved(f"{header.id}.json")))
 
     def artifact(self, request: PageRequest) -> Reply:
-        """The bytes of an artifact. The browser shows a small picture if the address has `?view=1`, and saves everything else as a file."""
+        """The bytes of an artifact. The browser shows a small picture if the address has `?view=1`, and saves everything else as a file.
+        Raises InvalidParameter if the artifact is too large for a page."""
         execution, artifact = request.labels
         header = request.source.run.find(execution)
         ref, descriptor = request.source.operations.artifact(header, artifact)
@@ -141,7 +142,7 @@ class RunPages:
     # --- acting
 
     def stop(self, request: PageRequest) -> Reply:
-        """Stop the run."""
+        """Stop the run, with the reason of the form. A run of a worker or a pipeline is cancelled."""
         header = request.source.run.find(request.label)
         request.source.run.stop(header, request.field("reason"))
         return redirect(request, f"runs/{header.id}")

@@ -15,7 +15,7 @@ _LOCKED = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'no
 
 
 class RunTestPages:
-    """The page of a test."""
+    """The page with a test that is made from a run, and the test as a file."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -28,7 +28,7 @@ class RunTestPages:
         ]
 
     def show(self, request: PageRequest) -> Reply:
-        """The page with the test."""
+        """The page with the test. If no test can be made from the run, the page says why."""
         header = request.source.viewer.find(request.label)
         try:
             recorded: RecordedRun | None = request.source.run_tests.recorded(request.label)
@@ -39,7 +39,7 @@ class RunTestPages:
         return self._site.rendering.page(request, "run_test.html", header=header, recorded=recorded, text=text, problem=problem)
 
     def file(self, request: PageRequest) -> Reply:
-        """The test as a file."""
+        """The test as a file. Raises InvalidParameter if no test can be made from the run."""
         recorded = request.source.run_tests.recorded(request.label)
         name = f"test_{recorded.run}.py".replace("-", "_")
         disposition = (b"content-disposition", f'attachment; filename="{name}"'.encode())

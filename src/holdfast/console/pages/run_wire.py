@@ -98,7 +98,7 @@ def idle(ms: int) -> str:
 
 
 def told(found: Slice) -> str:
-    """The totals of the timeline, in words."""
+    """The totals of the timeline, in words such as `40 operations · 2 failed`."""
     counts = found.counts
     parts = [f"{found.operations:,} operation{'' if found.operations == 1 else 's'}"]
     words = {"person": "with a person"}

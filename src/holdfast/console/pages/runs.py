@@ -66,7 +66,8 @@ class RunsPages:
         return _words([f"{key}:{value}" for value in request.source.runs.complete(key, prefix)])
 
     def save_view(self, request: PageRequest) -> Reply:
-        """Save the question under a name."""
+        """Save the question under a name, for the caller. Raises InvalidParameter if the name is empty or too long, or if the question
+        cannot be read."""
         name, asked = request.field("name"), query_from(request.field("q"))
         if not name or len(name) > 100:
             raise InvalidParameter("Give the view a name of 1 to 100 characters.")

@@ -139,14 +139,14 @@ class SchedulesPages:
     @missing_is_no_page(ScheduleNotFound)
     def ask_backfill(self, request: PageRequest) -> Reply:
         """The form of a backfill. If the address gives the begin and the end, the page also says how many occurrences were due between
-        them."""
+        them, or what is wrong with these times."""
         begin, end = request.text("begin"), request.text("end")
         return self._backfill(request, begin, end)
 
     @missing_is_no_page(ScheduleNotFound)
     def backfill(self, request: PageRequest) -> Reply:
-        """Ask for the occurrences that were due in the span of time that the form gives, if the person typed their number rightly. A runner
-        that hosts the function starts them."""
+        """Ask for the occurrences that were due in the span of time that the form gives. A runner that hosts the function starts them. If
+        the person did not type their right number, nothing is asked for, and the form is shown again."""
         begin, end = request.field("begin"), request.field("end")
         plan = request.source.schedules.backfill_plan(request.label, _moment(begin), _moment(end))
         if request.field("confirm") != str(plan.count):

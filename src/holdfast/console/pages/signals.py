@@ -34,7 +34,7 @@ _MARKS: Final = {
     ExecutionStatus.STOPPED: "stopped",
 }
 _LARGE: Final = 1000
-"""If a subscriber has this many signals or more before it, the page marks the number, because a person should look at it."""
+"""If this many signals or more have not been delivered to a subscriber yet, the page marks the subscriber as behind."""
 
 
 class SignalsPages:
@@ -48,7 +48,7 @@ class SignalsPages:
         return [self._site.page("signals", self.list, "ListSignalsPage", reach=Reach.NONE)]
 
     def list(self, request: PageRequest) -> Reply:
-        """Subscribers and signals."""
+        """The page: the subscribers, the dead letters, and the newest signals. With `?before=`, the signals before that number."""
         text = request.text("before")
         if text and (not text.isascii() or not text.isdecimal() or len(text) > 18):
             raise InvalidParameter(f"before: {text!r:.50} is not the number of a signal. Write at most 18 digits.")

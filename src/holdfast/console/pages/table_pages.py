@@ -41,8 +41,8 @@ def csv_reply(name: str, columns: Sequence[str], rows: Iterable[Sequence[object]
 
 @contextlib.contextmanager
 def missing_is_no_page(*kinds: type[Exception]) -> Iterator[None]:
-    """While the block runs: if an error of these kinds is raised, raise Refused with status 404 instead. For pages about something that may
-    not exist."""
+    """For pages about something that may not exist: if the block, or the decorated function, raises an error of these kinds, raise Refused
+    with status 404 instead."""
     try:
         yield
     except kinds as missing:

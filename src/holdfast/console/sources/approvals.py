@@ -69,7 +69,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inbox(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of approvals that wait, oldest first."""
+    """A page of approvals that wait; those of the oldest run are first."""
 
     cards: tuple[Card, ...]
     next: str | None = None
@@ -233,7 +233,7 @@ class ApprovalsSource:
         edited_arguments: dict[str, Any] | None = None,
     ) -> Approval:
         """Decide an approval in the name of the caller. If several persons must approve, the decision is the vote of this caller. Returns
-        the approval as it is after that."""
+        the approval as it is after that. Raises Rejected if the decision is refused."""
         decided = self._approvals.decide(approval_id, verdict, comment=comment, result=result, edited_arguments=edited_arguments)
         self._look()
         return decided
@@ -256,7 +256,8 @@ class ApprovalsSource:
         ]
 
     def chosen(self, approvals: Sequence[str]) -> list[Card]:
-        """The approvals with these ids, for the confirmation of a batch. Those that the caller may not see are left out."""
+        """The approvals with these ids, for the confirmation of a batch. Those that do not exist, or that the caller may not see, are left
+        out."""
         known: dict[str, dict[str, Approval]] = {}
         found = []
         for approval_id in dict.fromkeys(one for one in approvals if is_approval_id(one)):

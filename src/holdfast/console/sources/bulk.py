@@ -29,7 +29,7 @@ _PAGE: Final = 200
 
 
 class Verb(Word):
-    """The action on each run."""
+    """What an action on many runs does with each of them."""
 
     STOP = "stop"
     RETRY = "retry"
@@ -151,8 +151,8 @@ class BulkSource:
         self.note(verb, header.id, f"done: {reason}")
 
     def note(self, verb: Verb, on: str, outcome: str) -> None:
-        """Write a line about a bulk action to the audit log. Does nothing if the console does not know who acts (`Viewer.actor` is
-        None)."""
+        """Write a line about a bulk action to the audit log. `on` is what the line is about: the id of a run, or the question. Does nothing
+        if the console does not know who acts (`Viewer.actor` is None)."""
         actor = self._viewer.actor
         if actor is not None:
             self._viewer.store.note(actor.did(f"bulk {verb.value}", on, outcome, self._viewer.now))

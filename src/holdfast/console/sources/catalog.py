@@ -45,7 +45,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     served: bool = False
     """Whether this server serves it; False for every function."""
     figures: Figures | None = None
-    """The figures of its runs of the last day; None if they could not be read."""
+    """The figures of its runs that began in the last 24 hours; None if they could not be read."""
 
 
 class CatalogPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class CatalogPage(msgspec.Struct, frozen=True, kw_only=True):
     number: int = 1
     more: bool = False
     bounded: bool = False
-    """Whether there may have been more runs in the last day than the figures count."""
+    """Whether more runs may have begun in the last 24 hours than the figures count."""
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recent(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest runs of one worker, pipeline or function, and the figures of the last day."""
+    """The newest runs of one worker, pipeline or function, and the figures of its runs that began in the last 24 hours."""
 
     rows: tuple[RunRow, ...]
     figures: Figures
@@ -113,7 +113,7 @@ class CatalogSource:
         return CatalogPage(entries=entries, counts=counts, number=number, more=len(chosen) > number * PAGE, bounded=bounded)
 
     def find(self, name: str) -> Subject:
-        """One worker, pipeline or function by its name. Raises FunctionNotFound if the store and this server do not have it."""
+        """One worker, pipeline or function by its name. Raises FunctionNotFound if neither the store nor this server has it."""
         hosted = list(self._viewer.store.hosted(name))
         served = self._viewer.served
         contracts = () if served is None else tuple(served.contracts(name))
@@ -137,7 +137,8 @@ class CatalogSource:
         )
 
     def recent(self, name: str) -> Recent:
-        """The newest runs of a worker, pipeline or function, and its figures of the last 24 hours."""
+        """The newest runs of a worker, pipeline or function, and the figures of its runs that began in the last 24 hours. Shards are left
+        out."""
         found = RunsSource(self._viewer).page(Query(values=(("worker", name),)), limit=3 * _RECENT).rows
         rows = tuple(row for row in found if not is_shard(row.kind, row.header))[:_RECENT]
         day = self._day([name])
@@ -154,7 +155,7 @@ class CatalogSource:
 
     @staticmethod
     def drawing(graph: Graph) -> str:
-        """The picture of a graph, for the console's own style sheet."""
+        """The drawing of a graph, as SVG without styles: the style sheet of the console has them."""
         return draw_svg(graph, style=False)
 
     @staticmethod
@@ -180,8 +181,8 @@ class CatalogSource:
         return [found[name] for name in sorted(found)]
 
     def _day(self, names: Sequence[str]) -> Browsed | None:
-        """The runs of these functions that began in the last day, newest first. If there are more than MOST_ROWS, the older ones are left
-        out. None if the runs cannot be read."""
+        """The runs of these functions that began in the last 24 hours, newest first. If there are more than MOST_ROWS, the older ones are
+        left out. None if the runs cannot be read."""
         if not names:
             return Browsed((), False, None)
         since = self._viewer.now - DAY_MS

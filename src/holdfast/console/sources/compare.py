@@ -91,7 +91,7 @@ class CompareSource:
         self._viewer = viewer
 
     def view(self, left: str, right: str) -> CompareView:
-        """Compare two runs. Raises ExecutionNotFound if there is no such run, or if the caller may not see it."""
+        """Compare two runs. Raises ExecutionNotFound if one of them does not exist, or if the caller may not see it."""
         viewer = self._viewer
         headers = viewer.find(left), viewer.find(right)
         orders = accepted_in(viewer.store, headers[0]), accepted_in(viewer.store, headers[1])
@@ -105,8 +105,8 @@ class CompareSource:
         return view if blank.other else self._operations(headers[0], headers[1], view, clean)
 
     def candidates(self, left: str, text: str) -> tuple[Facts, tuple[RunRow, ...]]:
-        """The facts of the run `left`, and other runs of the same function with which it can be compared, newest first. If `text` is not
-        empty, only runs whose name or id begins with `text`."""
+        """The facts of the run `left`, and at most 20 other runs of the same function with which it can be compared, newest first. If
+        `text` is not empty, only runs whose name or id begins with `text`."""
         header = self._viewer.find(left)
         asked = Query(values=(("worker", header.function),), text=text)
         page = RunsSource(self._viewer).page(asked, limit=_CANDIDATES + 1)
@@ -156,8 +156,8 @@ class CompareSource:
     # --- executions
 
     def _values(self, header: Execution) -> tuple[Any, Any]:
-        """The input and the result of an execution, without secrets. For a run of a worker or a pipeline, the input is the inputs of its
-        request."""
+        """The input and the result of an execution. For a run of a worker or a pipeline, the input is the inputs of its request. Secrets
+        are taken out, except out of the input of a function: `view` takes them out of the differences."""
         store, veil = self._viewer.store, Veil(self._viewer, header)
         accepted = accepted_in(store, header)
         given = _value(store.history(header.id, 0, 1)[0].event.payload) if accepted is None else veil.inputs(accepted.request.inputs)

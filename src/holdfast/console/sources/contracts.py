@@ -26,8 +26,8 @@ _MOST_DEPTH: Final = 100
 _PREFIX: Final = 60
 """If a text contains the first so many characters of a longer secret, the whole text is replaced."""
 _SHORT: Final = 4
-"""Texts with fewer letters are found in too many other texts. So, if the contract is not known, a shorter text of the inputs is not treated
-as a secret; and at the end of a text that was cut, a shorter beginning of a secret is not looked for."""
+"""Texts with fewer characters are found in too many other texts. So, if the contract is not known, a shorter text of the inputs is not
+treated as a secret; and at the end of a text that was cut, a shorter beginning of a secret is not looked for."""
 _MOST_LEAVES: Final = 100
 _MOST_CHARACTERS: Final = 64 * 1024
 _MOST_TOGETHER: Final = 200
@@ -99,7 +99,8 @@ def same(one: Any, other: Any) -> bool:
 
 
 def encoded(value: Any, *, ordered: bool = False) -> str:
-    """A JSON value as a text. The value may hold lone surrogates, which JSON can escape but UTF-8 cannot encode."""
+    """A JSON value as a text. `ordered`: the members of each object are sorted by name. The value may hold lone surrogates, which JSON can
+    escape but UTF-8 cannot encode."""
     try:
         return msgspec.json.encode(value, order="sorted" if ordered else None).decode()
     except UnicodeEncodeError:
@@ -125,7 +126,8 @@ class Cleaner:
         self._long = [form[:_PREFIX] for form in self._forms if len(form) > _PREFIX]
 
     def text(self, text: str) -> str:
-        """The text, with a placeholder in place of each secret."""
+        """The text, with a placeholder in place of each secret. If there are too many secrets, or if the text has only the first part of a
+        long secret, the result is only a placeholder."""
         if self._all:
             return REDACTED
         for form in self._forms:

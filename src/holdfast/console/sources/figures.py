@@ -1,4 +1,4 @@
-"""Figures of functions: how many runs began in the last day, how they ended, how long they took, and what they cost."""
+"""Figures of functions: how many runs began in the last 24 hours, how they ended, how long they took, and what they cost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENDED: Final = (ShownStatus.OK, ShownStatus.PARTIAL, ShownStatus.FAILED, ShownSt
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of the runs that began in the last day."""
+    """The figures of the runs that began in the last 24 hours."""
 
     runs: int = 0
     ended: Mapping[str, int] = {}

@@ -55,8 +55,8 @@ class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def few_enough(runs: Iterable[Execution]) -> list[Execution]:
-    """Those of the runs that are read for one page. A run with very many operations is left out. The list stops at the run with which all
-    runs together would have too many operations or characters."""
+    """Those of the runs that are read for one page. A run with very many operations is left out. The list ends before the run with which
+    all its runs together would have too many operations or characters."""
     found, operations, characters = [], 0, 0
     for header in runs:
         if header.operations > _MOST_OPERATIONS:
@@ -96,8 +96,9 @@ def _verdict(op: Operation) -> str | None:
 
 
 def _decided(gate: Operation, operations: Sequence[Operation], asked: Sequence[Approval]) -> str:
-    """What a person decided after one round of a gate. It is the decision of the first approval that was requested in or after this round
-    and before the gate's next round. `no person asked` if there is no such approval."""
+    """What a person decided after one round of a gate, as one of DECISIONS. It is the decision of the first approval that the gate itself
+    requested in this round, or that any node requested after it; but not after the gate's next round began. `no person asked` if there is
+    no such approval."""
     later = [op.started_at for op in operations if op.name == gate.name and op.sub_type == NODE and op.place > gate.place]
     until = min(later, default=None)
     for approval in asked:

@@ -61,7 +61,7 @@ class PersonNeeds(msgspec.Struct, frozen=True, kw_only=True):
 
 class Failing(msgspec.Struct, frozen=True):
     """A worker, a function, a pipeline or an error code, with two counts of failed runs: of the runs that started in the last hour
-    (`hour`), and of those that started in the last day (`day`)."""
+    (`hour`), and of those that started in the last 24 hours (`day`)."""
 
     name: str
     hour: int
@@ -101,7 +101,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def started(self) -> int:
-        """How many runs were started in this slice."""
+        """How many runs were started in this slice. If `bounded`, there may have been more."""
         return self.ok + self.failed + self.stopped + self.going_on
 
 
@@ -113,7 +113,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     """Whether there were more runs in the last hour than were counted."""
     today: int
     days: tuple[tuple[str, int], ...]
-    """What was spent on each of the last days, oldest first; the last one is today."""
+    """What was spent on each of the last 14 days, each as (day, amount), oldest first; the last one is today. Days are UTC days."""
 
 
 class HomeView(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,8 +231,9 @@ class HomeSource:
         return sorted(told, key=lambda one: (one.row.mode is Mode.OPEN, -one.state.waiting, one.row.name))
 
     def _reasons(self) -> tuple[int, tuple[Reason, ...]]:
-        """How many waiting executions were looked at (the newest, up to a bound), and the most frequent reasons for which they wait, each
-        once. Executions that wait in a queue are among the number, but not among the reasons: the page shows them with their queues."""
+        """How many waiting executions were looked at (the newest, up to a bound), and the first six reasons for which they wait, each once:
+        those with `missing` first, then the most frequent. Executions that wait in a queue are in the number, but have no reason here: the
+        page shows them with their queues."""
         store = self._viewer.store
         rows = store.browse(self._confined(Browse(statuses=(ShownStatus.WAITING,), limit=_MOST_WAITING)), READ_SECONDS).rows
         headers = [row.header for row in rows if row.header.state is not State.QUEUED]  # the page shows queued executions with their queues
@@ -272,7 +273,7 @@ class HomeSource:
 
     def _spent(self, now: int) -> Spent:
         """What was spent on models. The days come from the ledger, which has sums only for whole UTC days. For the last hour, the known
-        costs of the runs that were started in this hour are added up."""
+        costs of the runs that were started in this hour, but not by other runs, are added up, up to a bound."""
         asked = CostQuestion(by="day", since=f"{_COST_DAYS}d", tenant=self._viewer.tenant)
         by_day = {line.group[0]: line.nanos for line in cost_report(self._viewer.store, asked, now).lines}
         days = [day_text(now // DAY_MS - back) for back in reversed(range(_COST_DAYS))]

@@ -17,7 +17,7 @@ from holdfast.web.auth.keys import Issued, new_token
 
 
 class KeyNotFound(LookupError):
-    """Raised if there is no credential with this id. Only the console's pages catch this error, so it has no code of its own."""
+    """There is no credential with the id that was asked for. Only the console's pages catch this error, so it has no code of its own."""
 
 
 class TokenAsked(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,8 +73,8 @@ class KeysSource:
         self._viewer.store.remove_sessions(credential)
 
     def assign(self, credential: str, person: str) -> None:
-        """Write to a credential which person holds it. Raises KeyNotFound if there is no such credential. Raises InvalidParameter if the
-        name is not valid."""
+        """Record which person holds a credential. Raises KeyNotFound if there is no such credential. Raises InvalidParameter if the name of
+        the person is not valid."""
         found = next((one for one in self._viewer.store.credentials() if one.id == credential), None)
         if found is None:
             raise KeyNotFound(f"There is no credential {credential!r:.100}.")

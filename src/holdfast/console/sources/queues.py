@@ -43,7 +43,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LanePage(msgspec.Struct, frozen=True, kw_only=True):
-    """Lanes in the order of their keys."""
+    """A page of lanes, in the order of their keys."""
 
     lanes: tuple[LaneState, ...]
     beyond: str | None
@@ -51,7 +51,7 @@ class LanePage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ParkedPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Parked runs, oldest first."""
+    """A page of parked runs, oldest first."""
 
     runs: tuple[ParkedRun, ...]
     beyond: str | None
@@ -75,7 +75,7 @@ class QueuesSource:
         return self._queues.show(queue, tenant=self._viewer.tenant, lanes=0)
 
     def lanes(self, queue: str, beyond: str) -> LanePage:
-        """A page of lanes, after the key `beyond`."""
+        """A page of lanes, after the key `beyond`; if that is empty, from the first lane on."""
         tenant = self._viewer.tenant
         prefix = "" if tenant is None else f"{tenant_lane(queue, tenant)}/"
         begin = beyond if beyond.startswith(prefix) else prefix
@@ -83,7 +83,7 @@ class QueuesSource:
         return LanePage(lanes=tuple(found[:LANES]), beyond=found[LANES - 1].key if len(found) > LANES else None)
 
     def parked(self, queue: str, beyond: str) -> ParkedPage:
-        """A page of parked runs, after the id `beyond`."""
+        """A page of parked runs, after the id `beyond`; if that is empty, from the oldest run on."""
         found = list(self._queues.parked(queue, tenant=self._viewer.tenant, limit=PARKED + 1, beyond=beyond))
         return ParkedPage(runs=tuple(found[:PARKED]), beyond=found[PARKED - 1].header.id if len(found) > PARKED else None)
 

@@ -72,8 +72,8 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """What a person chose on the page of a restart."""
 
     place: str = ""
-    """Where the restart begins: the key of a `RestartPlace`. If it is empty, a restarted run repeats only what failed, and a restarted
-    execution of a function begins from its start."""
+    """Where the restart begins: the key of a `RestartPlace`. If it is empty, a restarted run repeats only what failed and what an edited
+    input changes, and a restarted execution of a function begins from its start."""
     text: str | None = None
     """The input as the form has it, edited or not; None means the old input."""
     resend: tuple[str, ...] = ()
@@ -128,9 +128,9 @@ class RestartSource:
         self._viewer = viewer
 
     def view(self, execution: str, choice: Choice | None = None) -> RestartView:
-        """What a restart would do. `choice` says where it begins. Without a choice, it begins where the run failed, or at the beginning if
-        nothing failed. A function whose code is not in this process restarts from its beginning. Raises ExecutionNotFound if there is no
-        such run, or if the caller may not see it."""
+        """What a restart would do. `choice` says where it begins. Without a choice, it begins where the run failed. It begins at the
+        beginning if nothing failed, or if it is a function whose code is not in this process. Raises ExecutionNotFound if there is no such
+        run, or if the caller may not see it."""
         header = self._viewer.find(execution)
         accepted = accepted_in(self._viewer.store, header)
         blank = RestartView(header=header, status=self._viewer.status(header), is_run=accepted is not None)

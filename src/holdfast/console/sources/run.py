@@ -37,7 +37,7 @@ EVENTS: Final = 100
 """One page shows at most this many events."""
 _MOST_BELOW: Final = 3
 _LONG_NAME: Final = 32
-"""A longer name was probably made by a program, so the page shows only the function."""
+"""If the name of another execution is longer, a program probably made it: the link to that execution then shows only its function."""
 _MOST_REASON: Final = 1_000
 _MOST_RESULT: Final = 256 * 1024
 _BLIND: Final = (
@@ -48,8 +48,8 @@ _MOST_EXPORT: Final = 64 * 1024 * 1024
 _MOST_EXPORTED: Final = 100_000
 """A run with more operations is not exported in one reply."""
 _MOST_GRAPH: Final = 5_000
-"""If a run has more operations than this, the page does not read them all: it shows no states of nodes, and not the operation in which the
-run failed."""
+"""If a run has more operations than this, the page does not read them all: it shows neither the graph of a pipeline nor the operation in
+which the run failed."""
 _LATEST_EVENTS: Final = 3
 """The event that says how the newest invocation ended is one of this many newest events of the history."""
 
@@ -135,7 +135,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
 
     svg: str
     nodes: dict[str, str]
-    """For each node that has begun, the id of its operation."""
+    """For each node that has begun, the id of its operation (of the newest, if it began several times), by the name of the node."""
 
 
 class RunSource:
@@ -260,9 +260,9 @@ class RunSource:
     # --- payloads
 
     def payloads(self, header: Execution) -> dict[str, str | None]:
-        """The texts of the tab `data`, by name; None for a text that there is not. `input`, `result` and `logs` are for every execution. A
-        run of a worker or a pipeline also has `request` and `note`, and if it ended with a response, `response`. `note` is a sentence; all
-        others are JSON. A result may be an error."""
+        """The texts of the tab `data`, by name; None for a text that there is not. An execution of a function has `input`, `result` and
+        `logs`. A run of a worker or a pipeline has `input`, `result`, `request` and `note`, and if it ended with a response, also
+        `response` and `logs`. `note` is a sentence; all others are JSON. A result may be an error."""
         store = self._viewer.store
         accepted, given, result = accepted_in(store, header), store.input(header.id), store.result(header)
         veil = Veil(self._viewer, header)
@@ -280,7 +280,8 @@ class RunSource:
         return told
 
     def events(self, header: Execution, after: int) -> tuple[list[EventRow], bool]:
-        """At most EVENTS events after the number `after`, with AWS's names; and True if more events follow."""
+        """At most EVENTS events of the history, after the event with the number `after` (0: from the first), with AWS's names for types and
+        details; and True if more events follow."""
         lines = self._viewer.store.history(header.id, max(0, after), EVENTS + 1)
         rows, veil = [], Veil(self._viewer, header)
         for line in lines[:EVENTS]:
@@ -311,8 +312,9 @@ class RunSource:
     # --- actions
 
     def stop(self, header: Execution, reason: str) -> None:
-        """Stop an execution, or cancel a run of a worker or a pipeline. A reason that is not empty is written to the audit log. Raises
-        InvalidParameter if the reason is too long, or if the run that is cancelled has ended already."""
+        """Stop an execution and those below it, or cancel a run of a worker or a pipeline. A reason that is not empty is written to the
+        audit log. Raises InvalidParameter if the reason is too long, if the run to cancel has ended already, or if the execution is an
+        imported copy that was not closed."""
         viewer, reason = self._viewer, _bounded(reason)
         if accepted_in(viewer.store, header) is None:
             viewer.client.stop(header.id, reason or None, "StoppedByOperator")
@@ -334,8 +336,9 @@ class RunSource:
         return done.started or header.id
 
     def succeed(self, header: Execution, operation: Operation, result: str) -> None:
-        """Answer an open callback with a JSON text; an empty text is an answer without a result. Raises InvalidParameter if the callback is
-        not open, or if the text is too long. Raises PayloadNotJson if the text is not JSON."""
+        """Answer an open callback with a JSON text; an empty text is an answer without a result. Raises InvalidParameter if the operation
+        is no open callback or is an approval, or if the text is too long. Raises PayloadNotJson if the text is not JSON. Raises
+        CallbackClosed if the callback was closed in the meantime."""
         if len(result) > _MOST_RESULT:
             raise InvalidParameter(f"A result has at most {_MOST_RESULT:,} characters.")
         if result:
@@ -343,11 +346,13 @@ class RunSource:
         self._viewer.client.succeed_callback(_callback(operation), result or None)
 
     def fail(self, header: Execution, operation: Operation, kind: str, message: str) -> None:
-        """Answer an open callback with an error. Raises InvalidParameter if the callback is not open, or if a text is too long."""
+        """Answer an open callback with an error; `kind` is the error's type. Raises InvalidParameter if the operation is no open callback
+        or is an approval, or if a text is too long. Raises CallbackClosed if the callback was closed in the meantime."""
         self._viewer.client.fail_callback(_callback(operation), _bounded(message) or None, _bounded(kind) or None)
 
     def heartbeat(self, header: Execution, operation: Operation) -> None:
-        """Begin the heartbeat timeout of an open callback again. Raises InvalidParameter if the callback is not open."""
+        """Begin the heartbeat timeout of an open callback again. Raises InvalidParameter if the operation is no open callback or is an
+        approval."""
         viewer = self._viewer
         viewer.client.heartbeat_callback(_callback(operation))
         if viewer.actor is not None:

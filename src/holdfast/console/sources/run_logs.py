@@ -28,7 +28,8 @@ _MOST_LINES: Final = 10_000
 
 
 def logs_of(viewer: Viewer, header: Execution, operations: Iterable[Operation], veil: Veil) -> dict[str, list[Line]]:
-    """The lines that were logged, by the id of the operation that logged them. An operation that logged nothing is left out."""
+    """The lines that were logged, by the id of the operation that logged them. An operation that logged nothing is left out. The lines of a
+    function that belong to no operation are under the key `None` (a text). Empty for a run of a worker that ended without a response."""
     found: dict[str, list[Line]] = {}
     accepted = accepted_in(viewer.store, header)
     if accepted is None:

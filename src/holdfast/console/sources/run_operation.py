@@ -35,7 +35,7 @@ from holdfast.workers.run_operations import ATTEMPT, NODE, RECEIPT
 from holdfast.workers.storage.folder import Folder
 
 ITEMS: Final = 50
-"""A page of the table of a map's items has at most this many items."""
+"""A page of the table of a map's items, or of a parallel's branches, has at most this many rows."""
 _MOST_ITEMS: Final = 2_000
 _MOST_ATTEMPTS: Final = 50
 _MOST_ARTIFACTS: Final = 100
@@ -94,7 +94,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Items(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of items."""
+    """A page of the items of a map, or of the branches of a parallel."""
 
     rows: tuple[Item, ...]
     total: int
@@ -137,7 +137,8 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_answer(self) -> bool:
-        """Whether the operation is a callback that waits for an answer from outside, and is not an approval."""
+        """Whether the operation is a callback that waits for an answer from outside. False for an approval, and for the callback that waits
+        for a cancel."""
         op = self.op
         return op.type is Type.CALLBACK and op.status is Status.STARTED and op.sub_type not in KEPT and op.callback_id is not None
 
@@ -149,8 +150,8 @@ class OperationSource:
         self._viewer = viewer
 
     def detail(self, header: Execution, trees: Trees, operation: str, items_at: int = 0) -> Detail:
-        """What the panel shows of the operation with this id. `items_at` is the number of the first item of a map that is shown. Raises
-        ExecutionNotFound if the run has no such operation."""
+        """What the panel shows of the operation with this id, without secrets. `items_at` is the number of the first item of a map, or
+        branch of a parallel, that is shown; the first of all is 0. Raises ExecutionNotFound if the run has no such operation."""
         store = self._viewer.store
         tree, children = trees.of(self._viewer, header)
         veil = Veil(self._viewer, header)
@@ -264,8 +265,8 @@ class OperationSource:
         return Items(rows=tuple(rows), total=len(below), at=start)
 
     def _runs_of_map(self, tree: Tree, at: int, children: Mapping[str, Execution], start: int) -> Items:
-        """One page of the runs that a map of a pipeline asked for, by itself or through its shards, from the number `start` on. Runs that
-        the caller may not see are left out."""
+        """One page of the runs that a map of a pipeline asked for, by itself or through its shards, from the number `start` on; the first
+        run of all is 0. Runs that the caller may not see are left out. `at` is the number of the map's row."""
         entry, found = tree.entries[at], list[Execution]()
         for one in tree.entries[at + 1 : entry.end]:
             child = children.get(one.op.id)
@@ -293,7 +294,8 @@ class OperationSource:
     # --- logs and artifacts
 
     def artifacts(self, header: Execution) -> list[Shown]:
-        """The artifacts of a run's response, each with a preview, up to a bound. Empty if there is no response."""
+        """The artifacts of a run's response, up to a bound. Small images and texts have a preview. Empty if the execution has not ended
+        with a response."""
         accepted = accepted_in(self._viewer.store, header)
         if accepted is None or header.status is not ExecutionStatus.SUCCEEDED:
             return []
@@ -309,9 +311,9 @@ class OperationSource:
         return self.artifacts(header) if is_last else []
 
     def artifact(self, header: Execution, artifact: str) -> tuple[ArtifactRef, int]:
-        """An artifact of the run's tenant, and a file descriptor from which its bytes can be read. Raises ArtifactMissing if the tenant has
-        no such artifact. Raises ExecutionNotFound if the execution is no run of a worker or a pipeline, or if this console has no
-        artifacts."""
+        """An artifact of the run's tenant, and an open file descriptor from which its bytes can be read. Raises ArtifactMissing if the
+        tenant has no such artifact. Raises ExecutionNotFound if the execution is no run of a worker or a pipeline, or if this console has
+        no artifacts."""
         accepted, kept = accepted_in(self._viewer.store, header), self._kept()
         if accepted is None or kept is None:
             raise ExecutionNotFound(f"This console has no artifact {artifact!r:.100} of this run.")
@@ -358,8 +360,8 @@ def _found(tree: Tree, operation: str) -> tuple[int, Entry]:
 
 
 def _with_frames(error: Failure, event: Event | None) -> Failure:
-    """An error with a stack. If the error has a stack from its runtime, it is returned unchanged. Else it gets the lines of the author's
-    code that `event` has, if there are any."""
+    """An error with a stack, if one is known. An error that has a stack already is returned unchanged. Else it gets as its stack the lines
+    of the author's code that `event` has, if there are any."""
     frames = None if event is None else (event.detail or {}).get(FRAMES)
     if error.stack_trace is not None or not isinstance(frames, list):
         return error

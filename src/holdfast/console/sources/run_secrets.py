@@ -48,15 +48,16 @@ class Veil:
             self._cleaner = Cleaner(*own, below)
 
     def text(self, text: str) -> str:
-        """The text without the secrets."""
+        """The text, with a placeholder in place of each secret. If there are too many secrets or runs to look through, only a
+        placeholder."""
         return text if self._cleaner is None else self._cleaner.text(text)
 
     def given(self, text: str | None) -> str | None:
-        """The text without the secrets; None if it is None."""
+        """The same as `text`; None if the text is None."""
         return None if text is None else self.text(text)
 
     def value(self, value: Any) -> Any:
-        """A JSON value without the secrets."""
+        """A JSON value, with placeholders in place of secrets, as in `text`."""
         return value if self._cleaner is None else self._cleaner.value(value)
 
     def inputs(self, inputs: Any) -> Any:

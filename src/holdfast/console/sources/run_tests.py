@@ -2,8 +2,8 @@
 
 Places that a contract marks as secret are replaced, and so is every other occurrence of their texts. If this console does not know the
 contract of the run, the test has placeholders in place of the inputs, and no outputs, answers and decisions. If it does not know the
-contract of a child run, the texts and numbers of the child's inputs are replaced. A durable function has no contract: texts under names
-such as `password` are replaced.
+contract of a child run, placeholders stand for the child's values. In inputs, outputs and answers, texts under names such as `password` are
+replaced too, because a durable function has no contract that could mark them.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class RunPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FacetValue(msgspec.Struct, frozen=True):
-    """A value of a facet."""
+    """A value of a facet, how many executions have it, and whether the question chooses it."""
 
     value: str
     count: int

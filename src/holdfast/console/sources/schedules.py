@@ -19,7 +19,8 @@ PAGE: Final = 50
 
 
 class Backfill(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backfill asks for. `due` has the times, in milliseconds, at which the schedule was due from `begin` on and before `end`."""
+    """What a backfill asks for. `due` has the times, in milliseconds, at which the schedule was due: from `begin` on, before `end`, and not
+    later than now."""
 
     begin: int
     end: int
@@ -39,8 +40,8 @@ class SchedulesSource:
         self._verbs = Schedules(viewer.store, viewer.clock, actor=viewer.actor, tenant=viewer.tenant)
 
     def page(self, beyond: str) -> tuple[Sequence[ScheduleState], str | None]:
-        """A page of schedules, in the order of their names: those after the name `beyond`. With it, the name after which the next page
-        begins; None if this is the last page."""
+        """A page of schedules, in the order of their names: those after the name `beyond`, or the first ones if that is empty. With it, the
+        name after which the next page begins; None if this is the last page."""
         found = list(islice(self._verbs.list(PAGE + 1, beyond), PAGE + 1))
         return found[:PAGE], found[PAGE - 1].name if len(found) > PAGE else None
 
@@ -81,10 +82,11 @@ class SchedulesSource:
 
     def run_now(self, name: str) -> None:
         """Ask for one occurrence now, also if another one still runs or the schedule is paused. A runner that hosts the function starts
-        it."""
+        it. Raises ScheduleInvalid if too many such requests wait already."""
         self._verbs.run_now(name)
 
     def backfill(self, name: str, begin: int, end: int) -> int:
         """Ask for the occurrences that were due from `begin` on and before `end` (both in milliseconds), and return how many these are. A
-        runner that hosts the function starts them. Raises ScheduleInvalid if there are too many, or if `end` is not after `begin`."""
+        runner that hosts the function starts them, except those whose execution is still in the store. Raises ScheduleInvalid if there are
+        too many, or if `end` is not after `begin`."""
         return self._verbs.backfill(name, begin, end)[1]

@@ -46,8 +46,8 @@ class SignalsSource:
         self._viewer = viewer
 
     def page(self, before: int | None) -> SignalsView:
-        """The subscribers, and one page of signals: the newest of those whose number is below `before`, or the newest of all if `before` is
-        None."""
+        """The subscribers, the dead letters, and one page of signals: the newest of those whose number is below `before`, or the newest of
+        all if `before` is None."""
         store = self._viewer.store
         found = tuple(store.subscribers())
         newest = max((one.newest for one in found), default=0)

@@ -33,7 +33,9 @@ class StartSource:
     def run(self, name: str, version: str | None, inputs: dict[str, Any], key: str | None) -> str:
         """Start a run, as a request over HTTP does: the contract checks the inputs. Returns the id of the run.
 
-        Raises InvalidRequest if the request is refused. If the inputs do not fit the contract, its `details` name the places.
+        `key` is the idempotency key, or None. If a run has this key and the same inputs already, and has not freed the key, nothing is
+        started, and the result is the id of that run. Raises InvalidRequest if the request is refused. If the inputs do not fit the
+        contract, its `details` name the places.
         """
         served = self._viewer.served
         service = None if served is None else served.workers
@@ -55,7 +57,7 @@ class StartSource:
 
         `wanted` is the name that the execution gets, or None. If there is an execution of this name already, and it was started with the
         same input, nothing is started, and the result is the id of that execution. Raises FunctionNotFound if no runner has published the
-        function. Raises ExecutionAlreadyStarted if the name belongs to an execution with another input.
+        function. Raises ExecutionAlreadyStarted if the name belongs to an execution with another input or of another tenant.
         """
         store, now = self._viewer.store, self._viewer.now
         hosted = [one for one in store.hosted(name) if one.kind is Kind.FUNCTION]

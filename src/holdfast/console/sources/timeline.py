@@ -55,14 +55,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bar: str = ""
     """What kind of bar the row has: `wait`, `group` or `work`; empty for a log line, which has no bar."""
     took: int | None = None
-    """How long the operation took, in milliseconds; if it has not ended, how long it has run until now."""
+    """How long the operation took, in milliseconds. If it has not ended: how long it has run until now, or until the end of the execution.
+    None for a log line."""
     going: bool = False
     tokens: int | None = None
     cost: int | None = None
     held: int = 0
     held_tokens: int = 0
     run: str = ""
-    """The id of the execution that the operation started. Empty if it started none, or if the caller may not see that execution."""
+    """The id of the execution to which the row leads: the one that the operation started, or the run whose result it reuses. Empty if there
+    is none, or if the caller may not see the execution that was started."""
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,7 +68,7 @@ class Scale:
         self._rates.append(rate)
 
     def place(self, time: int) -> int:
-        """The position of a time on the axis, from 0 to WIDTH."""
+        """The position of a time on the axis, from 0 to WIDTH. A time before the start is at 0, and a time after the end at WIDTH."""
         if time <= self.start:
             return 0
         if time >= self.end:
@@ -77,8 +77,8 @@ class Scale:
         return min(WIDTH, round(self._places[piece] + (time - self._times[piece]) * self._rates[piece]))
 
     def ticks(self, most: int = 8) -> list[tuple[int, int]]:
-        """The marks on the axis, each as (position, milliseconds since the start). The first is at the start. No later mark is in a fold,
-        or close to another mark."""
+        """The marks on the axis, each as (position, milliseconds since the start). The first is at the start. No later mark is in or close
+        to a fold, or close to another mark. `most`: about how many marks there may be."""
         step = next((size for size in _STEPS if self.shown / size <= most), _STEPS[-1])
         found, last = [(0, 0)], 0
         for begin, finish in self._pieces():
@@ -116,7 +116,7 @@ def _gaps(start: int, end: int, busy: Iterable[tuple[int, int]]) -> list[tuple[i
 
 def _folded(gaps: list[tuple[int, int]], whole: int) -> list[tuple[int, int]]:
     """The gaps that are folded: each that is longer than half of all the time in which something ran. If there are too many, only the
-    longest of them."""
+    longest of them. `whole` is the length of the whole axis, in milliseconds."""
     ran = whole - sum(end - start for start, end in gaps)
     long = [(begin, end) for begin, end in gaps if end - begin > max(_LEAST_IDLE, ran // 2)]
     longest = sorted(long, key=lambda gap: gap[0] - gap[1])[:_MOST_FOLDS]

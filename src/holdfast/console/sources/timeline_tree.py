@@ -1,8 +1,8 @@
 """The operations of one execution as a tree of rows, from which slices are cut.
 
 The tree is built once for each revision of the execution. The rows are ordered for people: calls are under the attempt that made them, and
-the work of a pipeline's node is under its node. The intent and the receipt of a call are one row. Operations that only the engine needs,
-such as timers, have no row.
+the work of a pipeline's node is under its node. The intent and the receipt of a call are one row. Operations that people need not see, such
+as the timers for the time limits of a pipeline, have no row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.pipelines.record.operations import REUSED, TIME_AT, node_time_at
 from holdfast.workers.run_operations import ATTEMPT, EFFECTS, INTENT, NODE, RECEIPT, REQUEST
 
 _CROWD: Final = 50
-"""If a row has more children than this, the page hides them at first."""
+"""If a row has more children than this (log lines do not count), the page hides them at first."""
 _CLOSED: Final = frozenset({SubType.MAP.value, SubType.MAP_ITERATION.value})
 """At first the page hides the rows under a map, and the rows under each item of a map."""
 _MOST_DEPTH: Final = 64
@@ -69,8 +69,8 @@ class Entry(msgspec.Struct, kw_only=True, gc=False):
 
 class Choice(msgspec.Struct, frozen=True):
     """Which rows a person wants to see. With `errors`: rows that failed, stopped, were blocked or quarantined, or are retried. With `text`:
-    rows whose verb, name or result contains the text, or whose id begins with it. The rows that are above such a row in the tree are shown
-    too."""
+    rows whose verb, name or result contains the text, or whose id begins with it. With both: rows that match both. The rows that are above
+    a matching row in the tree are shown too."""
 
     errors: bool = False
     text: str = ""
@@ -97,8 +97,9 @@ class Tree:
         whole: bool,
         logs: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     ) -> None:
-        """`kinds`: the kind of each node of a pipeline. `whole`: whether the operations were read with their payloads. `logs`: the lines of
-        each operation that logged any; None if they were not read."""
+        """`kinds`: the kind of each node, by its name; empty if the execution is not a pipeline's run. `whole`: whether the operations were
+        read with their payloads. `logs`: the lines of each operation that logged any, by the id of the operation; None if they were not
+        read."""
         self.header = header
         self.operations = operations
         self.is_over = header.status is not ExecutionStatus.RUNNING
@@ -158,7 +159,7 @@ class Tree:
 
     def _lines(self, entry: Entry, at: int, lines: Sequence[Mapping[str, Any]]) -> list[Entry]:
         """The rows of the first lines that an operation logged, at most _MOST_LINES. If there are more lines, one more row says how many.
-        The rows are under the row of the operation, after its other children."""
+        The rows are under the row of the operation (`entry`, whose number is `at`), after its other children."""
         told = [logged(line) for line in lines[:_MOST_LINES]]
         if len(lines) > _MOST_LINES:
             told.append(("", f"… {len(lines) - _MOST_LINES:,} more"))
@@ -167,7 +168,8 @@ class Tree:
 
     def _pass_up(self) -> None:
         """Set statuses from the rows below. A row that has not ended gets the status of a row under it that has not ended, because it waits
-        for that one. A map or a parallel that succeeded although some of its branches failed becomes `partial`."""
+        for that one; of several, the status that is first in `_OPEN`. A map or a parallel that succeeded although some of its branches
+        failed becomes `partial`."""
         for entry in reversed(self.entries):
             if entry.status == "ok" and entry.kids_bad and entry.op.sub_type in BATCHES:
                 entry.status = "partial"
@@ -251,8 +253,9 @@ class Tree:
         return -1, Entry(op=op, verb=verb_of(op), name=name_of(op), status=stands(op, is_over=self.is_over))
 
     def say(self, entry: Entry, half: Operation | None) -> None:
-        """Read what the payloads of a row say, and keep it in the entry. `half` is the operation with the intent of the call or with the
-        request of the approval; None if the row has neither."""
+        """Read what the payloads of a row say, and keep it in the entry. If the operation has ended and they say how the work ended, this
+        becomes the status of the entry. `half` is the operation with the intent of the call or with the request of the approval; None if
+        the row has neither."""
         said = said_of(self._veil.operation(entry.op), None if half is None else self._veil.operation(half))
         if said.status is not None and entry.op.ended_at is not None:
             entry.status = said.status
@@ -289,7 +292,7 @@ class Tree:
     # --- views
 
     def view(self, choice: Choice) -> list[int]:
-        """The numbers of the entries that are shown, in order."""
+        """The numbers of the entries that are shown with this choice, in order."""
         found = self._views.get(choice)
         if found is None:
             found = self._filtered(choice) if choice.errors or choice.text else self._unfolded(choice)

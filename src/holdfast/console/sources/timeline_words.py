@@ -79,9 +79,10 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
     tail: str = ""
     status: str | None = None
-    """How the work really ended, if it differs from the operation's own status; else None."""
+    """How the work ended, if the payloads say it; it may differ from the operation's own status. None if they do not say it."""
     run: str | None = None
-    """The id of the run that the operation asked for; None if it asked for none."""
+    """The id of the run to which the row leads: the run that the operation asked for, if its response is known, or the run whose result is
+    reused. Else None."""
     tokens: int | None = None
     cost: int | None = None
     """What the work cost, in billionths of a dollar; None if it cost nothing, or if that is not known."""
@@ -91,7 +92,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verb_of(op: Operation) -> str:
-    """The first word of a row."""
+    """The verb of an operation, which is the first word of its row, such as `step`, `wait` or `call`."""
     return _VERBS.get(op.sub_type or "", _BY_TYPE[op.type])
 
 
@@ -120,7 +121,7 @@ def stands(op: Operation, *, is_over: bool) -> str:
 
 def said_of(op: Operation, intent: Operation | None = None) -> Said:
     """What the payloads of an operation say. If the operation is the receipt of a call, `intent` is the operation with the intent of the
-    same call. If a payload cannot be decoded, its text is shown as it is, on one line."""
+    same call; None if it is not known. If a payload cannot be decoded, the beginning of its text is shown, on one line."""
     try:
         if op.sub_type == RECEIPT:
             return _call(op, intent)
@@ -141,7 +142,7 @@ def said_of(op: Operation, intent: Operation | None = None) -> Said:
 
 
 def attempt_in(op: Operation) -> AttemptResult | None:
-    """The result of an attempt of a worker; None if the attempt has not ended."""
+    """The result of an attempt of a worker; None if it is not recorded, for example because the attempt has not ended."""
     text = op.result if op.error is None else op.error.data
     return None if text is None else _attempts.decode(text)
 
@@ -206,7 +207,8 @@ def _node(op: Operation) -> Said:
 
 
 def counted(total: int, ok: int, failed: int, what: str = "item") -> str:
-    """How many items of a map or branches of a parallel there are, in words such as `40 items: 38 ok, 2 failed`."""
+    """How many items of a map or branches of a parallel there are and how they ended, in words such as `40 items: 38 ok, 2 failed`. `what`
+    is the word for one of them."""
     rest = total - ok - failed
     parts = [f"{ok:,} ok"] * bool(ok) + [f"{failed:,} failed"] * bool(failed) + [f"{rest:,} to go"] * (rest > 0)
     return f"{total:,} {what if total == 1 else f'{what}es' if what.endswith('ch') else f'{what}s'}" + (
@@ -221,7 +223,7 @@ def logged(line: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def failure_line(error: Failure) -> str:
-    """An error on one line."""
+    """The class and the message of an error on one line, cut."""
     kind = brief_class(error.type or "")
     told = " ".join((error.message or "").split())
     return clear(f"{kind}: {told}" if kind and told else kind or told or "failed", MOST_TAIL)
@@ -250,7 +252,7 @@ def _unmarked(value: Any) -> Any:
 
 
 def brief(text: str) -> str:
-    """A payload on one line, cut. A JSON string is shown without its quotes."""
+    """A payload on one line, cut. A JSON string that is not very long is shown without its quotes."""
     text = bare(text) if len(text) <= 10 * _MOST_PARSED else text
     if text[:1] == '"' and len(text) <= _MOST_PARSED:
         try:

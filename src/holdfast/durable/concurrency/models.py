@@ -80,7 +80,7 @@ class CompletionPolicy:
 
     @classmethod
     def from_config(cls, total: int, config: CompletionConfig | None) -> CompletionPolicy:
-        """The policy of this configuration. With `config` None the first failure ends the batch."""
+        """The policy of this configuration for a batch of `total` branches. With `config` None the first failure ends the batch."""
         c = config or CompletionConfig()
         return cls(total, c.min_successful, c.tolerated_failure_count, c.tolerated_failure_percentage, c.should_complete)
 
@@ -108,7 +108,8 @@ class CompletionPolicy:
         return not self.is_tolerance_exceeded(failed)
 
     def evaluate(self, succeeded: int, failed: int, items: tuple[CompletionItemStatus, ...] = ()) -> CompletionDecision | None:
-        """The decision of `should_complete`; None if it is not set."""
+        """The decision of `should_complete`; None if it is not set. `succeeded` and `failed` are numbers of branches; `items` has all
+        branches, by index."""
         if self.should_complete is None:
             return None
         return self.should_complete(CompletionStatus(succeeded, failed, succeeded + failed, self.total, items))
@@ -121,7 +122,8 @@ class CompletionPolicy:
         decision: CompletionDecision | None = None,
     ) -> bool:
         """Whether the batch is complete: `should_complete` says so, all branches have ended, or `min_successful` is reached. Too many
-        failures also end the batch, but are not checked here: `should_continue` does."""
+        failures also end the batch, but are not checked here: `should_continue` does. `decision` is what `evaluate` returned; if it is
+        None, `evaluate` is called here with `items`."""
         decision = decision or self.evaluate(succeeded, failed, items)
         if decision is not None and self.should_complete is not None and decision.complete:
             return True
@@ -135,7 +137,8 @@ class CompletionPolicy:
         decision: CompletionDecision | None = None,
     ) -> CompletionReason:
         """Why the batch ended. If several causes apply, the first of these is returned: too many failures, the decision of
-        `should_complete`, all branches ended, enough branches succeeded."""
+        `should_complete`, all branches ended, enough branches succeeded. ALL_COMPLETED if none applies. `decision` is what `evaluate`
+        returned; if it is None, `evaluate` is called here with `items`."""
         if self.is_tolerance_exceeded(failed):
             return CompletionReason.FAILURE_TOLERANCE_EXCEEDED
         decision = decision or self.evaluate(succeeded, failed, items)
@@ -183,7 +186,7 @@ class BatchResult(Generic[R], BatchResultProtocol[R]):
     @classmethod
     def from_dict(cls, data: dict[str, Any], completion_config: CompletionConfig | None = None) -> BatchResult[R]:
         """The result in a dictionary that `to_dict` made. If the dictionary does not say why the batch ended, this is worked out from the
-        items, and a warning is logged."""
+        items and `completion_config`, and a warning is logged."""
         items: list[BatchItem[R]] = [BatchItem.from_dict(item) for item in data["all"]]
         reason = data.get("completionReason")
         if reason is not None:
@@ -194,8 +197,8 @@ class BatchResult(Generic[R], BatchResultProtocol[R]):
 
     @classmethod
     def from_items(cls, items: list[BatchItem[R]], completion_config: CompletionConfig | None = None) -> BatchResult[R]:
-        """A result with these items. Why the batch ended is worked out from the items; this is certain only if `items` has every branch of
-        the batch."""
+        """A result with these items. Why the batch ended is worked out from the items and `completion_config`; this is certain only if
+        `items` has every branch of the batch."""
         statuses = [item.status for item in items]
         seen = tuple(CompletionItemStatus(item.index, status=item.status) for item in items)
         policy = CompletionPolicy.from_config(len(items), completion_config)
@@ -323,7 +326,8 @@ class CompletionRecord:
 
     @staticmethod
     def summary_envelope(result: BatchResult[Any], result_type: str, summary: str | None) -> str:
-        """The plain JSON that is stored in place of a result that is too large. `summary` is a text for people; no code reads it back."""
+        """The plain JSON that is stored in place of a result that is too large. `result_type` is its member `type`. `summary` is a text for
+        people (None: no text); no code reads it back."""
         fields: dict[str, object] = {
             "type": result_type,
             "totalCount": result.total_count,
@@ -342,8 +346,8 @@ class CompletionRecord:
 def envelope_summary_generator(
     result_type: str, custom_generator: SummaryGenerator[BatchResult[Any]] | None
 ) -> SummaryGenerator[BatchResult[Any]]:
-    """A function that makes the `summary_envelope` of a BatchResult. The envelope has the text that `custom_generator` makes; no text if
-    that is None."""
+    """A function that makes the `summary_envelope` of a BatchResult, with this `result_type`. The envelope has the text that
+    `custom_generator` makes; no text if that is None."""
 
     def generate(result: BatchResult[Any]) -> str:
         summary = custom_generator(result) if custom_generator is not None else None

@@ -83,8 +83,8 @@ class Hooks:
     # --- invocations
 
     def begin(self, invocation: Invocation, payload: str | None) -> None:
-        """An invocation begins: make its plugins, and report the start to them. The plugins get a copy of the event, so that they cannot
-        change the handler's event."""
+        """An invocation begins: make its plugins, and report the start to them. `payload` is the input as text. The plugins get a copy of
+        the event, so that they cannot change the handler's event."""
         header = invocation.header
         self._invocation = invocation
         known = self._told()
@@ -103,8 +103,8 @@ class Hooks:
         self._plugins.begin(self._start)
 
     def _forget(self, updated: frozenset[str] = frozenset()) -> None:
-        """Forget what was reported to the plugins of the last invocation, because the next one has new plugins. `updated` are the ids of
-        the operations that the service changed between the two."""
+        """Forget what was reported to the plugins of the invocation that ended, because the next one has new plugins. `updated` are the ids
+        of the operations that the service changed between the two."""
         self._updated = updated
         self._met_again: set[str] = set()
         self._ends: dict[str, Operation] = {}
@@ -144,8 +144,8 @@ class Hooks:
     # --- operations
 
     def met_again(self, operation: Operation) -> None:
-        """A replay reaches an operation. If the service changed it since the last invocation: report its end, if it is closed. If the
-        service did not change it: report its start, if it is open."""
+        """A replay reaches an operation. If the service changed it since the invocation before this one: report its end, if it is closed.
+        If the service did not change it: report its start, if it is open."""
         if operation.id not in self._updated:
             self.met_open(operation)
         elif operation.status not in OPEN:
@@ -206,7 +206,8 @@ class Hooks:
                 self._changed |= changed
 
     def context_ended(self, at: Identity, *, error: ErrorObject | None = None, is_replayed: bool = False) -> None:
-        """A context has ended that records no end in the history: report its end."""
+        """A context has ended that records no end in the history now: report its end. `error` is None if it succeeded. `is_replayed`:
+        whether the history has its end already."""
         status = Status.SUCCEEDED if error is None else Status.FAILED
         now = instant(self._clock.now())
         self._tell(
@@ -276,9 +277,9 @@ class Hooks:
         return call
 
     def running(self, at: Identity, plan: Plan[T], seen: Operation | None) -> Plan[T]:
-        """The body of a context, wrapped so that its start and its end are reported. If the body rests between two invocations, an end is
-        reported to the plugins of the first invocation, and a start to those of the second. `seen` is the recorded context; None if the
-        context is new."""
+        """The body `plan` of a context, wrapped so that its start and its end are reported. If the body rests between two invocations, an
+        end is reported to the plugins of the first invocation, and a start to those of the second. `seen` is the recorded context; None if
+        the context is new."""
         opened = self._opened(at.operation_id)
         opened.body = body = self._enter(at, 1 if seen is None else None, again=seen is not None and seen.replay_children)
         try:

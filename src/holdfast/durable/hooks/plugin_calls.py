@@ -65,12 +65,13 @@ class Plugins:
             _call(plugin, info)
 
     def tell(self, info: Info) -> None:
-        """Call the hook for this info on every plugin."""
+        """Call the hook for this info on every plugin, in order. If a plugin raises an exit, it is raised here, and the plugins after it
+        are not called."""
         for plugin in self._begun:
             _call(plugin, info)
 
     def tell_change(self, info: OperationChangeInfo) -> None:
-        """Report what checkpoints changed. No operation waits for this report, so a plugin cannot stop the invocation here."""
+        """Report what checkpoints changed. An exit that a plugin raises is only logged here, so a plugin cannot stop the invocation."""
         for plugin in self._begun:
             try:
                 _call(plugin, info)

@@ -51,7 +51,7 @@ class RestingHooks(Hooks):
 
     def resume(self, invocation: Invocation, payload: str | None) -> None:
         """The next invocation begins: report its start to its new plugins, then the open operations and the functions that have not ended.
-        Raises RuntimeError if a plugin stops the invocation."""
+        `payload` is the input as text. Raises RuntimeError if a plugin stops the invocation."""
         self._hidden = self._operations.keys() - {operation.id for operation in unpruned(self._operations.values())}
         try:
             self._within(self.main, self.begin, invocation, payload)

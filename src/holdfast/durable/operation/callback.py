@@ -34,8 +34,8 @@ def create_callback(at: Identity, config: CallbackConfig) -> Plan[str]:
 
 
 def callback_result(at: Identity, serdes: SerDes[Any] | None, arn: str) -> Plan[Any]:
-    """Suspend until the callback has ended, and return its answer; None if it has no value. Raises CallbackTimeoutError if the callback
-    timed out, CallbackExternalError if it failed."""
+    """Suspend until the callback has ended, and return its answer; None if it has no value. Without `serdes` the answer is the text that
+    was sent. Raises CallbackTimeoutError if the callback timed out, CallbackExternalError if it failed."""
     seen = yield Lookup(at)
     while seen.status is Status.STARTED:
         yield Suspend(at.operation_id)

@@ -43,7 +43,7 @@ def child(at: Identity, scope: Scope, func: Callable[[Any], T], config: ChildCon
 
 def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], config: ChildConfig[T], func: Any = None) -> Plan[T]:
     """Run the plan that `body` makes, inside a context operation; record its result and return it. If the history has the result or the
-    error already, the plan does not run.
+    error already, the plan does not run. A virtual context (`config.is_virtual`) is not recorded, so its plan always runs.
 
     If the plan raises, ChildContextError is raised. There are two exceptions: a SerDesError is raised as SerDesError, and an error that
     ends the execution or the invocation is raised unchanged. The return annotation of `func` says which class a result that is read from

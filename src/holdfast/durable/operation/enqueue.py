@@ -19,8 +19,8 @@ from holdfast.model.run_port import EnqueueAsked
 
 
 def enqueue(at: Identity, scope: Scope, asked: EnqueueAsked) -> Plan[str]:
-    """Enqueue the target, unless the history has this step already, and return the id of the new execution or run. Raises EnqueueRefused if
-    the request was refused."""
+    """Enqueue the target, unless the history has the end of this step already, and return the id of the new execution or run. Raises
+    EnqueueRefused if the request was refused."""
     seen: Operation | None = yield Lookup(at)
     while seen is None or seen.status is Status.STARTED:
         accepted: Order | Failure = yield Accept(at, asked)

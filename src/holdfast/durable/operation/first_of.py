@@ -16,8 +16,8 @@ SUB_TYPE: Final = "FirstOf"
 
 
 def first_of(at: Identity, scope: Scope, awaited: Sequence[Identity]) -> Plan[int]:
-    """The index of the callback or timer that ended first. The index is recorded as the result of a context, because at the next replay
-    more of them may have ended."""
+    """The index, in `awaited`, of the callback or timer that ended first. The index is recorded as the result of a context, because at the
+    next replay more of them may have ended."""
 
     def body(_: Scope) -> Plan[int]:
         return _first(awaited)

@@ -25,7 +25,7 @@ def invoke(
 ) -> Plan[R]:
     """Start another function, unless the history has this invoke already, wait for its end and return its result. `typing` turns the result
     into its class; None leaves the result as it is. If the config has a `serdes_result`, `typing` is not used. Raises InvokeError if the
-    function failed, timed out or was stopped."""
+    function could not be started, failed, timed out or was stopped."""
     arn = scope.state.durable_execution_arn
     seen = yield Lookup(at)
     if seen is None:

@@ -21,7 +21,7 @@ _MAP: Final = Kind(SubType.MAP_ITERATION, "map-item-", "MapResult")
 def map_items(
     at: Identity, scope: Scope, inputs: Sequence[Any], func: Callable[..., Any], config: MapConfig[Any]
 ) -> Plan[BatchResult[Any]]:
-    """Run `func(context, item, index, inputs)` for the items, until the batch is complete."""
+    """Run `func(context, item, index, inputs)` for the items concurrently, until the batch is complete, and return its result."""
 
     def bound(index: int, item: Any) -> Callable[[Any], Any]:
         def run(context: Any) -> Any:

@@ -19,7 +19,7 @@ _PARALLEL: Final = Kind(SubType.PARALLEL_BRANCH, "parallel-branch-", "ParallelRe
 
 
 def parallel(at: Identity, scope: Scope, functions: Sequence[Any], config: ParallelConfig) -> Plan[BatchResult[Any]]:
-    """Run functions concurrently, one branch for each."""
+    """Run functions concurrently, one branch for each, until the batch is complete, and return its result."""
 
     def branches() -> list[Branch]:
         return [Branch(function, name) for function, name in zip(functions, branch_names(functions), strict=True)]

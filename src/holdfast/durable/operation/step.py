@@ -34,8 +34,9 @@ _default_strategy = RetryPresets.default()
 
 def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: StepConfig) -> Plan[T]:
     """Run `func` until it succeeds, and return its result. If it raises, the retry strategy is asked for another attempt; if it allows
-    none, this raises StepError. The strategy is not asked about a value that cannot be written, nor about a function that does not take the
-    arguments of a step: these fail at once."""
+    none, the step fails, and this raises StepError. In two cases the step fails without asking: the result cannot be written (this raises
+    SerDesError), or `func` does not take the arguments of a step. An ExecutionError or a RetryableSerDesError is raised as it is, and the
+    step is not recorded as failed."""
     once = config.step_semantics is StepSemantics.AT_MOST_ONCE_PER_RETRY
     seen: Operation | None = yield Lookup(at)
     while True:

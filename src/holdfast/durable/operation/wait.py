@@ -35,7 +35,7 @@ def rested(at: Identity) -> Plan[None]:
 
 
 def cancelled(at: Identity) -> Plan[None]:
-    """The other end of a timer, in place of `rested`: cancel the wait, if it has not ended."""
+    """Cancel the wait of a timer, if it has not ended."""
     seen = yield Lookup(at)
     if seen.status is Status.STARTED:
         yield Record(at.update(Action.CANCEL, if_open=True))  # the wait may end before the update is written

@@ -25,7 +25,8 @@ Check = Callable[[T, WaitForConditionCheckContext], T]
 
 def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T]) -> Plan[T]:
     """Call the check until the wait strategy says stop, and return the state at which it said so. If the check or the strategy raises, this
-    raises WaitForConditionError, and the check is not called again."""
+    raises WaitForConditionError (a SerDesError as SerDesError), and the check is not called again. Only a retryable InvocationError is
+    raised unchanged and not recorded."""
     state = StateOf(check, config.initial_state)
     while True:
         seen: Operation | None = yield Lookup(at)

@@ -55,8 +55,8 @@ class RemoteState(AsyncState):
             self._loop.call_later(pause_ms / 1000, self._look, operation_id, min(2 * pause_ms, SELDOM_MS))
 
     def settle(self) -> None:
-        """Called when all strands rest. Writes the updates that are not written yet. When nothing is left to write, it raises a suspension
-        in all strands, which ends them."""
+        """Called when all strands rest. Writes the updates that are not written yet; after that write it is called again. If nothing is
+        left to write, or if an earlier write failed, it raises a suspension in all strands, which ends them."""
         if self.is_writing or self.suspended:
             return  # the end of the write calls this again
         if self.unwritten and self.broken is None:
@@ -100,7 +100,8 @@ async def _run(function: Function, port: RemotePort, lambda_context: Any, thread
 
 
 async def _failed(state: RemoteState, error: BaseException) -> Ended:
-    """How a handler ended that raised `error`. The updates that are not written yet are written first."""
+    """How a handler ended that raised `error`. Updates that are not written yet are written before this returns. If a write failed, now or
+    earlier, and `error` is only a suspension, the handler ended with the error of that write."""
     ended = Ended(failed(state, error), error)
     try:
         if state.broken is not None:

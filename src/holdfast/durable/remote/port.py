@@ -129,7 +129,7 @@ class RemotePort:
     # --- the port
 
     def input(self, token: Position) -> str | None:
-        """The input that the execution was started with."""
+        """The input that the execution was started with; None if the service did not send one."""
         return self._execution.result if self._execution is not None else None
 
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
@@ -137,8 +137,9 @@ class RemotePort:
         return [operation for operation in self._operations.values() if operation.revision > newer_than]
 
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
-        """Write updates, in as many requests as the limits require, and return when the service has stored them. Raises CheckpointError if
-        a request fails. If the service withdraws the token, the updates that were not sent yet are not written."""
+        """Write updates, in as many requests as the limits require, and return when the service has stored them. Raises CheckpointError or
+        GetExecutionStateError if a request fails. If the service withdraws the token, the updates that were not sent yet are not written.
+        `client_token` is not used."""
         changed: dict[str, Operation] = {}
         following: Position | None = token
         for batch in batches(updates):
@@ -219,8 +220,8 @@ def _failure(error: BaseException) -> HoldfastError:
 
 
 def batches(updates: Sequence[Update]) -> Iterator[list[wire.Wire]]:
-    """The updates in lists, one list for each request, so that no request is above the limits. Without updates there is one empty list: a
-    request that only asks for changes."""
+    """The updates in lists, one list for each request, within MAX_UPDATES and MAX_BYTES (only an update that is itself larger than
+    MAX_BYTES makes a larger list). Without updates there is one empty list: a request that only asks for changes."""
     batch: list[wire.Wire] = []
     size = 0
     for update in updates:

@@ -37,13 +37,13 @@ class CheckResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def packed(frame: Check | CheckResult) -> bytes:
-    """A frame's bytes."""
+    """The bytes of a frame, with its length."""
     text = msgspec.json.encode(frame)
     return len(text).to_bytes(_LENGTH, "big") + text
 
 
 def received(sock: socket.socket) -> bytes | None:
-    """The next frame; None when the other side has closed the socket."""
+    """The JSON text of the next frame, without its length; None if the connection ends before the frame is complete."""
     length = _exactly(sock, _LENGTH)
     return None if length is None else _exactly(sock, int.from_bytes(length, "big"))
 

@@ -31,7 +31,8 @@ _NICE = 10
 
 
 def main(fd: int, seconds: float) -> None:
-    """Serve one runner until it closes the socket."""
+    """Make the checks that the runner sends, until it closes the socket. The process is killed if a check takes a second longer than
+    `seconds`."""
     processes.give_way(0, _NICE)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,8 +1,8 @@
 """The evaluators of a process, shared fairly: each requester has at most one check running; its other checks wait in its own queue.
 
 One thread waits for each evaluator and computes nothing. Threads and processes start when there is work, and end when there is no work for
-a while. A requester is the party whose value is checked. So the many checks of a hostile requester wait for each other, and do not fill the
-queue of other requesters. The CPU of a check is charged to the requester's tenant (`cpu_shares.py`).
+a while. A requester is the party for which a check is made. So the many checks of a hostile requester wait for each other, and do not fill
+the queue of other requesters. The CPU of a check is charged to the requester's tenant (`cpu_shares.py`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ as the check took."""
 
 
 def requester(tenant: str, worker_id: str) -> str:
-    """The name of the requester whose value is checked: a worker of a tenant."""
+    """The name of a requester: the worker of a tenant for which a check is made."""
     return f"{tenant}/{worker_id}"
 
 
 def _tenant_of(who: str) -> str | None:
-    """The tenant in a requester's name; None for a person who decides an approval."""
+    """The tenant in a requester's name; None if the name has no tenant: for the decision of an approval, the requester is the person or
+    client who asked for the run."""
     return who.rpartition("/")[0] or None
 
 
@@ -87,7 +88,7 @@ class Evaluators:
 
     @property
     def pids(self) -> list[int]:
-        """The pids of the living processes."""
+        """The pids of the evaluators' processes."""
         with self._changed:
             return [pid for evaluator in self._live if (pid := evaluator.pid) is not None]
 

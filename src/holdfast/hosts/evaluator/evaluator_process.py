@@ -29,7 +29,7 @@ class EvaluatorDied(Exception):
 
 
 class Evaluator:
-    """A process that is started with the first check."""
+    """A process for checks. It is started with the first check; if it has died or was ended, the next check starts a new one."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -24,7 +24,7 @@ from holdfast.model import codec
 from holdfast.model.errors import InvalidParameter, PayloadNotJson, Rejected
 
 _SMALL_SCHEMA = 2 * 1024
-"""The largest schema in bytes that is compiled in the caller's process when a worker's body brings it."""
+"""The largest schema, in bytes, that the caller's process compiles. Compiling a larger one may be slow, so an evaluator does it."""
 
 
 class CheckTooCostly(Rejected):
@@ -34,8 +34,9 @@ class CheckTooCostly(Rejected):
 
 
 async def problems(checker: Checker, value: Any, who: str, pool: Evaluators | None = None) -> tuple[Mismatch, ...]:
-    """The places where a value breaks a schema; empty if it fits. `who` is the requester in the evaluators (`evaluator_pool.requester`).
-    Raises CheckTooCostly if the check takes too long or its process dies, and Overloaded if too many checks of this requester wait."""
+    """The places where a value breaks a schema; empty if it fits. A value that is not JSON gives one such place. `who` is the requester in
+    the evaluators (`evaluator_pool.requester`). Raises CheckTooCostly if the check takes too long or its process dies (if only the list of
+    problems takes long, this process makes the list), and Overloaded if too many checks of this requester wait."""
     found = _in_place(checker, value)
     if isinstance(found, tuple):
         return found
@@ -48,8 +49,8 @@ async def problems(checker: Checker, value: Any, who: str, pool: Evaluators | No
 
 
 async def problems_in(schema: Schema, value: Any, who: str, pool: Evaluators | None = None) -> tuple[Mismatch, ...]:
-    """The places where a value breaks a schema that a worker's body brings; empty if it fits. Raises the errors of the function `problems`,
-    and SchemaInvalid if the schema is not valid or is above a limit."""
+    """The places where a value breaks a schema; empty if it fits. The schema is not compiled yet, and may come from a worker's body. Raises
+    the errors of the function `problems`, and SchemaInvalid if the schema is not valid or is above a limit."""
     text = msgspec.json.encode(schema)
     if _is_small(text):
         return await problems(checker_of(schema), value, who, pool)
@@ -58,7 +59,7 @@ async def problems_in(schema: Schema, value: Any, who: str, pool: Evaluators | N
 
 
 async def examined(schema: Schema, who: str, pool: Evaluators | None = None) -> None:
-    """Check a schema that a worker's body brings: that it is valid and within the limits. Raises SchemaInvalid if it is not. Raises
+    """Check that a schema, for example one from a worker's body, is valid and within the limits. Raises SchemaInvalid if it is not. Raises
     CheckTooCostly if this check takes too long or its process dies, and Overloaded if too many checks of this requester wait."""
     text = msgspec.json.encode(schema)
     if _is_small(text):
@@ -68,8 +69,8 @@ async def examined(schema: Schema, who: str, pool: Evaluators | None = None) -> 
 
 
 def problems_now(schema: Schema, value: Any, who: str) -> tuple[Mismatch, ...]:
-    """The places where a value breaks a schema that a worker's body brings; empty if it fits. Blocks the thread. Raises the same errors as
-    `problems_in`."""
+    """The places where a value breaks a schema; empty if it fits. The schema is not compiled yet, and may come from a worker's body. Blocks
+    the thread. Raises the same errors as `problems_in`."""
     text = msgspec.json.encode(schema)
     found = _in_place(checker_of(schema), value) if _is_small(text) else _written(value)
     if isinstance(found, tuple):
@@ -87,8 +88,8 @@ def _is_small(schema: bytes) -> bool:
 
 
 def _in_place(checker: Checker, value: Any) -> tuple[Mismatch, ...] | Size:
-    """If the check is fast, make it in this process and return the problems. Else return the value as JSON with its size, for an evaluator;
-    nothing is checked then."""
+    """If the check and the list of problems are fast, check in this process and return the problems. Else return the value as JSON with its
+    size: an evaluator must check it. A value that is not JSON is one problem."""
     size = _written(value)
     if isinstance(size, tuple) or not _is_quick(checker, size):
         return size

@@ -57,8 +57,9 @@ def check_included(top: Path, path: Path) -> None:
 
 
 def check_page(module: Path, page: str) -> Path:
-    """The path of a worker's page; the file may be missing. Raises IncludeRefused for a page outside the worker's folder, for a name that
-    `refusal_reason` refuses, and for a page that is more private than the worker's own file."""
+    """The path of a worker's page; the file may be missing. `page` is the path relative to the worker's folder, `module` the worker's own
+    file. Raises IncludeRefused for a page outside the worker's folder, for a name that `refusal_reason` refuses, and for a page that is
+    more private than the worker's own file."""
     folder = module.resolve().parent  # the folder of the real file: a link to a trusted file must not bring another page
     path = folder / page
     if PurePosixPath(page).is_absolute() or ".." in PurePosixPath(page).parts:

@@ -110,7 +110,7 @@ class FrameReader:
 
 
 def encoded(frame: dict[str, Any]) -> bytes:
-    """The bytes of one frame."""
+    """The bytes of one frame, with its length."""
     text = msgspec.json.encode(frame)
     return len(text).to_bytes(_LENGTH, "big") + text
 

@@ -78,7 +78,7 @@ class JailedBody:
 
     def hand_over(self, stub: socket.socket, nice: int, *, children: bool) -> None:
         """Pass the other ends of the sockets to the stub, which makes the keeper. `nice` is the nice value of the body. With
-        `children=False` the body may start no processes."""
+        `children=False` the body may start no processes. Raises OSError if the stub cannot be reached."""
         theirs, keepers, printing = self._given
         try:
             asked = (body_channel.AS_THE_JAIL_SAYS if children else body_channel.WITHOUT_CHILDREN) + bytes([nice])
@@ -90,8 +90,8 @@ class JailedBody:
 
     def begin(self, timeout: float, left: float, idle_timeout: float | None, tighter: TighterLimits) -> None:
         """Begin the attempt. `timeout` is its time limit in seconds, of which `left` seconds remain from now on. The body is ended after
-        `idle_timeout` seconds without a frame from the body; None: there is no such limit. `tighter`: limits of this attempt that are lower
-        than those of the jail."""
+        `idle_timeout` seconds without a frame from the body, not counting its import and the time in `working`; None: there is no such
+        limit. `tighter`: limits of this attempt that are lower than those of the jail."""
         self._server_limits.body_began(self)
         nice = self._server_limits.nice(self.tenant or "")
         order = {"begin": timeout, "left": left, "memory_mb": tighter.memory_mb, "cpu_seconds": tighter.cpu_seconds, "nice": nice}
@@ -143,8 +143,8 @@ class JailedBody:
         return self._output.cut
 
     async def send(self, frame: dict[str, Any], fd: int | None = None) -> None:
-        """Send one frame to the body. Frames arrive in the order of the calls. Waits while the body does not read. Does nothing after the
-        end of the body; the caller learns of the end from `receive`."""
+        """Send one frame to the body, with the descriptor `fd` if it is given. Frames arrive in the order of the calls. Waits while the
+        body does not read. Does nothing after the end of the body; the caller learns of the end from `receive`."""
         data = memoryview(body_frames.encoded(frame))
         async with self._sending:
             while data and self._ended is None:
@@ -364,8 +364,8 @@ class JailedBody:
             self._timers["idle"] = self._loop.call_later(left, self._idle)
 
     def _over(self) -> None:
-        """Called when all processes of the body are dead. Queues the frames that the body sent before its death, then the end, for
-        `receive`."""
+        """Called when all processes of the body are dead. Queues the frames that the body sent before its death (none if the body broke a
+        rule of the channel), then the end, for `receive`."""
         for timer in self._timers.values():
             timer.cancel()
         if self._verdict is None or self._verdict[0] != "worker_crashed":

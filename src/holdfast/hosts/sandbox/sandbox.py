@@ -64,7 +64,7 @@ class Sandbox:
             return self._stub.features
 
     async def turn(self, tenant: str, seconds: float) -> None:
-        """Wait until this tenant may start another body; see `ServerLimits.turn`. Call `attempt` right after it."""
+        """Wait until this tenant may start another body, at most `seconds`; see `ServerLimits.turn`. Call `attempt` right after it."""
         await self._server_limits.turn(tenant, seconds)
 
     async def attempt(
@@ -127,7 +127,7 @@ class Sandbox:
 
     @property
     def idle(self) -> bool:
-        """Whether no attempt runs, and none is being started."""
+        """Whether no attempt runs, and the stub is not being started or ended. An attempt that waits for capacity does not count."""
         return not self._starting.locked() and all(attempt.over or attempt is self._spare for attempt in self._attempts)
 
     def _taken(self, tenant: str) -> JailedBody | None:
@@ -194,11 +194,12 @@ class _Stub:
 
     @property
     def dead(self) -> bool:
-        """Whether the stub has ended."""
+        """Whether the stub has ended, or a message could not be sent to it."""
         return self._broken or self._process.poll() is not None
 
     def make(self, attempt: JailedBody, nice: int, *, children: bool) -> None:
-        """Ask the stub for a keeper for this attempt. `children=False` forbids child processes, also if the jail allows them."""
+        """Ask the stub for a keeper for this attempt. `nice` is the nice value of its body. `children=False` forbids child processes, also
+        if the jail allows them. Raises OSError if the stub cannot be reached; it then counts as dead."""
         try:
             attempt.hand_over(self._control, nice, children=children)
         except OSError:

@@ -50,7 +50,8 @@ class _Part:
 
 
 class ServerLimits:
-    """The limits that all sandboxes of a server share. All methods run on the server's event loop."""
+    """The limits that all sandboxes of a server share. All methods run on the server's event loop. If `memory_mb` is None, all bodies
+    together may have half of the machine's memory."""
 
     def __init__(self, memory_mb: int | None = None, processes: int = DEFAULT_PROCESSES, shares: CpuShares | None = None) -> None:
         self.memory_mb = machine_memory_mb() // 2 if memory_mb is None else memory_mb
@@ -69,8 +70,9 @@ class ServerLimits:
     # --- the bodies
 
     def add_body(self, member: LimitedBody, worker: object, *, spare: bool = True) -> None:
-        """Count a new body. With `spare`, the body may be ended to make room for another body, until its attempt begins (`body_began`). A
-        body that was made for an attempt is not ended to make room."""
+        """Count a new body. `worker` is its sandbox: the usage of bodies with the same `worker` is added up. With `spare`, the body may be
+        ended to make room for another body, until its attempt begins (`body_began`). A body that was made for an attempt is not ended to
+        make room."""
         self._parts[member] = _Part(worker, spare)
         self._admit()
 
@@ -140,7 +142,7 @@ class ServerLimits:
 
     async def room(self, seconds: float) -> None:
         """Wait until there is capacity for one more body. Callers are admitted in the order in which they began to wait. Spares are ended
-        if that frees the capacity. Raises Overloaded if there is no capacity within `seconds`."""
+        to free capacity. Raises Overloaded if there is no capacity within `seconds`."""
         until = monotonic() + seconds
         if not self._waiting and self._made_room():
             return
@@ -183,8 +185,8 @@ class ServerLimits:
         return sum(part.processes for part in self._parts.values() if not part.leaving)
 
     def _end_one(self, code: Code, detail: str) -> bool:
-        """End one body: a spare if there are other bodies too, else the largest body of the worker that uses the most. `code` says what is
-        measured: memory for `memory_exceeded`, else processes. Returns False if there is no body to end."""
+        """End one body: a spare if there is also a body that is no spare, else the largest body of the worker that uses the most. `code`
+        says what is measured: memory for `memory_exceeded`, else processes. Returns False if there is no body to end."""
         staying = [(member, part) for member, part in self._parts.items() if not part.leaving]
         spares = [member for member, part in staying if part.spare]
         if not staying:

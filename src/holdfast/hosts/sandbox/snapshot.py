@@ -62,7 +62,8 @@ def gather(module: Path, page: Path | None = None, include: Sequence[str] = ()) 
 
 
 def top_of(module: Path) -> Path:
-    """The folder that contains a module's outermost package; for a module without a package, the module's own folder."""
+    """The folder that contains a module's outermost package; for a module without a package, and for a worker of Holdfast's own library,
+    the module's own folder."""
     top = module.resolve().parent
     while (top / "__init__.py").exists() and _HOLDFAST not in top.parents:
         top = top.parent
@@ -87,7 +88,7 @@ def stays_behind(module: Path) -> list[str]:
 
 
 def ours(module: Path) -> bool:
-    """Whether a module is a ready worker of Holdfast's own library."""
+    """Whether a module is part of Holdfast itself, such as a ready worker of its library."""
     return _HOLDFAST in module.resolve().parents
 
 
@@ -101,7 +102,8 @@ def _neighbours(module: Path, top: Path) -> Iterator[tuple[str, Path]]:
 
 def snapshot(files: Mapping[str, Path], into: Path) -> Path:
     """Copy these files to a folder below `into` that is named by their content, and return that folder. If the folder is there already and
-    unchanged, nothing is copied. Raises InvalidParameter if the files are too many or too large, or if a file is replaced meanwhile."""
+    unchanged, nothing is copied; a changed one is replaced. Raises InvalidParameter if the files are too many or too large, or if a file is
+    replaced meanwhile."""
     if len(files) > _MOST_FILES:
         raise InvalidParameter(f"the worker has {len(files)} files to copy; at most {_MOST_FILES} are allowed")
     contents: dict[str, bytes] = {}
@@ -136,8 +138,8 @@ def snapshot(files: Mapping[str, Path], into: Path) -> Path:
 
 def _content(path: Path, most: int) -> bytes:
     """The content of a file, given by its real path. After the file was checked, another user who owns its folder could replace it, or a
-    folder above it, by a link. So this function checks that the opened file is the checked one, and raises InvalidParameter if it is
-    not."""
+    folder above it, by a link. So this function checks that the opened file is the checked one, and raises InvalidParameter if it is not,
+    or if the file has more than `most` bytes."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         opened = Path(f"/proc/self/fd/{descriptor}")

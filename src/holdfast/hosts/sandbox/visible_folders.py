@@ -16,7 +16,7 @@ _LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib
 
 @cache
 def readable() -> tuple[Path, ...]:
-    """The value of `Jail.readable` for a program of this interpreter."""
+    """The paths for `Jail.readable` that a program of this interpreter needs, as far as they exist."""
     ours = Path(sys.prefix)
     real = Path(sys.base_prefix)
     certificates = ssl.get_default_verify_paths()
@@ -27,7 +27,7 @@ def readable() -> tuple[Path, ...]:
 
 @cache
 def packages() -> tuple[Path, ...]:
-    """The value of `Jail.path`: the folders of installed packages, then the folder of Holdfast itself."""
+    """The folders for `Jail.path`: those of installed packages, then the folder of Holdfast itself."""
     installed = [Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")]
     if site.ENABLE_USER_SITE:
         installed.append(Path(site.getusersitepackages()))

@@ -74,7 +74,7 @@ class ToolCall:
     @cached_property
     def http(self) -> httpx.Client:
         """The HTTP client of this call. It is closed when the call ends. It ignores environment variables, such as those for proxies. Its
-        timeout is the time until the call's deadline, at most an hour."""
+        timeout is the time that is left until the call's deadline when the tool first uses the client, at most an hour."""
         import httpx
 
         return httpx.Client(trust_env=False, timeout=self._patience(), verify=_authorities(), headers=self._trace())
@@ -82,7 +82,7 @@ class ToolCall:
     @cached_property
     def async_http(self) -> httpx.AsyncClient:
         """The HTTP client of this call, for an async tool. It is closed when the call ends. It ignores environment variables, such as those
-        for proxies. Its timeout is the time until the call's deadline, at most an hour."""
+        for proxies. Its timeout is the time that is left until the call's deadline when the tool first uses the client, at most an hour."""
         import httpx
 
         return httpx.AsyncClient(trust_env=False, timeout=self._patience(), verify=_authorities(), headers=self._trace())
@@ -115,13 +115,13 @@ class ToolCall:
     # --- ending
 
     def close(self) -> None:
-        """Close the clients of the call and forget its secrets."""
+        """Close the client `http` if the call used it, and forget the call's secrets."""
         if "http" in self.__dict__:
             self.http.close()
         self._secrets.clear()
 
     async def aclose(self) -> None:
-        """Close the clients of an async tool's call and forget its secrets."""
+        """Close the clients `async_http` and `http` if the call used them, and forget the call's secrets."""
         if "async_http" in self.__dict__:
             await self.async_http.aclose()
         self.close()

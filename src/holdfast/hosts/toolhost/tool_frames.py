@@ -20,7 +20,7 @@ class FrameBroken(Exception):
 
 
 def packed(frame: Frame) -> bytes:
-    """A frame's bytes. Raises FrameBroken if the frame has more than MAX_FRAME bytes."""
+    """The bytes of a frame, with its length. Raises FrameBroken if the frame has more than MAX_FRAME bytes."""
     data = json.dumps(frame, separators=(",", ":"), allow_nan=False).encode("utf-8", errors="strict")
     if len(data) > MAX_FRAME:
         raise FrameBroken(f"A frame has {len(data)} bytes. At most {MAX_FRAME} are allowed.")
@@ -28,8 +28,8 @@ def packed(frame: Frame) -> bytes:
 
 
 async def read_frame(reader: asyncio.StreamReader) -> Frame | None:
-    """The next frame; None when the other side has closed the socket. Raises FrameBroken if the bytes are not a frame, or announce a frame
-    that is too large."""
+    """The next frame; None if the connection ends before the frame is complete. Raises FrameBroken if the bytes are not a frame, or
+    announce a frame that is too large."""
     try:
         size = int.from_bytes(await reader.readexactly(4), "big")
         if size > MAX_FRAME:
@@ -40,8 +40,8 @@ async def read_frame(reader: asyncio.StreamReader) -> Frame | None:
 
 
 def receive(sock: socket.socket) -> Frame | None:
-    """The next frame; None when the other side has closed the socket. Blocks until the whole frame is there. Raises FrameBroken if the
-    bytes are not a frame. Unlike `read_frame`, it accepts a frame of any size."""
+    """The next frame; None if the connection ends before the frame is complete. Blocks until the whole frame is there. Raises FrameBroken
+    if the bytes are not a frame. Unlike `read_frame`, it accepts a frame of any size."""
     size = _exactly(sock, 4)
     if size is None:
         return None

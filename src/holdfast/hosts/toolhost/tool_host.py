@@ -55,14 +55,15 @@ class CallAnswered(Struct, frozen=True):
 
 
 class CallLate(Struct, frozen=True):
-    """The deadline passed before an answer, and the process was killed. `sent` says whether the process may have begun the call."""
+    """The deadline passed before an answer. If the call had a process, it was killed. `sent` says whether the process may have begun the
+    call."""
 
     sent: bool
 
 
 class CallCrashed(Struct, frozen=True):
-    """The process ended without an answer, sent bytes that are not a frame, or could not import the tool's file. `sent` says whether the
-    process may have begun the call."""
+    """The process ended without an answer, sent bytes that are not a frame, or could not import the tool's file, or the call was too large
+    to send. `sent` says whether the process may have begun the call."""
 
     reason: str
     sent: bool
@@ -89,7 +90,8 @@ class ToolHost:
         self._closed = False
 
     async def ask(self, hosted: HostedTool, asked: ToolRequest) -> CallEnd:
-        """Make one call, and return how it ended. If it ended without an answer, its process is dead when this returns."""
+        """Make one call, and return how it ended. If it ended without an answer, its process is dead when this returns. Raises OSError if
+        no process can be started."""
         share = self._shares.setdefault(str(asked.call.get("tenant")), asyncio.Semaphore(self._limits.tenant_processes))
         async with AsyncExitStack() as held:
             try:

@@ -34,7 +34,8 @@ _LONGEST_MESSAGE = 2000
 
 
 def main(fd: int) -> None:
-    """Serve one runner until it closes the socket."""
+    """Import the tool's file, then make the calls that the runner sends, until the runner closes the socket. If the import fails, report
+    that and return."""
     sock = socket.socket(fileno=fd)
     sock.setblocking(True)
     frames: queue.SimpleQueue[Frame] = queue.SimpleQueue()
@@ -117,9 +118,9 @@ def _done(value: Any, cap: int) -> bytes:
 
 
 def _told(error: Exception) -> Frame:
-    """The frame of an exception. `known` is False after a timeout, a connection that was lost, or an HTTP status 5xx: what the tool wanted
-    to do may have happened all the same. After any other exception, also if no connection could be made, `known` is True: the call
-    failed."""
+    """The frame of an exception. `known` is False after a timeout, a ConnectionError of Python, a connection that httpx lost, or an HTTP
+    status 5xx: what the tool wanted to do may have happened all the same. After any other exception `known` is True: the call failed. That
+    includes errors of httpx before it had a connection."""
     told: Frame = {"type": type(error).__name__, "message": str(error)[:_LONGEST_MESSAGE], "code": "tool_failed", "known": True}
     told["where"] = _where(error)
     if isinstance(error, ToolRefused):

@@ -45,7 +45,8 @@ class HostedTool(Struct, frozen=True):
 
 
 class ToolProcessDied(Exception):
-    """Raised if the process ended without an answer, sent bytes that are not a frame, or could not import the tool's file."""
+    """Raised if the process ended without an answer, sent bytes that are not a frame, or could not import the tool's file, or if the call
+    is too large to send."""
 
     def __init__(self, reason: str, *, begun: bool = True) -> None:
         super().__init__(reason)

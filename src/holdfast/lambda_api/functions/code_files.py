@@ -152,7 +152,7 @@ def content_of(folder: Path) -> str:
 
 
 def remove_bytecode(folder: Path) -> None:
-    """Remove the folders `__pycache__`, in which Python keeps the bytecode of imported modules."""
+    """Remove all folders `__pycache__` below a folder. In them Python keeps the bytecode of imported modules."""
     for above, folders, _ in os.walk(folder):
         if _BYTECODE in folders:
             folders.remove(_BYTECODE)

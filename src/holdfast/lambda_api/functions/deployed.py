@@ -214,7 +214,8 @@ class DeployedFunctions:
         revision: str | None = None,
     ) -> Alias:
         """UpdateAlias: of `version`, `description` and `weights`, those that are None stay as they are. Raises RevisionMismatch if
-        `revision` is given and is not the alias's revision."""
+        `revision` is given and is not the alias's revision. Raises FunctionNotFound if the function, the alias or a version does not
+        exist."""
         known = self.alias(name, alias)
         if revision is not None and revision != known.revision:
             raise RevisionMismatch(_CHANGED.format("GetAlias"))
@@ -228,7 +229,7 @@ class DeployedFunctions:
         return self._named(self.needed(name), changed)
 
     def delete_alias(self, name: str, alias: str) -> None:
-        """DeleteAlias. Deleting an alias that does not exist succeeds."""
+        """DeleteAlias. Deleting an alias that does not exist succeeds. Raises FunctionNotFound if there is no such function."""
         entry = self.needed(name)
         if alias in entry.aliases:
             self._keep(msgspec.structs.replace(entry, aliases={key: one for key, one in entry.aliases.items() if key != alias}))

@@ -42,7 +42,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     system_log_level: str | None = None
     """With LogFormat JSON: the lowest level of the platform's records about the function that is kept. None means INFO."""
     other: Mapping[str, Any] = {}
-    """Members that have no effect here, such as VpcConfig and TracingConfig. They are kept and shown as the client sent them."""
+    """Members that have no effect here, such as VpcConfig and TracingConfig. They are kept, and shown as AWS shows them."""
 
     def checked(self, name: str) -> Config:
         """Return this configuration. Raises InvalidParameter if a member has a value that is not allowed. `name` names the function in

@@ -24,7 +24,7 @@ from holdfast.model.ports import Invocation, Port
 _OF_RECORDS: Final = frozenset({*vars(logging.LogRecord("", 0, "", 0, "", (), None)), "message", "asctime"})
 
 _TAILS: Final = 256
-"""The number of executions whose last log lines are kept, for callers that asked for them with the result."""
+"""The last log lines of this many executions are kept, because a caller may ask for them with the result."""
 
 
 class InlineLogs(logging.Filter):

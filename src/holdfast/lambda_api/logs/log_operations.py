@@ -100,7 +100,8 @@ class Logs:
         self, function: str, found: list[KeptRecord], page: LogPage, token: Token | None, *, is_forward: bool
     ) -> tuple[LogPosition, LogPosition]:
         """Two positions: where the next page backward begins, and where the next page forward begins. If nothing was found and the log ends
-        here, both are the position in the token that the client sent: the same token tells the client that nothing follows."""
+        here, both are the position in the token that the client sent: the same token tells the client that nothing follows. If it sent
+        none, both are the position after the newest record."""
         if not found and page.is_last:
             place = token.position if token is not None else self._reader.newest(function)
             return place, place

@@ -38,7 +38,7 @@ class LogPage(msgspec.Struct, frozen=True):
 
 
 class Stream(msgspec.Struct):
-    """A summary of one stream: the times of its first and its last record, and the bytes of its records."""
+    """A summary of one stream: the times of its first and its last record, and the number of characters of its records (`size`)."""
 
     first: int
     last: int

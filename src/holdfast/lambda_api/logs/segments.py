@@ -141,7 +141,7 @@ class LogFolder:
 
     def append(self, function: str, records: Sequence[LogLine], now: int) -> bool:
         """Add records to the log of a function. The caller holds the lock. If they cannot be written, raises OSError, and none of them is
-        added.
+        added. A log that does not exist yet is made; it begins at the time `now`.
 
         Returns True if the newest segment was full, so that a new segment began.
         """

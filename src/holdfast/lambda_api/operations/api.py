@@ -58,7 +58,7 @@ class LambdaApi:
     # --- executions
 
     async def invoke(self, asked: Invoke) -> Invoked:
-        """Invoke."""
+        """Invoke: start an execution of a durable function, or call a plain function. For a synchronous invocation, wait for the end."""
         return await self._invoking.invoke(asked)
 
     async def checkpoint(self, arn: str, asked: wire.CheckpointAsked) -> Wire:
@@ -98,19 +98,20 @@ class LambdaApi:
         return shown
 
     def state(self, arn: str, token: str, start: str | None, most: int | None) -> Wire:
-        """GetDurableExecutionState."""
+        """GetDurableExecutionState: a page of the operations of a running execution, for its handler. `token` is the current checkpoint
+        token of the execution, `start` the marker of the page before, and `most` the page size."""
         return self._showing.state(arn, token, start, most)
 
     def get(self, arn: str, *, include_data: bool = True) -> Wire:
-        """GetDurableExecution."""
+        """GetDurableExecution: one execution. If `include_data` is False, without its input, its result and its error."""
         return self._showing.execution(arn, include_data=include_data)
 
     def history(self, arn: str, **asked: Any) -> Wire:
-        """GetDurableExecutionHistory."""
+        """GetDurableExecutionHistory: a page of the events of an execution. `asked` are the other arguments of `ExecutionReads.history`."""
         return self._showing.history(arn, **asked)
 
     def list(self, asked: ListRequest) -> Wire:
-        """ListDurableExecutionsByFunction."""
+        """ListDurableExecutionsByFunction: a page of the executions of one function, or of all functions (`asked.function` None)."""
         return self._showing.list(asked)
 
     async def stop(self, arn: str, error: Failure, by: Actor | None = None) -> Wire:
@@ -133,13 +134,13 @@ class LambdaApi:
         return _ACCEPTED
 
     async def fail_callback(self, callback: str, error: Failure, by: Actor | None = None) -> Wire:
-        """SendDurableExecutionCallbackFailure. `by` is who asked, for the audit log."""
+        """SendDurableExecutionCallbackFailure: the handler gets `error`. `by` is who asked, for the audit log."""
         on = self._check_callback(callback)
         await self.engine.answer(callback, error=error, notes=self._did(by, "callback", on, "failed"))
         return _ACCEPTED
 
     async def heartbeat_callback(self, callback: str) -> Wire:
-        """SendDurableExecutionCallbackHeartbeat."""
+        """SendDurableExecutionCallbackHeartbeat: the heartbeat timeout of the callback begins again."""
         self._check_callback(callback)
         await self.engine.heartbeat(callback)
         return _ACCEPTED
@@ -224,7 +225,7 @@ class LambdaApi:
         return None if trouble is None else str(trouble)
 
     def execution(self, arn: str) -> Execution:
-        """The execution of an ARN. Raises ExecutionNotFound if there is none."""
+        """The execution of an ARN. Raises ExecutionNotFound if there is none, and InvalidParameter if the text is not such an ARN."""
         return found(self.engine.store, arn)
 
 

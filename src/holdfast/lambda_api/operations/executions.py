@@ -48,7 +48,8 @@ class ListRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def found(store: Store, text: str) -> Execution:
-    """The execution of an ARN. Raises ExecutionNotFound if there is none, or if another part of the ARN than the id does not match."""
+    """The execution of an ARN. Raises ExecutionNotFound if there is none, or if another part of the ARN than the id does not match. Raises
+    InvalidParameter if the text is not such an ARN."""
     arn = checks.execution_arn(text)
     header = store.find(arn.id) if checks.is_id(arn.id) else None
     if header is None or arn_of(header) != text:
@@ -75,7 +76,7 @@ class ExecutionReads:
         self._replayed: dict[Position, Collection[str]] = {}
 
     def execution(self, arn: str, *, include_data: bool = True) -> Wire:
-        """GetDurableExecution."""
+        """GetDurableExecution: one execution. If `include_data` is False, without its input, its result and its error."""
         header = found(self._store, arn)
         shown = _summary(header) | {
             "Version": header.version,
@@ -100,8 +101,8 @@ class ExecutionReads:
     def history(
         self, arn: str, *, include_data: bool = True, newest_first: bool = False, start: str | None = None, most: int | None = None
     ) -> Wire:
-        """GetDurableExecutionHistory. `start` is the marker of the page before. The ids of events have no gaps, so a page is a range of
-        ids."""
+        """GetDurableExecutionHistory: a page of the events of an execution. `start` is the marker of the page before, `most` the page size.
+        If `include_data` is False, the events have no payloads. The ids of events have no gaps, so a page is a range of ids."""
         header = found(self._store, arn)
         size = checks.page_size(most)
         kind = "newest" if newest_first else "oldest"
@@ -139,8 +140,9 @@ class ExecutionReads:
         return page, at > 0 if newest_first else at < header.events
 
     def state(self, arn: str, token: str, start: str | None, most: int | None) -> Wire:
-        """GetDurableExecutionState. Raises InvalidToken if `token` is not the current checkpoint token of a running execution. Reading the
-        state does not use up the token. `start` is the marker of the page before."""
+        """GetDurableExecutionState: a page of the operations of a running execution, for its handler. Raises InvalidToken if `token` is not
+        the current checkpoint token of a running execution. Reading the state does not use up the token. `start` is the marker of the page
+        before."""
         at = position(self._store, checks.execution_arn(arn), token)
         size = checks.page_size(most)
         header = self._store.find(at.execution)
@@ -188,7 +190,7 @@ class ExecutionReads:
         return found
 
     def list(self, asked: ListRequest) -> Wire:
-        """ListDurableExecutionsByFunction."""
+        """ListDurableExecutionsByFunction: a page of the executions of one function, or of all functions (`asked.function` None)."""
         function, version = (
             (None, None) if asked.function is None else self._listed(checks.function_reference(asked.function, asked.qualifier))
         )

@@ -116,8 +116,9 @@ class InvokeOperation:
         return await self._result(header, tail=asked.log_type == "Tail")
 
     async def start(self, found: FoundFunction, payload: str, **asked: Any) -> Execution:
-        """Start an execution. If an execution of the function has the given name and the same input, that one is returned. Raises
-        ExecutionAlreadyStarted if the input of the earlier one differs."""
+        """Start an execution, and return it. If an execution of the function has the given name and the same input, that one is returned.
+        Raises ExecutionAlreadyStarted if the input of the earlier one differs. `asked` are further arguments of `Engine.start`, such as
+        `name`."""
         return await self._engine.start(found.name, payload, version=found.version, **asked)
 
     async def _result(self, header: Execution, *, tail: bool) -> Invoked:
@@ -136,7 +137,8 @@ class InvokeOperation:
         return Invoked(status=200, version=header.version, arn=_arn(header), error=error, log=log, payload=answer)
 
     async def _call(self, call: PlainCall, *, dry: bool, tail: bool) -> Invoked:
-        """Call a function that is not durable."""
+        """Call a function that is not durable. `dry`: only check the payload. `tail`: the answer has the end of the log, if the caller
+        waits."""
         version = call.function.version
         payload_text(call.payload, SYNC_BYTES if call.waits or dry else ASYNC_BYTES)
         if dry:
@@ -209,7 +211,8 @@ def _no_constant(word: str) -> Any:
 
 
 def error_answer(status: ExecutionStatus, payload: str | None) -> bytes:
-    """The body of the answer to an invocation that failed, in the form that Lambda gives to an error of a function."""
+    """The body of the answer to an invocation that failed, in the form that Lambda gives to an error of a function. `payload` is the stored
+    error, or None. If it has no type or no message, these are chosen by `status`."""
     failure = codec.failure_from(payload or "{}")
     kind, message = _OVER[status]
     told: dict[str, Any] = {"errorMessage": failure.message or message, "errorType": failure.type or kind}

@@ -1,4 +1,5 @@
-"""Function management: CreateFunction and the other operations that change functions. Operations that only read are in functions.py."""
+"""Function management: CreateFunction and the other operations that change functions, and those that show aliases. The other operations
+that only read are in functions.py."""
 
 from __future__ import annotations
 

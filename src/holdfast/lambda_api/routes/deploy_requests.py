@@ -27,7 +27,7 @@ class Durable(msgspec.Struct, rename="pascal"):
 
     def terms(self, before: Terms | None) -> Terms:
         """The terms of the function's executions. A member that is absent gets its value from `before`, the terms until now, or else the
-        default. Raises InvalidParameter if a new function has no ExecutionTimeout."""
+        default. Raises InvalidParameter if ExecutionTimeout is absent and `before` is None, or if a value is not allowed."""
         if self.execution_timeout is None and before is None:
             raise InvalidParameter("You cannot create a function with a durable configuration without an executionTimeout")
         known = before or Terms()
@@ -87,8 +87,8 @@ class Configured(msgspec.Struct, rename="pascal"):
     tenancy_config: dict[str, Any] | None = None
 
     def changed(self, other: Mapping[str, Any]) -> dict[str, Any]:
-        """The members of a Config that change, with their new values. `other` has the members without an effect that the Config has until
-        now."""
+        """The members of a Config that change, with their new values; DurableConfig is not among them. `other` has the members without an
+        effect that the Config has until now."""
         said = {
             "runtime": self.runtime,
             "role": self.role,

@@ -26,7 +26,7 @@ class _Start(msgspec.Struct, rename="pascal"):
 
 
 class Hooks:
-    """The handlers of these requests."""
+    """The handlers of SAM's request that starts an execution, and of health checks."""
 
     def __init__(self, api: LambdaApi) -> None:
         self._api = api
@@ -60,7 +60,7 @@ class Hooks:
         return json_reply({"ExecutionArn": arn}, 201)
 
     async def health(self, request: Request) -> Reply:
-        """Answer that the process runs."""
+        """Answer 200, because the process runs. Nothing is checked."""
         return json_reply({"status": "healthy"})
 
     async def ready(self, request: Request) -> Reply:

@@ -3,5 +3,5 @@
 Belongs: starting, pooling and ending processes; the private listener of each; what they print; events in, outcomes out.
 Does not: the durable API itself (an injected ASGI app), claims, storage.   May import: holdfast.model, uvicorn.
 Start reading at runtime_host.py, then process_pool.py and runtime_process.py. guard.py and clients/ run in the started processes, so they
-import nothing of Holdfast.
+import nothing of Holdfast at their start.
 """

@@ -37,7 +37,7 @@ def command_of(runtime: Runtime, interpreters: Interpreters) -> tuple[str, ...]:
 
 def kind_of(runtime: Runtime) -> tuple[str, str]:
     """The language in a runtime's name, `python` or `nodejs`, and its version, which may be empty. Raises FunctionNotLoadable for any other
-    language."""
+    name."""
     known = _KNOWN.fullmatch(runtime.runtime)
     if known is None:
         raise FunctionNotLoadable(
@@ -108,7 +108,8 @@ def wrapper_of(runtime: Runtime) -> str | None:
 
 def environment_of(runtime: Runtime, command: tuple[str, ...], address: str, stream: str, home: str) -> dict[str, str]:
     """All environment variables of a new process: the standard ones of a Lambda function, and the function's own. The listener at `address`
-    is its Runtime API and its Lambda service; `stream` is the name of its log stream.
+    is its Runtime API and its Lambda service; `stream` is the name of its log stream. The PATH begins with the folder of the program in
+    `command`.
 
     `home` is a folder of this process alone, so interpreters and tools of different functions share no files in a home folder.
     """

@@ -1,4 +1,4 @@
-"""The guard: a process that starts a runtime process. At the end it kills every process that the runtime started, and removes its home.
+"""The guard: a process that starts a runtime process. At the end it kills every process of the runtime, and removes the runtime's home.
 
 Run as `python -I -S guard.py PARENT HOME COMMAND…`, with a socket as standard input. On the socket the guard writes `pid N`, later
 `memory KB` (the runtime's peak, on Linux) and `exit N` (negative: ended by a signal). When the socket is closed, when the server process

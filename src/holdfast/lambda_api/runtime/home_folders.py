@@ -19,7 +19,7 @@ _swept = threading.Event()
 
 
 def make_home() -> str:
-    """Make a new home that contains only its folder for temporary files."""
+    """Make a new home that contains only its folder for temporary files, and return its path."""
     home = process_folders.make("home-")
     private.own_folder(os.path.join(home, TEMPORARY))
     _sweep_once(home)
@@ -28,7 +28,7 @@ def make_home() -> str:
 
 def _sweep_once(home: str) -> None:
     """Remove the homes that killed guards left, once in the life of this server. They may be large, so a thread removes them, and the
-    caller does not wait."""
+    caller does not wait. `home` is the new home, which stays: the others are beside it."""
     if not _swept.is_set():
         _swept.set()
         threading.Thread(target=_sweep, args=(home,), name="holdfast-homes", daemon=True).start()

@@ -1,7 +1,7 @@
 """Chooses the interpreter for a function. Each candidate on the PATH is tried (started once) before it is used, because it may not run.
 
 For example, version managers install shims for every version, and a shim fails if its version is not selected. Each try has a time limit,
-and a file that has not changed is not tried again.
+and a file that has not changed is not tried again. An interpreter is chosen once for each version, and then kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 from holdfast.model.errors import FunctionNotLoadable
 
 HERE: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
-"""The version of the Python that runs this server."""
+"""The version of the Python that runs this server, such as `3.13`."""
 _SECONDS: Final = 10.0
 _SAID_CHARACTERS: Final = 200
 _ASK_PYTHON: Final = ("-I", "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2], sys.executable)")
@@ -29,13 +29,14 @@ _ASK_NODE: Final = ("-e", "console.log(process.versions.node, process.execPath)"
 
 
 class TriedInterpreter(msgspec.Struct, frozen=True):
-    """The result of trying one file: it was started and asked for its version."""
+    """The result of trying one file: the file is started and asked for its version."""
 
     file: str
     version: str = ""
     """The version of the interpreter; empty if the file cannot be used."""
     program: str = ""
-    """The path of the interpreter itself, if the file is a shim that starts it. It needs none of the shim's variables."""
+    """The path that the interpreter gives as its own. If `file` is a shim, this is the program that the shim starts, and it needs none of
+    the shim's variables. Empty if the file cannot be used."""
     why_not: str = ""
     """Why the file cannot be used; empty if it can."""
 
@@ -56,8 +57,8 @@ class ChosenInterpreter(msgspec.Struct, frozen=True):
 
 
 class Interpreters:
-    """The interpreters on the PATH, or on `path` if it is given. One try may take `seconds`. Methods may block, and any thread may call
-    them."""
+    """The interpreters on the PATH, or on `path` if it is given. One try may take `seconds`. The choice for a version is kept: later
+    changes on the PATH do not change it. Methods may block, and any thread may call them."""
 
     def __init__(self, path: str | None = None, seconds: float = _SECONDS) -> None:
         self._path = path

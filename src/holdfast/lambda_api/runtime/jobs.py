@@ -25,11 +25,12 @@ _PLATFORM: Final = (TIMED_OUT, EXITED, NOT_STARTED)
 
 
 class InvocationRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One invocation without its payload: what the runtime client gets as headers."""
+    """One invocation without its payload. The runtime client gets all but `execution` as headers."""
 
     id: str
     arn: str
     execution: str | None = None
+    """The ARN of the durable execution, for the log; None if the function is not durable."""
     trace: str | None = None
     tenant: str | None = None
     client_context: str | None = None
@@ -48,7 +49,8 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job:
-    """One invocation that waits for a process, or that a process runs. `finished` is called with its result."""
+    """One invocation that waits for a process, or that a process runs. At its end `finished` is called with its result, or with an
+    exception if the function could not be invoked. `finished` is not called for a cancelled job."""
 
     def __init__(self, request: InvocationRequest, payload: Callable[[], bytes], finished: Callable[[JobResult | Exception], None]) -> None:
         self.request = request
@@ -79,7 +81,8 @@ def addressed(failure: Failure, request: str) -> Failure:
 
 
 def is_platforms(failure: Failure | None) -> bool:
-    """Whether the failure comes from the platform, not from the function."""
+    """Whether the platform made this failure: the process did not start, exited, or reached the timeout. False for None, for an error of
+    the function, and for an answer that is too large."""
     return failure is not None and failure.type in _PLATFORM
 
 
@@ -104,7 +107,7 @@ class _Raised(msgspec.Struct):
 
 def raised(body: bytes, kind: str | None) -> Failure:
     """The error that a runtime client posted as `body`. `kind` is the error type in the request's header; it is used if the body has
-    none."""
+    none. If the body is not JSON, its text is the message."""
     try:
         sent = json_structs.decoded(body, _Raised)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -65,7 +65,8 @@ def _socket_of(table: bytes, here: bytes, there: bytes) -> int:
 
 
 def _hexed(address: tuple[str, int], before: bytes = b"") -> bytes:
-    """An address in the form of the kernel's table: words of four bytes in this machine's byte order."""
+    """An address in the form of the kernel's table: words of four bytes in this machine's byte order. `before` has the bytes that come
+    before an IPv4 address in its IPv6 form; empty for the table of IPv4."""
     host, port = address[:2]
     packed = before + socket.inet_aton(host)
     words = (packed[at : at + 4] for at in range(0, len(packed), 4))

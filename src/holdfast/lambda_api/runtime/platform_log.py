@@ -1,6 +1,7 @@
 """The platform's own log records about a process and its requests: text lines, or JSON events for functions that log JSON.
 
-The levels are Lambda's: the start and the report of a request are INFO, its end is DEBUG; if it failed, they are WARN or ERROR.
+The levels are Lambda's: the start and the report of a request are INFO, its end is DEBUG. If the request failed, its end and its report are
+WARN; an event that says why the platform ended it is ERROR.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class EndedRequest(msgspec.Struct, frozen=True, kw_only=True):
         return {"status": "error"} | ({"errorType": self.kind} if self.kind else {})
 
     def done(self) -> PlatformEvent:
-        """The event that the runtime has finished the request."""
+        """The event that the request has ended, with or without a failure."""
         record = {"requestId": self.request.id, **self._status, "metrics": {"durationMs": round(self.took_ms, 3)}}
         return PlatformEvent(f"END RequestId: {self.request.id}", "runtimeDone", record, "DEBUG" if self.failure is None else "WARN")
 
@@ -95,7 +96,7 @@ def beginning(runtime: Runtime) -> PlatformEvent:
 
 
 def not_begun(took_ms: float, kind: str | None) -> PlatformEvent:
-    """The event that a process ended before it asked for its first job."""
+    """The event that a process ended before it asked for its first job. `took_ms` is how long it ran; `kind` is the name of the failure."""
     text = f"INIT_REPORT Init Duration: {took_ms:.2f} ms\tPhase: init\tStatus: error\tError Type: {kind}"
     record = {**_ON_DEMAND, "status": "error", "errorType": kind, "metrics": {"durationMs": round(took_ms, 3)}}
     return PlatformEvent(text, "initReport", record, "WARN")

@@ -45,8 +45,8 @@ Log = Callable[[list[OutputLine]], None]
 
 
 def stream_of(version: str, process: str, began: int) -> str:
-    """The name of the log stream of a process. It begins with the day of `began`, the milliseconds since 1970 at which the process
-    began."""
+    """The name of the log stream of a process: the day (UTC) on which it began, the function's version, and the name of the process
+    (`process`). `began` is in milliseconds since 1970."""
     return f"{datetime.fromtimestamp(began / 1000, UTC):%Y/%m/%d}/[{version}]{process.replace('-', '')}"
 
 

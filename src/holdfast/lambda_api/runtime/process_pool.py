@@ -188,8 +188,8 @@ class Pool:
             self._expect_old_age()
 
     def _gone(self, group: VersionProcesses, process: RuntimeProcess, failure: Failure | None) -> None:
-        """Called when a process has ended. If it ended before it asked for its first job, `failure` says why, and one waiting job fails
-        with this failure. If `failure` is None, no job fails here."""
+        """Called when a process has ended. `failure` says why the process ended before it asked for its first job: one waiting job, if
+        there is one, fails with it. If `failure` is None, no job fails here."""
         group.processes.discard(process)
         self._count -= 1
         if process in group.idle:

@@ -53,8 +53,8 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
         return f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{self.function}:{self.version}"
 
     def checked(self) -> Runtime:
-        """Return this description. Raises InvalidParameter if the handler is missing, or if the timeout, a log level or an environment
-        variable is not allowed."""
+        """Return this description. Raises InvalidParameter if it has neither a handler nor a command, or if the timeout, a log level or an
+        environment variable is not allowed."""
         if not self.handler and not self.command:
             raise InvalidParameter(f"Function {self.function!r} has no handler; name it as `module.function`.")
         if not 0 < self.timeout_seconds <= MAX_TIMEOUT_SECONDS:
@@ -90,10 +90,10 @@ class PoolLimits(msgspec.Struct, frozen=True, kw_only=True):
     """If this many invocations of all functions wait for a process, a further call of a plain function is refused. Invocations of
     executions are never refused for this."""
     invocations: int = 10_000
-    """After this many invocations a process is replaced by a new one."""
+    """After this many invocations a process is ended. A new one is started when a job needs it."""
     idle_seconds: float = 600
     """A process that is idle for this time is ended."""
     init_seconds: float = 30
-    """How long a process may take from its start until it asks for its first job. After that it is killed."""
+    """How long a process may take from its start until it asks for its first job. If it takes longer, it is killed."""
     kill_seconds: float = 5
-    """How long a guard may take to kill its processes. After that the guard itself is killed."""
+    """How long a guard may take to kill its processes. If it takes longer, the guard itself is killed."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("holdfast.hosts")
 
 _TAILS: Final = 256
-"""The number of executions whose last log lines are kept, for callers that asked for them with the result."""
+"""The last log lines of this many executions are kept, because a caller may ask for them with the result."""
 
 
 _INVOKE: Final = "/invocations"
@@ -81,7 +81,9 @@ class RuntimeHost:
             self.put(runtime)
 
     def app(self, process: RuntimeProcess) -> ASGIApp:
-        """The app that the listener of a process serves."""
+        """The app that the listener of a process serves: the Runtime API, and `api` for all other requests. If too many processes already
+        wait for functions that they invoked, a request of this process to invoke a function is refused with 429, unless it waits for one
+        itself."""
 
         async def others(scope: Scope, receive: Receive, send: Send) -> None:
             if not scope["path"].endswith(_INVOKE):
@@ -105,7 +107,8 @@ class RuntimeHost:
         self._pool.put(runtime.checked())
 
     async def try_out(self, runtimes: Iterable[Runtime]) -> None:
-        """Try the interpreters of these functions, and log each warning that was not logged before."""
+        """Log the warnings about these functions (`warnings_of`), for which their interpreters are tried. If this host has logged a warning
+        about the same thing before, it does not log another one."""
         for runtime in runtimes:
             for caution in await in_thread(Purpose.HOUSE, warnings_of, runtime, self.interpreters):
                 if caution.about not in self._said:
@@ -133,7 +136,8 @@ class RuntimeHost:
 
     def invoke(self, invocation: Invocation, port: Port, done: Callable[[Outcome, int], None]) -> None:
         """Queue an invocation, and return at once; it begins as soon as a process is free. An earlier invocation of the same execution is
-        cancelled. When the invocation ends, `done` is called with the outcome and the last revision that the invocation saw.
+        cancelled, and its `done` is not called. When the new invocation ends, `done` is called with the outcome and the last revision that
+        the invocation saw.
 
         Raises FunctionNotFound if the version is not hosted here, and EngineClosed after `close`.
         """
@@ -166,8 +170,8 @@ class RuntimeHost:
         self._pool.submit(runtime, job)
 
     def cancel(self, execution: str) -> None:
-        """Cancel the invocation of an execution, if there is one: it no longer waits for a process, or its process is killed. `done` is not
-        called."""
+        """Cancel the invocation of an execution, if one waits or runs: it no longer waits for a process, or its process is killed. The
+        `done` that `invoke` got is not called."""
         job = self._running.pop(execution, None)
         if job is not None:
             self._pool.cancel(job)
@@ -204,12 +208,12 @@ class RuntimeHost:
         trace: str | None = None,
         arn: str | None = None,
     ) -> JobResult:
-        """Invoke a function that is not durable, and wait for its result. An error of the function is in the result; it is not raised. If
-        the caller's task is cancelled, the process of the call is killed.
+        """Invoke a function that is not durable, and wait for its result. An error of the function or of its process is in the result; it
+        is not raised. If the caller's task is cancelled, the call no longer waits for a process, or its process is killed.
 
-        `arn` is the ARN that the caller used, with or without an alias; the function sees it in its context. Raises FunctionNotFound if the
-        version is not hosted here, TooManyRequests if too many invocations wait, InvalidParameter for a value that cannot be sent, and
-        EngineClosed if the host is closed before the result.
+        `request` is the id of the request; None for a new one. `arn` is the ARN that the caller used, with or without an alias; the
+        function sees it in its context. Raises FunctionNotFound if the version is not hosted here, TooManyRequests if too many invocations
+        wait, InvalidParameter for a value that cannot be sent, and EngineClosed if the host is closed before the result.
         """
         runtime = self._found(function, version)
         if self._pool.waiting >= self.limits.waiting:
@@ -249,7 +253,7 @@ class RuntimeHost:
         return runtime
 
     async def close(self) -> None:
-        """End every process. When this returns, no process is left."""
+        """End every process. Invocations that wait or run end with EngineClosed. When this returns, no process is left."""
         self._closed = True
         await self._pool.close()
         self._running.clear()

@@ -1,8 +1,8 @@
 """RuntimeListener: a private HTTP listener for one process, on loopback, on a port that the kernel chooses.
 
-It is for that process alone. The listener closes each connection from a process that is not a descendant of the guard; a system without
-`/proc` cannot tell, and accepts every connection. A request whose Host header names another address is refused: a browser sends such
-requests after DNS rebinding.
+Only that process and the processes that it starts may use it. The listener closes each connection from a process that is not a descendant
+of the guard; a system without `/proc` cannot tell, and accepts every connection. A request whose Host header names another address is
+refused: a browser sends such requests after DNS rebinding.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ class RuntimeProcess:
 
     def gone(self) -> None:
         """If the process has a job, end the job with an error. Then tell the pool. Called when the process and all processes that it
-        started have ended."""
+        started have ended, or when the process could not be started."""
         never_asked = self._init_ms is None
         self._leave(Stage.GONE)
         if self._listener is not None:
@@ -281,8 +281,8 @@ class RuntimeProcess:
         self._asked.set_result((job, payload))
 
     def answer(self, request: str, payload: bytes) -> bool:
-        """End the current job with what the function returned. Returns False if the current job does not have this request id, or there is
-        none."""
+        """End the current job with what the function returned (`payload`). Does nothing and returns False if the current job does not have
+        this request id, if there is none, or if the process is being killed."""
         job = self._answered(request)
         if job is not None:
             self._finish(job, None, payload)
@@ -290,8 +290,8 @@ class RuntimeProcess:
 
     def fail(self, request: str, failure: Failure, payload: bytes | None = None) -> bool:
         """End the current job with an error: the function raised it, or its answer is too large. `payload` is what the caller gets; if it
-        is None, the caller gets the error in Lambda's form. Returns False if the current job does not have this request id, or there is
-        none."""
+        is None, the caller gets the error in Lambda's form. Does nothing and returns False if the current job does not have this request
+        id, if there is none, or if the process is being killed."""
         job = self._answered(request)
         if job is not None:
             self._finish(job, failure, payload)

@@ -27,7 +27,7 @@ class Discovered(msgspec.Struct, frozen=True):
     """A function as its file defines it."""
 
     attribute: str
-    """The name of the function in its file."""
+    """The name of the variable in the file that has the function."""
     name: str
     terms: Terms
 
@@ -46,7 +46,8 @@ class _Said(msgspec.Struct):
 
 
 def discover(place: str) -> DiscoveredFile:
-    """Import a file or module in another process, and return what it defines and declares."""
+    """Import a file or module in another process, and return what it defines and declares. Raises FunctionNotLoadable if the import fails
+    or takes longer than 60 seconds."""
     # -P: a file in the current folder must not replace a module that Holdfast imports.
     command = [sys.executable, "-P", "-m", __name__, place]
     try:

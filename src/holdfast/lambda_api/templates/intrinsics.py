@@ -103,7 +103,8 @@ class Resolver:
         return TemplateInvalid(f"{self._text.place(path)}: {message}")
 
     def value(self, value: Any, path: Path) -> Any:
-        """A value with all intrinsic functions resolved. A part that is not known here becomes UNKNOWN; `AWS::NoValue` is left out."""
+        """A value with all intrinsic functions resolved. A part that is not known here becomes UNKNOWN. A part that is `AWS::NoValue` is
+        left out; if the whole value is that, NO_VALUE is returned."""
         if isinstance(value, list):
             parts = [self.value(part, (*path, number)) for number, part in enumerate(value)]
             return [part for part in parts if part is not NO_VALUE]
@@ -227,8 +228,8 @@ class Resolver:
         raise self.wrong(path, f"there is no parameter and no resource {name!r:.100}")
 
     def _physical(self, name: str, resource: Mapping[str, Any], path: Path) -> Any:
-        """A name for a resource that this server does not make: the name that its properties in the template give, or its logical id
-        (`name`) if they give none."""
+        """What `Ref` gives for a resource that is not a function. For an alias its ARN, or UNKNOWN. For a version UNKNOWN. For any other
+        resource, which this server does not make: the name that its properties give, or its logical id (`name`) if they give none."""
         kind, properties = resource.get("Type"), resource.get("Properties")
         given: dict[str, Any] = properties if isinstance(properties, dict) else {}
         if kind == ALIAS:

@@ -251,7 +251,7 @@ class _Properties:
         self._path = path
 
     def value(self, name: str) -> Any:
-        """A property, resolved; None if it is not given, UNKNOWN if it is not known here."""
+        """A property with its intrinsic functions resolved; None if it is not given, UNKNOWN if it is not known here."""
         return self._resolver.value(self.names.get(name), (*self._path, name))
 
     def text(self, name: str, default: str) -> str:
@@ -289,7 +289,7 @@ class _Properties:
         return {name: inner.text(name, "") for name, value in given.items() if value is not UNKNOWN}
 
     def terms(self) -> Terms | None:
-        """The terms of executions; None if the function is not durable."""
+        """The terms of executions, from DurableConfig; None if that is empty or not given, so that the function is not durable."""
         given = self.members("DurableConfig")
         path: Path = (*self._path, "DurableConfig")
         if not given:
@@ -348,8 +348,8 @@ def _place(one: DescribedFunction) -> FilePath | None:
 
 
 def _merged(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge Globals with a function's own properties: mappings are merged, lists are joined, and other values, also Architectures, are
-    replaced by the function's own."""
+    """Merge Globals (`common`) with a function's own properties (`own`): mappings are merged, and lists are joined. Other values, also
+    Architectures and intrinsic functions, are replaced by the function's own."""
     found: dict[str, Any] = dict(common)
     for name, value in own.items():
         before = found.get(name)

@@ -50,7 +50,7 @@ class Text(msgspec.Struct, frozen=True):
 
 
 def read_text(raw: bytes) -> Text:
-    """Read a template, which is YAML or JSON. Raises TemplateInvalid if it is neither, is empty, or is above a limit."""
+    """Read a template, which is YAML or JSON. Raises TemplateInvalid if the template cannot be used; the message says why."""
     if len(raw) > MAX_BYTES:
         raise TemplateInvalid(f"The template has {len(raw)} bytes; at most {MAX_BYTES} bytes are allowed.")
     try:

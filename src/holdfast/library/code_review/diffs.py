@@ -30,7 +30,8 @@ class Hunk:
     """One changed place of a file."""
 
     first: int
-    """The number of the hunk's first line in the new file, from 1; 0 if the new file is empty."""
+    """The number of the hunk's first line in the new file, from 1. If the hunk shows no line of the new file: the number of the line before
+    it, or 0."""
     count: int = 0
     """How many lines of the new file the hunk shows."""
     lines: list[tuple[str, int, str]] = field(default_factory=list)
@@ -46,9 +47,10 @@ class File:
 
 
 def read_diff(text: str) -> list[File]:
-    """The files of a diff. Files without hunks (only renamed, binary, or only another mode) are left out.
+    """The files of a diff. Files without hunks (only renamed, binary, or only another mode) are left out. Empty if the text has no hunk.
 
-    Raises DiffIncomplete if a hunk is cut off, does not fit its head or names no file, and for the combined diff of a merge.
+    Raises DiffIncomplete if a hunk is cut off, has an invalid head, does not fit its head or names no file, and for the combined diff of a
+    merge.
     """
     lines = text.split("\n")
     files: dict[str, File] = {}
@@ -76,8 +78,8 @@ def read_diff(text: str) -> list[File]:
 
 
 def _hunk(lines: list[str], at: int) -> tuple[Hunk, int]:
-    """The hunk whose head is at the index `at`, and the index of the line after the hunk. Raises DiffIncomplete if it is cut off or does
-    not fit its head."""
+    """The hunk whose head is at the index `at`, and the index of the line after the hunk. Raises DiffIncomplete if it is cut off, its head
+    is invalid, or it does not fit its head."""
     head = _HUNK.match(lines[at])
     if head is None:
         raise DiffIncomplete(at + 1, "the head of a hunk is not of the form @@ -1,2 +3,4 @@")

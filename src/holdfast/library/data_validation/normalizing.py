@@ -18,7 +18,8 @@ _DEEPEST: Final = 50
 
 
 def normalized(value: Any, schema: Any, depth: int = 0) -> Any:
-    """The value in the normal form that its schema asks for."""
+    """The value in the normal form that its schema asks for. `depth` is how deep the value is in the record; what is deeper than 50 levels
+    is not changed."""
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return value
     if isinstance(value, str):

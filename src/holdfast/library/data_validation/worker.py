@@ -1,4 +1,4 @@
-"""data-validation-worker: do records fit a schema and keep a set of rules? The caller names both; the operator stores them.
+"""data-validation-worker: checks whether records fit a schema and keep a set of rules. The caller names both; the operator stores them.
 
 Each record is first normalized, where the schema says which type a value has, and then checked. No model is asked, so the same records get
 the same answer as long as the schema and the rules do not change.
@@ -48,7 +48,8 @@ async def validate(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]
 
 async def _kept(kind: str, name: str, code: str, ctx: WorkerContext) -> Any:
     """The schema or the ruleset that the operator stores under a name. A parameter that is a text is read as JSON, because some stores keep
-    only texts. Raises WorkerError with `code` if there is none, and with `ruleset_unusable` if the text is not JSON."""
+    only texts. Raises WorkerError with `code` if there is none or this worker may not read it, and with `ruleset_unusable` if the text is
+    not JSON."""
     try:
         found = await ctx.tools.parameter_store(name=f"/data-validation-worker/{kind}/{name}")
     except WorkerError as failed:

@@ -23,8 +23,8 @@ _MOST_PARTS: Final = 9
 
 
 def persons_in(thread: str, context: dict[str, Any]) -> list[list[str]]:
-    """For each person the forms of the name, the full one first. Each part of a name that several persons share follows as an entry of its
-    own."""
+    """The names in the thread and in `context`, the customer's context. Each list has the forms of one person's name, the full one first. A
+    part that several persons' names share is a list of its own, after the persons."""
     full = [name for name in _given(context) if name.strip()]
     for line in thread.split("\n"):
         line = line[:_MOST_LINE].rstrip("\r")

@@ -53,7 +53,8 @@ async def summarize(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any
 
 
 def _shown(thread: str) -> tuple[str, int]:
-    """The beginning and the end of a thread, and how many characters between them are left out."""
+    """The beginning and the end of a thread, and how many characters between them are left out. A short thread is returned whole, with
+    0."""
     if len(thread) <= _MOST_SHOWN:
         return thread, 0
     half = _MOST_SHOWN // 2
@@ -88,7 +89,7 @@ async def _cleaned(
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Each text of the answer, in the order in which `_mapped` changes them."""
+    """Each text of the answer except `tone`, in the order in which `_mapped` changes them."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):

@@ -56,8 +56,8 @@ def _quoted(name: str) -> str:
 
 @worker("worker.md")
 async def handle(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """Check the message, let the model do its task, and store the result once. Raises WorkerError (`poison_message`) for a message that can
-    never be handled."""
+    """Check the message, let the model do its task, and store the result once. Returns the stored result: the new one, or an earlier one
+    with the status `duplicate`. Raises WorkerError (`poison_message`) for a message that can never be handled."""
     message, key = _checked(inputs["message"]), inputs["idempotency_key"]
     answer = await _asked(message, ctx)
     if answer["decision"] == "impossible":

@@ -1,4 +1,4 @@
-"""router-worker: which of a few labels fits an item? A route of a pipeline follows the label.
+"""router-worker: chooses which of a few labels fits an item. A pipeline can follow a route by this label.
 
 The caller gives the labels, and a model chooses one of them. If the model names a label that was not offered, or is not sure enough, the
 fallback is used. So a text in the item can at most move the item to another label that the caller offered.

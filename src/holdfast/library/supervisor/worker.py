@@ -1,4 +1,4 @@
-"""supervisor-worker: what should run next to reach a goal? One of the choices that were given, or finish.
+"""supervisor-worker: chooses what should run next to reach a goal: one of the choices that were given, or finish.
 
 A pipeline's `supervise` node asks it in each turn, and runs what it chose. A choice that was not given, a finish without outputs, or
 anything but finish in the last turn is refused: the run makes another attempt, and fails after the last one. So a model that is wrong, or
@@ -32,8 +32,9 @@ _INSTRUCTIONS: Final = (
 
 @worker("worker.md")
 async def choose(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """Let the model choose what runs next, or finish, and return the choice with its reason. Raises WorkerError with `schema_mismatch` if
-    the given choices are not valid, and with `choice_invalid` if the model's choice is not allowed."""
+    """Let the model choose what runs next, or finish. Returns the choice, its reason, and what the model gave with it: `inputs` for the
+    next worker, or `outputs` with finish. Raises WorkerError with `schema_mismatch` if the given choices are not valid, and with
+    `choice_invalid` if the model's choice is not allowed."""
     labels = [choice["label"] for choice in inputs["choices"]]
     if (flaw := _flaw_of(labels)) is not None:
         raise WorkerError("schema_mismatch", flaw, details={"path": "/choices"})

@@ -1,4 +1,4 @@
-"""validator-worker: is a candidate good enough? The verdict is `allow`, `block` or `revise`, with a reason for each problem.
+"""validator-worker: judges whether a candidate is good enough. The verdict is `allow`, `block` or `revise`, with a reason for each problem.
 
 The schema and the rules are checked first, because they are exact and cost nothing. A model is asked only about criteria, and only if the
 schema and the rules found no error. So a model can make a verdict worse, never better. If its answer contradicts itself, the verdict is
@@ -76,8 +76,8 @@ async def _by_model(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any
 
 
 def _consistent(judged: dict[str, Any]) -> tuple[str, list[Reason]]:
-    """The verdict of the model, and its reasons. If the two contradict each other, the verdict is `block`, and a reason is added that names
-    the contradiction."""
+    """The verdict of the model, and its reasons. If the two contradict each other (`allow` with an error, or another verdict without an
+    error), the verdict is `block`, and a reason is added that names the contradiction."""
     verdict, reasons = judged["verdict"], judged["reasons"]
     if verdict == "allow" and _has_error(reasons):
         return "block", [*reasons, _error("contradiction", "", "The model allowed the candidate and named errors of it.")]

@@ -125,8 +125,8 @@ class _Page:
     # --- finding
 
     def _alternatives(self, field: Field, scope: Scope, where: str) -> list[Scope]:
-        """What the source of a field finds at `scope`. If the field has several alternatives (`any`), the values of the first alternative
-        that finds something; empty if none does."""
+        """What the source of a field finds at `scope`; with a regex, the matches in that. If the field has several alternatives (`any`),
+        the values of the first alternative that finds something; empty if none does. `where` is the name of the field for warnings."""
         for alternative in field.any:
             found = [self._raw(alternative, candidate) for candidate in self._alternatives(alternative, scope, where)]
             texts = [value for value in found if value not in (None, "")]

@@ -54,15 +54,15 @@ class Step(Struct, frozen=True):
 
 
 class Path(Struct, frozen=True):
-    """A whole path; `take` is what is read at its end: an attribute (`@href`), `text()`, or the element itself."""
+    """A whole path; `take` is what is read at its end: an attribute (`@href`), `text()`, or (if it is empty) the element itself."""
 
     absolute: bool
     steps: tuple[Step, ...]
     take: str = ""
 
     def find(self, root: LexborNode, scope: LexborNode) -> list[LexborNode]:
-        """The elements that the path leads to, each once. An absolute path begins at `root`, any other at `scope`. Raises PathTooCostly if
-        the search visits too many nodes."""
+        """The elements that the steps of the path lead to, each once; `take` is not read here. An absolute path begins at `root`, any other
+        at `scope`. Raises PathTooCostly if the search visits too many nodes."""
         walk = _Walk()
         found = [root] if self.absolute else [scope]
         for at, step in enumerate(self.steps):

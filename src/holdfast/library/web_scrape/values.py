@@ -112,8 +112,8 @@ def _integer(raw: Any, field: Field, page: Setting) -> int:
 
 
 def decimal_of(raw: Any, locale: str) -> Decimal:
-    """The first number in a text. If the digits do not show whether a point or a comma begins the fraction, the locale decides. Raises
-    Unfit if there is no number, or if the digits do not show it and no locale is known."""
+    """The first number in a text; `raw` may also be a number itself. If the digits do not show whether a point or a comma begins the
+    fraction, the locale decides. Raises Unfit if there is no finite number, or if the digits do not show it and no locale is known."""
     if isinstance(raw, int | float) and not isinstance(raw, bool):
         number = Decimal(str(raw))
         if not number.is_finite():
@@ -202,7 +202,8 @@ def _datetime(raw: Any, field: Field, page: Setting) -> str:
 
 def moment_of(text: str, form: str | None, locale: str) -> datetime | date:
     """The date, or the date and time, in a text. If the format `form` is given, only that format is allowed; otherwise the usual ones are
-    tried. Raises Unfit if the text is no date, or is ambiguous."""
+    tried. `locale` decides whether the day or the month is first, if the text does not show it. Raises Unfit if the text is no date, or is
+    ambiguous."""
     if form is not None:
         try:
             return datetime.strptime(text, form)  # noqa: DTZ007 - the page says which zone, or none

@@ -75,7 +75,7 @@ def safety_of(fallback: Any, undo: Any, this: str | None = None) -> dict[str, An
 
 
 def name_of(node: Any, what: str) -> str:
-    """The name of a node that the author gave as its handle, or as its name."""
+    """The name of a node that the author gave as its handle, or as its name. `what` is the beginning of the error's sentence."""
     if isinstance(node, Handle):
         return node.name
     if isinstance(node, str):
@@ -84,13 +84,13 @@ def name_of(node: Any, what: str) -> str:
 
 
 def after_of(after: Any) -> tuple[After, ...]:
-    """`after=`: a node, `route.to("label")`, or several of them."""
+    """The value of `after=` as Afters. The author gives a node, `route.to("label")`, or several of them."""
     each = after if isinstance(after, list | tuple) else (after,)
     return tuple(one if isinstance(one, After) else After(name_of(one, "after=")) for one in each)
 
 
 def texts_of(given: Any, what: str) -> tuple[str, ...]:
-    """A list of texts as a tuple. A single text becomes a tuple of one."""
+    """A list of texts as a tuple. A single text becomes a tuple of one. `what` is the beginning of the error's sentence."""
     each = (given,) if isinstance(given, str) else given
     if not isinstance(each, list | tuple) or not all(isinstance(one, str) for one in each):
         raise PipelineInvalid(f"{what} is {given!r:.120}; it must be a list of texts.")
@@ -105,7 +105,8 @@ def workers_of(given: Any, what: str) -> dict[str, str]:
 
 
 def rules_of(given: Any, what: str) -> tuple[Rule, ...]:
-    """One rule or a list of rules, as authors write them: dicts `{path, op, value, code, message, severity}`, or Rules."""
+    """One rule or a list of rules, as authors write them: dicts `{path, op, value, code, message, severity}`, or Rules. `what` is the
+    beginning of the error's sentence."""
     each = given if isinstance(given, list | tuple) else (given,)
     return tuple(_rule(one, what) for one in each)
 
@@ -124,7 +125,8 @@ def _rule(given: Any, what: str) -> Rule:
 
 
 def when_of(when: Any) -> When | None:
-    """`when=`: a condition (`ref.equals(1)`), a list of conditions that must all hold, or a pair of a value and rules for it."""
+    """The value of `when=` as a When; None if it is None. The author gives a condition (`ref.equals(1)`), a list of conditions that must
+    all hold, or a pair of a value and rules for it."""
     if when is None:
         return None
     if isinstance(when, tuple) and len(when) == 2 and isinstance(when[0], Expression | Handle):
@@ -168,7 +170,7 @@ def route_of(rules: Any, value: Any) -> tuple[Template, dict[str, tuple[Rule, ..
 
 
 def failure_of(on_failure: Any) -> dict[str, FailureAction]:
-    """`on_failure=`: one action for all errors, or a dict from error codes (`*` for all others) to actions."""
+    """`on_failure=`: one action for all errors, or a dict from error codes (`*` for all others) to actions. None gives an empty dict."""
     if on_failure is None:
         return {}
     given = {"*": on_failure} if isinstance(on_failure, str) else on_failure
@@ -190,8 +192,8 @@ def action_of(action: Any, what: str) -> FailureAction:
 
 
 def undo_of(undo: Any, this: str | None = None) -> Undo | None:
-    """`undo=`: the id of a worker, or a pair of the id and inputs. `this` is the name of the node, which replaces `p.this` in the inputs;
-    None replaces nothing."""
+    """`undo=`: the id of a worker, or a pair of the id and inputs; None: the node has no undo. `this` is the name of the node, which
+    replaces `p.this` in the inputs; None replaces nothing."""
     if undo is None:
         return None
     if isinstance(undo, str):
@@ -223,7 +225,8 @@ def tolerate_of(tolerate: Any) -> tuple[int, bool]:
 
 
 def conflicts_of(conflicts: str) -> dict[str, Any]:
-    """`conflicts=` of a merge: `report`, `fail` or `escalate`; every other text is the id of the worker that decides."""
+    """`conflicts=` of a merge, as fields of the node: `report`, `fail` or `escalate`; every other text is the id of the worker that
+    decides."""
     known = conflicts in ("report", "fail", "escalate")
     return {"conflicts": conflicts if known else "worker", "resolver": None if known else conflicts}
 
@@ -248,7 +251,7 @@ def then_of(then: Any) -> tuple[Then, ...]:
 
 
 def caps_of(timeout: str | None, max_tokens: int | None, max_cost_usd: object) -> Caps:
-    """`timeout=`, `max_tokens=` and `max_cost_usd=` of a node."""
+    """`timeout=`, `max_tokens=` and `max_cost_usd=` of a node, as Caps. None: the node has no such limit."""
     seconds = None if timeout is None else seconds_of(timeout, "timeout=")
     tokens = None if max_tokens is None else integer_of(max_tokens, "max_tokens=")
     return Caps(timeout_seconds=seconds, max_tokens=tokens, max_cost_usd=None if max_cost_usd is None else _amount(max_cost_usd))

@@ -35,7 +35,7 @@ from holdfast.workers.packages import Kept, Packages, imported
 from holdfast.workers.policy import Policy
 
 BUILD_SECONDS: Final = 10.0
-"""The code of a file may run at most this many seconds."""
+"""The code of a file may run at most this many seconds, if the caller gives no other number."""
 BUILD_MEMORY_MB: Final = 256
 _ENTRY: Final = "holdfast.pipelines.builder.entry:enter"
 _PRELOAD: Final = ("holdfast.pipelines.builder.entry",)
@@ -77,8 +77,8 @@ async def build(
 
     A Python file is copied into a snapshot with its pages and the modules beside it. The copy runs in the sandbox for at most `seconds`, or
     in this process if the policy's isolation is `inline`. For a page no code runs. Raises PipelineInvalid if there is no such file or if a
-    pipeline is wrong, and ContractInvalid if the page of a Python file is not a contract. The errors name the author's file and line where
-    they are known.
+    pipeline is wrong, ContractInvalid if the page of a Python file is not a contract, and IncludeRefused if a file may not be copied. The
+    errors name the author's file and line where they are known.
     """
     if file.suffix != ".py":
         return [await in_thread(Purpose.HOUSE, built_page, file, packages)]

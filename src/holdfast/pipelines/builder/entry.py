@@ -28,7 +28,7 @@ _MOST_MESSAGE: Final = 2_000
 
 def enter(fd: int, module: str, file: str) -> None:
     """The function that a jail calls. It waits for the runner's message, which has the names of the pipelines, before it imports the
-    author's code."""
+    author's code. `fd` is the socket to the runner; `module` is the name of the author's module; `file` is its path in the package."""
     link = SocketLink(socket.socket(fileno=fd))
     link.send({"op": "ready"})
     order, _ = link.receive()
@@ -37,9 +37,9 @@ def enter(fd: int, module: str, file: str) -> None:
 
 
 def drafted(load: Callable[[], ModuleType], variables: Sequence[str], root: str) -> dict[str, Any]:
-    """Load the author's module, and return the frame for the runner: the module's pipelines, or the error. `variables` are the names of the
-    pipelines in the module. `root` is the folder of the author's files. If the code exceeded a limit of the jail, the code's own error is
-    raised, so that the jail reports the limit."""
+    """Call `load`, which imports the author's module, and return the frame for the runner: the module's pipelines, or the error.
+    `variables` are the names of the pipelines in the module. `root` is the folder of the author's files. If the code exceeded a limit of
+    the jail, the code's own error is raised, so that the jail reports the limit."""
     try:
         module = load()
         return {"op": "drafted", "drafts": [_draft(module, variable, root) for variable in variables]}

@@ -14,8 +14,8 @@ R = TypeVar("R", bound=Ref)
 
 
 class Handle(Valued):
-    """Stands for a node of the pipeline. Used as a value, it is a reference to the node's outputs (for a route: to its label). The handle
-    of a `wait` cannot be used as a value."""
+    """Stands for a node of the pipeline. Used as a value, it is a reference to the node's outputs (for a route: to its label; for a map: to
+    the outputs of the items that succeeded). The handle of a `wait` cannot be used as a value."""
 
     def __init__(self, name: str, kind: str, given: tuple[str | int, ...] | None = ("outputs",)) -> None:
         self.name = name
@@ -27,8 +27,8 @@ class Handle(Valued):
         return f"<{self._kind} {self.name}>"
 
     def template(self) -> Template:
-        """The reference to the node's outputs (for a route: to its label), as a template. Raises PipelineInvalid for a `wait`, which has no
-        outputs."""
+        """The reference that the handle is when it is used as a value, as a template: to the node's outputs, or for a route to its label.
+        Raises PipelineInvalid for a `wait`, which has no outputs."""
         if self._given is None:
             raise PipelineInvalid(f"{self!r} gives no value. Name it in after= of the node that must wait for it.")
         return Ref(Reference(source=self.name, path=self._given)).template()
@@ -58,7 +58,7 @@ class WorkerHandle(Handle):
     """A worker node."""
 
     outputs = Member(Ref)
-    """The outputs of the worker, or of the fallback that succeeded."""
+    """The outputs of the worker, of the fallback that succeeded, or those that a person gave in an escalation."""
     status = Member(Ref)
     """The status of the child run that gave the outputs, such as `ok`."""
 
@@ -161,4 +161,4 @@ class StepHandle(Handle):
     """A step."""
 
     outputs = Member(Ref)
-    """What the function returned."""
+    """What the function returned, or the outputs that a person gave in an escalation."""

@@ -86,8 +86,8 @@ class Comparison:
         return self._shapes[key][0]
 
     def _visit(self, question: str, one: tuple[Part, ...], other: tuple[Part, ...], path: Path) -> bool:
-        """Whether to compare this pair. False if the pair is being compared already, if it is nested too deep, or if the limit is
-        reached."""
+        """Whether to compare this pair. If True, the pair counts as open until `_leave`. False if the pair is open already, if it is nested
+        too deep, or if the limit is reached. `question` is `clash` or `doubt`."""
         self.visits += 1
         key = (question, _key(one), _key(other))
         if self._spent or len(path) > MOST_DEPTH or len(self._open) > _MOST_OPEN or key in self._open:

@@ -43,7 +43,8 @@ class Fits:
 
     def takes(self, node: AnyNode, worker: str, given: tuple[Part, ...], code: str) -> None:
         """Note where the given inputs do not fit the input schema of a worker. `code` is the first part of the problems' codes: `input`,
-        `fallback` or `undo`. A worker that is not known is not checked."""
+        `fallback` or `undo`. (With `input`, a required input that is not given has the code `missing_input`.) A worker that is not known is
+        not checked."""
         known = self.types.known(worker)
         if known is not None:
             wanted = self.types.of_schema(known.contract.input_schema)
@@ -78,7 +79,7 @@ class Fits:
 
 def check_inputs(graph: Graph, nodes: list[AnyNode], fits: Fits) -> None:
     """Compare with the contracts: the inputs that nodes give their workers, the answers that nodes need from their workers, and the outputs
-    of the pipeline."""
+    of the pipeline. Each misfit is noted as a problem."""
     for node in nodes:
         given = fits.types.templates[node.name]
         match node:

@@ -14,7 +14,8 @@ from holdfast.pipelines.graph.order import Order
 
 
 def with_pipelines(workers: Workers, graphs: Iterable[Graph]) -> Workers:
-    """The workers, together with the pipelines of these graphs. A pipeline that is already among the workers is replaced.
+    """The workers, together with the pipelines of these graphs. A pipeline that is already among the workers in the same version is
+    replaced.
 
     Pipelines may run each other, also in a cycle. So the function looks at all of them again and again until nothing new is found. The sets
     only grow, so it ends.
@@ -36,7 +37,8 @@ def with_pipelines(workers: Workers, graphs: Iterable[Graph]) -> Workers:
 
 
 def _looked(contract: Contract, order: Order, guarded: int, workers: Workers) -> Known:
-    """What is known of a pipeline, derived from the workers that its nodes run."""
+    """What is known of a pipeline, derived from the workers that its nodes run. `guarded` is the set of the nodes that run only if a gate
+    or a person let them run."""
     runs: set[str] = set()
     tools: set[str] = set()
     writes: set[str] = set()

@@ -131,7 +131,7 @@ def _skipped_with(order: Order, nodes: int, *, certain: bool) -> int:
 
 def _skips(edge: Edge, order: Order, out: int, certain: bool) -> bool:
     """Whether the target gets nothing over this edge (no value, or no permission to run) if the nodes of the set `out` are skipped or
-    refuse."""
+    refuse. With `certain`, True only if that is certain."""
     if not out & order.bit(edge.source):
         return False
     source = order.nodes[edge.source]

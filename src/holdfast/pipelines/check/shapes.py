@@ -32,7 +32,7 @@ class Document:
 
     @property
     def part(self) -> Part:
-        """The schema itself."""
+        """The whole schema of the document, as a Part."""
         return Part(self.root, self)
 
     def led(self, reference: str) -> Part | None:

@@ -39,8 +39,8 @@ def check_names(graph: Graph, problems: Found) -> None:
 
 
 def check_workers(graph: Graph, workers: Workers, problems: Found) -> None:
-    """Note workers that are not known, a pipeline that runs itself (directly or through others), and a `pipeline` node that runs a
-    worker."""
+    """Note workers and versions of workers that are not known, a pipeline that runs itself (directly or through others), and a `pipeline`
+    node that runs a worker."""
     own = graph.contract.get("worker_id")
     for node in graph.nodes:
         for worker in workers_of(node):
@@ -96,7 +96,8 @@ def check_needed(graph: Graph, order: Order, workers: Workers, problems: Found) 
 
 
 def check_labels(order: Order, problems: Found) -> None:
-    """Note labels that a route does not have, and nodes that need two labels of one route."""
+    """Note labels in `after` and in rules that the named route does not have, labels of a node that is not a route, and nodes that need two
+    labels of one route."""
     for node in order.nodes.values():
         wanted: dict[str, set[str]] = {}
         for after in node.after:
@@ -117,8 +118,8 @@ def check_labels(order: Order, problems: Found) -> None:
 
 
 def check_loops(order: Order, workers: Workers, problems: Found) -> None:
-    """Note loops and maps without a bound, gates that judge nothing, revisions that begin at a wrong node or overlap, and revisions and
-    `until` nodes that repeat a side effect."""
+    """Note loops and maps without a bound, gates that judge nothing or that have a worker and also a schema or rules, revisions that begin
+    at a wrong node or overlap, and revisions and `until` nodes that repeat a side effect."""
     taken = 0
     owner: dict[str, str] = {}
     for node in order.nodes.values():

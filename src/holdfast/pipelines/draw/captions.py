@@ -47,7 +47,7 @@ STATES: Final[Mapping[str, StateStyle]] = {
     "failed": StateStyle("✕", "#b3261e", "#ff8f87"),
     "undone": StateStyle("↩", "#6b4a3a", "#d0a48e"),
 }
-"""The states of nodes. `person` is a node that waits for a person."""
+"""How each state of a node is shown. `person` is the state of a node that waits for a person."""
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -63,11 +63,11 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
     state: str
     detail: str = ""
-    """What the node waits for, or why it ended in this state."""
+    """A text for people: what the node waits for, its progress, a note about its result, or why it ended in this state. It may be empty."""
     counts: Counts | None = None
-    """The items of a map; None for other nodes."""
+    """The items of a map; None for other nodes, and for a map that has not begun."""
     cost: Decimal | None = None
-    """What the node has cost, in US dollars; None if it is not known."""
+    """What the finished runs of the node have cost, in US dollars; None if it has none."""
 
 
 Views = Mapping[str, NodeView]
@@ -103,7 +103,7 @@ def about(node: AnyNode) -> str:
 
 
 def state_line(view: NodeView) -> str:
-    """The state in one line: the mark, the word, the counts of a map, and the cost if it is not 0."""
+    """The state in one line: the mark (`?` for an unknown state), the word, the counts of a map, and the cost if it is known and not 0."""
     parts = [f"{STATES[view.state].mark if view.state in STATES else '?'} {view.state}"]
     if view.counts is not None:
         parts.append(f"{view.counts.ok + view.counts.failed}/{view.counts.total}")
@@ -120,7 +120,8 @@ def money(cost: Decimal) -> str:
 
 
 def told(graph: Graph, node: AnyNode, view: NodeView | None) -> str:
-    """All that is known about a node in one line, for the title of its box. `view`: its state in a run; None: no run is shown."""
+    """A description of a node in one line, for the title of its box: its kind, what it does, and its state in a run if `view` is not
+    None."""
     parts = [f"{node.name}: {kind_of(node)}", about(node)]
     if isinstance(node, WorkerNode | MapNode):
         parts += [f"fallback {', '.join(node.fallback)}"] if node.fallback else []
@@ -136,7 +137,7 @@ def told(graph: Graph, node: AnyNode, view: NodeView | None) -> str:
 
 
 def rounds_label(graph: Graph, gate: str) -> str:
-    """The label of the edge from a gate to the node that it revises: `revise ≤ 3`."""
+    """The label of the edge from a gate to the node that it revises: `revise ≤ 3`. 3 is the gate's number of rounds."""
     node = next((one for one in graph.nodes if one.name == gate), None)
     return f"revise ≤ {node.rounds}" if isinstance(node, GateNode) else "revise"
 

@@ -2,7 +2,7 @@
 deterministic.
 
 layers      a node is in a row below all nodes that it needs; the longest path to it decides
-trunks      an edge over several layers gets a place (a trunk) in each layer between; edges of one source and kind share it
+trunks      an edge over several layers gets a place (a trunk) in each layer between; edges of one upper node and kind share it
 order       sweeps move a node to the mean place of its neighbours; the order with the fewest crossings is kept
 positions   the same sweeps with distances: each row moves toward its neighbours as far as there is room for the boxes
 """
@@ -134,7 +134,7 @@ class Layers:
                 spot.x -= left
 
     def _straighten(self) -> None:
-        """For each edge that passes through several layers: move its spots into one column, from the upper layer downward, as long as the
+        """For each trunk that passes through several layers: move its spots into one column, from the upper layer downward, as long as the
         neighbours leave this column free. Where they do not, the spots below get another common column."""
         trunks: dict[tuple[str, EdgeKind, bool], list[Spot]] = {}
         for (source, kind, upward, _), spot in self._trunks.items():
@@ -152,7 +152,7 @@ class Layers:
             _align(run, low, high)
 
     def _room(self, spot: Spot) -> tuple[float, float]:
-        """The leftmost and the rightmost position of a spot if its neighbours do not move."""
+        """The leftmost and the rightmost position of a spot if its neighbours do not move. Its present position is always allowed."""
         row = self.rows[spot.layer]
         left, right = _ANYWHERE
         if spot.at > 0:
@@ -168,8 +168,8 @@ class Layers:
         return sum(one.x for one in near) / len(near) if near else spot.x
 
     def _pack(self, row: list[Spot], wanted: list[float]) -> None:
-        """Move the spots of a row as near as possible to the wanted positions, in their order and without overlaps (isotonic
-        regression)."""
+        """Move the spots of a row as near as possible to the wanted positions (one for each spot), in their order and without overlaps
+        (isotonic regression)."""
         offset, offsets = 0.0, []
         for at, spot in enumerate(row):
             if at:
@@ -188,8 +188,8 @@ class Layers:
 
 
 def _depths(names: Sequence[str], links: Sequence[Link]) -> dict[str, int]:
-    """The layer of each node, counted from the top. Every link must lead from an earlier name to a later one. The last name gets a layer of
-    its own at the bottom."""
+    """The layer of each name: 0 is at the top. Every link must lead from an earlier name to a later one. A node that needs only the inputs
+    is moved down to the layer above the first node that needs it. The last name gets a layer of its own at the bottom."""
     below: dict[str, list[str]] = {name: [] for name in names}
     above: dict[str, list[str]] = {name: [] for name in names}
     for link in links:

@@ -28,20 +28,20 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     """The lengths of a drawing."""
 
     box: Callable[[str], tuple[int, int]]
-    """Width and height of a node's box, by its name."""
+    """A function that returns width and height of the box with a name: a node's name, BEGIN or END."""
     gap: int
-    """The distance between two boxes of a layer."""
+    """The smallest distance between two neighbours in a layer (boxes, or lines that pass through)."""
     track: int
     """The distance between two horizontal lines, and between a line and a box."""
     port: int
     """The distance between two lines at the edge of a box."""
     arrow: int
-    """The height of the arrow above a box and of the label beside it."""
+    """The height that is kept free above the boxes of a layer for arrows and labels."""
     margin: int
 
 
 class Box(msgspec.Struct, frozen=True):
-    """The box of a node."""
+    """A box with the position of its upper left corner. It stands for a node, or for the pipeline's inputs or outputs (BEGIN, END)."""
 
     name: str
     x: int
@@ -51,7 +51,7 @@ class Box(msgspec.Struct, frozen=True):
 
 
 class Wire(msgspec.Struct, frozen=True):
-    """The line of an edge, from the border of its source to the border of its target, which has the arrow."""
+    """The line of an edge. `points` leads from the border of the source to the border of the target, where the arrow is."""
 
     source: str
     target: str
@@ -70,13 +70,12 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 _Net: TypeAlias = tuple[int, EdgeKind, bool]
-"""All lines of one kind and direction that leave one spot: the `id()` of the spot, the kind of the edges, and whether the arrows point
-up."""
+"""A key for lines that share one column at a spot: the `id()` of the spot, the kind of their edges, and whether their arrows point up."""
 
 
 class _Hop(NamedTuple):
-    """The part of one net between two neighbouring layers: the column where it leaves the upper one, and the columns where it enters the
-    lower one."""
+    """The lines of one net between two neighbouring layers: the column where they leave the upper layer, and the columns where they enter
+    the lower one."""
 
     leaves: int
     enters: set[int]
@@ -92,8 +91,9 @@ def layout(graph: Graph, metrics: Metrics) -> Layout:
 
 
 def _links(graph: Graph, order: Order, sequence: dict[str, int]) -> Iterator[Link]:
-    """The links of the drawing: one for each pair of nodes and direction, and the links from BEGIN and to END. `sequence` has the position
-    of each name."""
+    """The links of the drawing. Several edges from one node to another become one link, except that an edge of the kind `revise` gets its
+    own. A node that no other node feeds gets a link from BEGIN. A node whose result is in the outputs gets a link to END; if there is none,
+    BEGIN is linked to END. `sequence` has the position of each name, and the earlier name is the upper end of a link."""
     strongest: dict[tuple[str, str, bool], Edge] = {}
     for edge in order.edges:
         key = (edge.source, edge.target, edge.kind == "revise")
@@ -170,7 +170,8 @@ class _Wiring:
     # --- columns: where lines leave and enter boxes
 
     def _nets(self, row: int) -> dict[_Net, _Hop]:
-        """The nets below a layer, each with the columns where it leaves and enters."""
+        """The nets between the layer with this index and the layer below it. A net has the lines of one kind and direction that leave one
+        spot of the upper layer. Each net has the columns where it leaves and enters; they are also noted in `_exits` and `_entries`."""
         below: dict[_Net, list[Spot]] = {}
         uppers: dict[_Net, Spot] = {}
         for link, way in zip(self._layers.links, self._layers.ways, strict=True):
@@ -204,13 +205,13 @@ class _Wiring:
         return {net: _Hop(self._exits[net], {self._entries[(id(spot), net[1], net[2])] for spot in spots}) for net, spots in below.items()}
 
     def _beside(self, columns: set[int]) -> set[int]:
-        """These columns and their neighbours, which are too near for another arrow."""
+        """These columns and all columns that are nearer to them than `port`: too near for another arrow."""
         return {column + step for column in columns for step in range(1 - self._metrics.port, self._metrics.port)}
 
     def _column(self, spot: Spot, taken: set[int], near: list[int], prefer: int) -> int:
-        """The column of a spot where a line enters or leaves it. For a trunk: its middle. For a box: the column in `near` if there is only
-        one and it is free, else the column `prefer` steps from the middle, else the free column that is nearest to the middle. If none is
-        free, the middle."""
+        """The column where a line enters or leaves a spot. For a trunk: its middle. For a box: the column in `near`, if there is only one
+        and if it is free and at this box; else the column `prefer` steps from the middle, if it is free; else the free column that is
+        nearest to the middle. If none is free, the middle. `taken` are the columns that are not free."""
         middle, port = self._middle(spot), self._metrics.port
         if spot.name is None:
             return middle
@@ -224,7 +225,8 @@ class _Wiring:
     # --- tracks: the rows of horizontal lines
 
     def _tracked(self, nets: dict[_Net, _Hop]) -> dict[_Net, int]:
-        """Choose a track for each net that has a horizontal line, so that two nets on one track do not touch."""
+        """Choose a track for each net that has a horizontal line; other nets are not in the result. Two nets on one track do not touch,
+        unless they meet above a box that both enter."""
         spans = []
         for key, (leaves, enters) in nets.items():
             low, high = min(leaves, *enters), max(leaves, *enters)

@@ -21,11 +21,12 @@ _PAD = 14
 _NARROW, _WIDE = 110, 290
 _CORNER = 7
 _MARK = 15
-"""The width that the mark of a state takes."""
+"""The width, in pixels, that the mark of a state takes."""
 
 
 def draw_svg(graph: Graph, views: Views | None = None, *, style: bool = True) -> str:
-    """The picture as SVG text. `views`: the states of the nodes in a run. `style`: whether the styles are inside the picture."""
+    """The picture as SVG text. `views`: the states of the nodes in a run; without it, no states are shown. `style`: whether the picture has
+    its styles and its background inside."""
     return "\n".join(_Picture(graph, views or {}, style).lines()) + "\n"
 
 
@@ -45,7 +46,7 @@ def _em(character: str) -> float:
 
 
 def _fitting(text: str, size: float, width: float, *, bold: bool = False) -> str:
-    """The text, cut with `…` if it is wider than `width`."""
+    """The text on one line, cut with `…` if it is wider than `width` in a font of this size, or longer than 120 characters."""
     text = shown(text, 120)
     while text_width(text, size, bold=bold) > width and len(text) > 1:
         text = text.removesuffix("…")[:-1] + "…"
@@ -62,13 +63,13 @@ class _Picture:
         self._captions = {name: self._caption(name) for name in (BEGIN, END, *self._nodes)}
         self.drawn: Layout = layout(graph, Metrics(box=self._size, gap=26, track=12, port=14, arrow=18, margin=16))
         self._arriving: dict[int, set[int]] = {}
-        """The columns in which lines arrive from above, by the height of their ends."""
+        """The x positions of the lower ends of all lines, by the y position of these ends."""
         for wire in self.drawn.wires:
             x, y = max(wire.points[0], wire.points[-1], key=lambda point: point[1])
             self._arriving.setdefault(y, set()).add(x)
 
     def _caption(self, name: str) -> list[tuple[str, str, float]]:
-        """The lines of a box: the class, the text and the size of each."""
+        """The lines of text in a box: the CSS class, the text and the font size of each."""
         inner = _WIDE - 2 * _PAD
         if name == BEGIN:
             return [("hf-name", _fitting(self._title, _NAME, inner, bold=True), _NAME), ("hf-about", "takes inputs", _SMALL)]
@@ -149,7 +150,7 @@ class _Picture:
 
 
 def _outline(kind: str, box: Box) -> str:
-    """The border of a box: each kind of node has a shape of its own."""
+    """The border of a box as SVG. Its shape shows the kind of the node; a few kinds share one shape."""
     x, y, w, h = box.x, box.y, box.width, box.height
     rect = f'<rect class="hf-box" x="{x}" y="{y}" width="{w}" height="{h}" rx="{{}}"/>'
     match kind:
@@ -178,7 +179,7 @@ def _polygon(box: Box, corners: tuple[tuple[float, float], ...]) -> str:
 
 
 def _mark(state: str, x: float, y: float) -> str:
-    """The SVG of the mark that shows a state, at this place."""
+    """The SVG of the mark that shows a state, with its middle at `x`, `y`. An unknown state gets the mark of `waiting`."""
     match state:
         case "ok":
             return f'<circle class="hf-full" cx="{x}" cy="{y}" r="4.5"/>'
@@ -212,14 +213,15 @@ def _rounded(points: tuple[tuple[int, int], ...]) -> str:
 
 
 def _toward(corner: tuple[int, int], other: tuple[int, int]) -> tuple[float, float]:
-    """The point between `corner` and `other`, the next point of the line, at which the round corner begins or ends."""
+    """The point at which the round corner begins or ends: a little away from `corner` in the direction of `other`, the point of the line
+    before or after the corner."""
     right, down = other[0] - corner[0], other[1] - corner[1]
     length = min(_CORNER, (abs(right) + abs(down)) / 2)
     return corner[0] + length * ((right > 0) - (right < 0)), corner[1] + length * ((down > 0) - (down < 0))
 
 
 def _safe(text: str) -> str:
-    """A text for XML: special characters are escaped, and characters that XML does not allow are replaced."""
+    """A text for XML: special characters are escaped, and each character that cannot be printed is replaced by U+FFFD."""
     return escape(printable(text), quote=True)
 
 
@@ -253,4 +255,4 @@ CSS: Final = (
     + _coloured(dark=True)
     + "}"
 )
-"""The style sheet of the picture."""
+"""The style sheet of the picture, with the colours for light and for dark pages."""

@@ -51,7 +51,7 @@ def _metrics(captions: dict[str, list[str]]) -> Metrics:
 
 
 class _Canvas:
-    """Characters in rows."""
+    """A drawing made of characters: lines, boxes and labels."""
 
     def __init__(self, drawn: Layout, captions: dict[str, list[str]], graph: Graph) -> None:
         self._marks = [[0] * (drawn.width + 1) for _ in range(drawn.height + 1)]
@@ -89,7 +89,8 @@ class _Canvas:
                 self._over[(box.x + right, box.y + down)] = character
 
     def _label(self, wire: Wire, label: str) -> None:
-        """Write a label beside its line where there is room: above the lower box, else below the upper one. Without room, leave it out."""
+        """Write a label beside its line where there is room: above the lower box, else below the upper one. If there is no room, leave it
+        out."""
         upper, lower = sorted((wire.points[0], wire.points[-1]), key=lambda point: point[1])
         for left, row in (
             (lower[0] + 2, lower[1] - 1),
@@ -134,7 +135,8 @@ _ARROWS: dict[EdgeKind, str] = {"data": "←", "after": "after", "revise": "revi
 
 
 def _list(graph: Graph, views: Mapping[str, NodeView], width: int) -> Iterator[str]:
-    """One line for each node. A node comes after the nodes that it needs."""
+    """The drawing as a list: one line for each node, with its state, kind and the nodes that it needs. A node comes after the nodes that it
+    needs."""
     order = Order(graph)
     names = [name for group in order.groups for name in sorted(group, key=order.position.__getitem__)]
     longest = min(MOST_NAME, max(map(len, names), default=0))

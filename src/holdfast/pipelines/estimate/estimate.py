@@ -23,8 +23,8 @@ _SETTLED: Final = frozenset({"ok", "partial", "skipped", "blocked", "failed", "u
 
 
 class Usual(msgspec.Struct, frozen=True):
-    """What past runs cost: half of them cost at most `p50`, and 95 % of them at most `p95`. `samples` is the number of past runs from which
-    this is computed."""
+    """What past runs cost, for tokens and money separately: half of them cost at most `p50`, and 95 % of them at most `p95`. `samples` is
+    the number of past runs from which this is computed."""
 
     p50: Amount
     p95: Amount
@@ -90,8 +90,8 @@ def estimate(
     samples: Samples = lambda pipeline: (),
     limits: Limits | None = None,
 ) -> Estimate:
-    """What a run of this graph may cost. `inputs`: the inputs of the run; None if they are not known. `limits`: the limits of the run;
-    None: those of the contract."""
+    """What a run of this graph may cost. `inputs`: the inputs of the run; None if they are not known. `samples`: what past runs spent.
+    `limits`: the limits of the run; None: those of the contract."""
     worst = worst_of(graph, inputs, known_workers, limits)
     usual = usual_of(graph, inputs, known_workers, samples)
     nodes = tuple(
@@ -112,7 +112,8 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rest_of(graph: Graph, begun: Begun, known_workers: KnownWorkers, *, samples: Samples = lambda pipeline: ()) -> Estimate:
-    """What the rest of a run may cost: its nodes that have not ended, further rounds of its loops, and the undo of what it has done."""
+    """What the rest of a run may cost: its nodes that have not ended, further rounds of its loops, and the undo of what it has done.
+    `nodes` of the result has only the nodes that have not ended, or whose loop has not."""
     worst, structure = worst_of(graph, begun.inputs, known_workers, begun.limits), structure_of(graph)
     usual = usual_of(graph, begun.inputs, known_workers, samples)
     nodes, most = [], NOTHING

@@ -52,11 +52,12 @@ class KnownWorkers(Protocol):
     """What an estimate must know in addition to the graph."""
 
     def contract(self, worker_id: str, version: str | None) -> Contract | None:
-        """The contract of a worker or a pipeline; None if it is not known."""
+        """The contract of a worker or a pipeline; None if it is not known. `version` None: the version that new runs get."""
         ...
 
     def graph(self, worker_id: str, version: str | None) -> Graph | None:
-        """The graph of a pipeline; None for a worker."""
+        """The graph of a pipeline; None for a worker, and for a pipeline that is not known. `version` None: the version that new runs
+        get."""
         ...
 
     def dearest(self) -> Decimal | None:
@@ -97,12 +98,14 @@ class Worst(msgspec.Struct, frozen=True, kw_only=True):
 
 def worst_of(graph: Graph, inputs: Mapping[str, Any] | None, known_workers: KnownWorkers, limits: Limits | None = None) -> Worst:
     """The worst case of a graph. `inputs`: the inputs of a run; None if they are not known. A map over a list in the inputs has as many
-    items as that list; every other map has `at_most` items. `limits`: the limits of a run; None: those of the contract."""
+    items as that list, but at most `at_most`; every other map has `at_most` items. `limits`: the limits of a run; None: those of the
+    contract."""
     return _Reckoning(known_workers).graph(graph, inputs, limits or contract_in(graph).limits)
 
 
 def worker_most(worker_id: str, limits: Limits, known_workers: KnownWorkers) -> tuple[Amount, str | None]:
-    """The most that one run of a worker can cost, and why the money is not known (None if it is known)."""
+    """The most that one run of a worker can cost; and, if the money is not known, a text that says why (else None). A worker without the
+    tool `language_model` costs nothing."""
     if all(grant.name != MODEL_TOOL for grant in limits.tools):
         return NOTHING, None
     most = capped(limits.max_tokens, limits.max_cost_usd, known_workers.dearest())
@@ -119,8 +122,9 @@ class _Reckoning:
         self._dearest = known_workers.dearest()
         self._within: list[str] = []
         self._known: dict[str, tuple[Amount, tuple[Gap, ...]]] = {}
-        """The worst cases of nested pipelines, by name with version. The names of their gaps begin below the node that runs the pipeline. A
-        pipeline inside which a bound was met is not kept, because its worst case depends on where it is nested."""
+        """The worst case of each nested pipeline, with its gaps, by name with version. In these gaps, the names of nodes begin below the
+        node that runs the pipeline. A pipeline inside which a bound was met is not kept, because its worst case depends on where it is
+        nested."""
         self._graphs = 0
         self._bounds = 0
         """How often a bound was met: a pipeline that runs itself, the depth, or the number of graphs."""
@@ -189,7 +193,7 @@ class _Reckoning:
         return most
 
     def _run(self, worker: str) -> Amount:
-        """The most that one run of a worker or of a pipeline can cost."""
+        """The most that one run of a worker or of a pipeline can cost. Why that is not known is added to the gaps."""
         if (known := self._known.get(worker)) is not None:
             most, gaps = known
             self._gaps += [Gap(self._node + gap.node, gap.why) for gap in gaps]

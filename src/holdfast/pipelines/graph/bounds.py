@@ -41,7 +41,7 @@ MAX_NODES: Final = 1_000
 MAX_AT_MOST: Final = 100_000
 MAX_AT_ONCE: Final = 1_000
 MAX_ROUNDS: Final = 20
-"""The largest `rounds` of a gate; also the most fallbacks of a node."""
+"""The largest `rounds` of a gate."""
 MAX_TURNS: Final = 100
 """The largest `turns` of a supervise node. Each turn is kept in the history of the run."""
 MAX_TIMES: Final = 1_000

@@ -115,7 +115,7 @@ class MapNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="map"):
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One source of a merge. `source` is the name that conflicts show."""
+    """One part of a merge: its value, and its source, which is the name that conflicts show."""
 
     source: str
     value: Template
@@ -123,11 +123,11 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class MergeNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="merge"):
     """Make one result from several parts. A part whose node has no result is missing, and the others are merged without it. With the policy
-    `strict` the node fails if a part is missing."""
+    `strict` the node fails if a part is missing. If all parts are missing, the node is skipped."""
 
     parts: tuple[Part, ...]
     policy: MergePolicy | None = None
-    """None: `worker` merges."""
+    """How the parts are merged; None: `worker` merges them."""
     key: str | None = None
     """For `union` of lists: two objects with the same value in this field are the same object."""
     worker: str | None = None

@@ -99,7 +99,7 @@ class _TemplatePart(NamedTuple):
 
 
 def _walked(template: Template) -> Iterator[_TemplatePart]:
-    """Every place of a template, from its beginning to its end. It does not recurse."""
+    """Every place of a template, from its beginning to its end. It does not recurse, and goes at most one level deeper than MAX_DEPTH."""
     waiting: list[tuple[Path, Any, int]] = [((), template, 1)]
     while waiting:
         where, part, depth = waiting.pop()
@@ -110,7 +110,8 @@ def _walked(template: Template) -> Iterator[_TemplatePart]:
 
 
 def _read(part: Any, where: Path) -> tuple[Reference | Flaw | None, list[tuple[str | int, Any]]]:
-    """Read one place of a template: what it is, and the templates inside it."""
+    """Read one place of a template. Returns the reference at this place, or the flaw, or None if it is neither; then the templates inside
+    it, each with its key or index."""
     if isinstance(part, list | tuple):
         return None, list(enumerate(part))
     if not isinstance(part, dict):

@@ -14,8 +14,9 @@ from holdfast.pipelines.scene.scene import NotReached, Scene
 
 
 async def advance(node: MergeNode, scene: Scene) -> NodeProgress:
-    """Merge the parts. A part whose node has no result is missing. Raises NotReached, so that the node is skipped, if all parts are
-    missing."""
+    """Merge the parts by the policy or by a worker. A part whose node has no result is missing. If there are conflicts, the resolver
+    decides them; without one, the node's `conflicts` or the policy `strict` may fail the node. The node is partial if a part is missing
+    that the author wanted. Raises NotReached, so that the node is skipped, if all parts are missing."""
     parts, lost = await _parts(node, scene)
     there = [(source, value) for source, value in parts if value is not MISSING]
     if not there:
@@ -58,8 +59,9 @@ async def _parts(node: MergeNode, scene: Scene) -> tuple[list[tuple[str, Any]], 
 async def _asked(
     node: MergeNode, scene: Scene, worker: str, there: list[tuple[str, Any]], *, part: str = "work", **more: Any
 ) -> dict[str, Any] | Failed | None:
-    """Run the worker that merges the parts, or that decides their conflicts. Returns its outputs, None while it runs, and Failed if it
-    failed or gave no `merged`. check/inputs.py checks the same inputs."""
+    """Run the worker that merges the parts, or that decides their conflicts. `there` has the source and the value of each part that has a
+    value; `more` has further inputs of the worker. Returns its outputs, None while it runs, and Failed if it failed or gave no `merged`.
+    check/inputs.py checks the same inputs."""
     parts = [{"source": source, "value": value} for source, value in there]
     key = {} if node.key is None else {"key": node.key}
     inputs = {"parts": parts, "merge_policy": node.policy or "best_effort", **key, **more}

@@ -63,7 +63,7 @@ async def advance(node: SuperviseNode, scene: Scene) -> NodeProgress:
 
 
 def _mistake(node: SuperviseNode, number: int, choice: str) -> NodeError | None:
-    """The error if the supervisor may not make this choice; None if it may."""
+    """The error if the supervisor may not make this choice in its turn `number`; None if it may."""
     if choice == FINISH:
         return None
     if choice not in node.choices:
@@ -103,8 +103,8 @@ def _taken(node: SuperviseNode, scene: Scene, turn: int) -> list[Taken]:
 
 
 async def _run(node: SuperviseNode, scene: Scene, number: int, answer: Answer) -> Response | None:
-    """Run the chosen worker. Returns its response, or None while it runs. If its inputs do not fit its contract, the response has the error
-    `edge_mismatch`, which says where the inputs came from."""
+    """Run the worker that was chosen in the turn `number`. Returns its response, or None while it runs. If its inputs do not fit its
+    contract, the response has the error `edge_mismatch`, which says where the inputs came from."""
     template = node.inputs if answer.inputs is None else {"$from": f"turn-{number}", "path": ["inputs"]}
     worker, inputs = node.choices[answer.choice], partial(_inputs, node, scene, answer)
     last = await ran(scene, (worker,), inputs, part=f"choice-{number}", template=template)
@@ -153,7 +153,8 @@ async def _told(scene: Scene, turn: int, one: Taken) -> dict[str, Any]:
 
 
 def _document(told: list[Taken], last: Answer | None = None) -> dict[str, Any]:
-    """The node's result without its outputs: every choice, with the id of the run of the chosen worker (None for `finish`)."""
+    """The node's result without its outputs: the choices in `told`, each with the id of the run of the chosen worker, and then `last`, the
+    answer that finished the node (None: it did not finish)."""
     made = [(one.answer, one.response.status.value, one.response.run_id) for one in told]
     if last is not None:
         made.append((last, Status.OK.value, ""))

@@ -99,8 +99,9 @@ def rows_of(lines: Sequence[Line], notes: Notes) -> list[Row]:
 def parts_of(
     rows: Sequence[Row], graph_keys: Collection[str], other_keys: Collection[str], inner: Collection[str], notes: Notes
 ) -> SpecParts:
-    """Split the rows by their top-level keys: `graph_keys` and `other_keys`. `inner` are the keys of nodes: on a page without indentation
-    they show which rows belong to a node. Unknown and repeated keys are noted as problems and left out."""
+    """Split the rows by their top-level keys: `graph_keys` and `other_keys`, the keys of the contract. `inner` are the keys of nodes: on a
+    page without indentation they show which rows belong to a node. An unknown key, and a key of the graph that is given twice, are noted as
+    problems and left out. On a page without indentation, an unknown key among the keys of the contract stays there."""
     keys = [row for row in rows if row.item is None and row.keyed is not None]
     base = min((row.indent for row in keys), default=0)
     flat = all(row.indent <= base for row in keys)
@@ -167,7 +168,8 @@ def tree_of(rows: Sequence[Row], notes: Notes, *, flat: bool) -> Tree | None:
 
 
 class _Reader:
-    """Reads rows with indentation into a tree. The depth is bounded, so it may recurse."""
+    """Reads rows into a tree: by their indentation, or (`flat_nodes`) the nodes of a page without indentation. The depth is bounded, so it
+    may recurse."""
 
     def __init__(self, rows: Sequence[Row], notes: Notes) -> None:
         self._rows = list(rows)
@@ -234,14 +236,16 @@ class _Reader:
         return pair
 
     def _below(self, indent: int, depth: int, *, bullets: bool = False) -> Tree | None:
-        """The block below a row. A list below a key may begin in the column of the key."""
+        """The block below a row in the column `indent`; None if there is none. With `bullets`, the block may also be a list that begins in
+        the same column."""
         row = self._next()
         if row is not None and (row.indent > indent or (bullets and row.indent == indent and row.item is not None)):
             return self._value(depth + 1)
         return None
 
     def _deeper(self, indent: int, *, folded: bool = False) -> None:
-        """Note rows that are indented too far as a problem, and skip them."""
+        """If the next rows are indented more than `indent`, note that as a problem and skip them. `folded`: the value above is `|` or `>`,
+        so the problem says how to write the text."""
         row = self._next()
         if row is not None and row.indent > indent:
             told = "This line is indented more than the line that it could belong to."
@@ -260,7 +264,8 @@ class _Reader:
         self._notes.error(code, PIPELINE_SPEC, line, message)
 
     def flat_nodes(self, line: int) -> Listed:
-        """The nodes of a page without indentation: a node begins with `- name: …`, and each of its values is on the line of its key."""
+        """The nodes of a page without indentation: a node begins with `- name: …`, and each of its values is on the line of its key; or a
+        node is `- {…}`."""
         return Listed(list(self._flat_nodes()), line)
 
     def _flat_nodes(self) -> Iterator[Tree]:

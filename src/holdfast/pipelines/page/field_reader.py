@@ -153,7 +153,8 @@ class FieldReader:
                 return constant(tree)
 
     def _several(self, tree: Tree, hint: Any) -> list[Any]:
-        """Read a list. A single word is read as a list of one, for texts and `after`. The parts of a merge are read from an object."""
+        """Read a list; `hint` is the type of its elements. A single word is read as a list of one, for texts and `after`. The parts of a
+        merge are read from an object."""
         if hint is Part:
             return [{"source": source, "value": template(each, self._maps)} for source, each in _object(tree).entries.items()]
         tree = inline(tree) if isinstance(tree, Scalar) and tree.text.lstrip().startswith(("[", "{")) else tree
@@ -168,8 +169,8 @@ class FieldReader:
         return {"node": node, "label": label} if colon else {"node": node}
 
     def _line(self, tree: Keyed, struct: type[Node], where: str) -> int:
-        """The line of a place in a node, such as `at_most` or `caps.timeout_seconds`; the line of the node if the page does not have the
-        key."""
+        """The line of a field of a node; `where` is its path, such as `at_most` or `caps.timeout_seconds`. The line of the node if the page
+        does not have the key of the field."""
         name = re.split(r"[.\[]", where)[0]
         key = next((field.key for field in fields_of(struct).values() if field.name == name), name)
         return tree.lines.get(key, tree.line)
@@ -180,8 +181,8 @@ class FieldReader:
 
 
 def word(tree: Tree) -> str:
-    """A text: in double quotes, or unquoted as it is on the line. Raises Unreadable if it is no text, is empty or in single quotes, or if a
-    # in it may begin a comment."""
+    """A text: in double quotes, or unquoted as it is on the line, without a comment. Raises Unreadable if it is not a text, if it is in
+    single quotes or is missing, or if it is not certain whether a # in it begins a comment."""
     if not isinstance(tree, Scalar):
         raise Unreadable(f"This is not a text. {_WORDS}.", tree.line)
     text, bare = tree.text.strip(), without_comment(tree.text)

@@ -21,7 +21,7 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.@+/-]*", re.ASCII)
 
 def node_texts(node: AnyNode, maps: Collection[str], step_file: str) -> Iterator[tuple[str, Doc]]:
     """The keys of a node with their values: its name and kind, the keys of its kind, then the keys that all nodes have. `maps` are the
-    names of the nodes that are maps; `step_file` is the file with the functions of steps."""
+    names of the nodes that are maps; `step_file` is the name of the file with the functions of steps."""
     yield "name", word_text(node.name)
     yield KIND, kind_of(node)
     common = fields_of(Node)
@@ -62,5 +62,6 @@ def _value(value: Any, hint: Any, maps: Collection[str]) -> Doc:
 
 
 def word_text(text: str) -> str:
-    """A text for a field that is never a reference: unquoted if it is one plain word, else in double quotes."""
+    """A text for a field that is never a reference: unquoted if it is one plain word, else in double quotes. (`null` and `~` are quoted
+    too.)"""
     return text if _BARE.fullmatch(text) and text not in ("null", "~") else quoted(text)

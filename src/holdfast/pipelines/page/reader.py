@@ -42,7 +42,7 @@ _ID: Final = re.compile(r"([ \t]*[\"'`]?)pipeline_id\b")
 
 
 class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of reading a page: a graph if there are no errors, and every problem in the order of the page."""
+    """The result of reading a page: a graph if there are no errors, and the problems (errors and warnings) in the order of the page."""
 
     graph: Graph | None = None
     """The graph; None if the page has errors. It does not name the package of its steps: build_page.py makes that package from the files
@@ -50,7 +50,7 @@ class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
     contract: Contract | None = None
     """The page's contract; None if the page has errors."""
     lines: dict[str, int] = {}
-    """The line of each node by its name, and of what the pipeline gives (GIVES)."""
+    """The line of each node that could be read, by its name, and the line of what the pipeline gives (under the name GIVES)."""
     steps: tuple[Step, ...] = ()
     include: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()

@@ -118,7 +118,7 @@ def _part(step: re.Match[str], line: int) -> Part:
 
 
 def template_doc(value: Template, maps: Collection[str]) -> Doc:
-    """A template, ready to be laid out on a page."""
+    """A template, ready to be laid out on a page. `maps`: the names of the nodes that are maps."""
     if isinstance(value, list | tuple):
         return Group("[", [("", template_doc(inner, maps)) for inner in value], "]")
     if not isinstance(value, dict):

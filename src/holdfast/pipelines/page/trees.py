@@ -28,7 +28,7 @@ _OPENS, _CLOSES = "[({", "])}"
 
 
 class Unreadable(Exception):
-    """The text cannot be read without guessing: what is wrong, as a sentence, and the line."""
+    """The text cannot be read without guessing. It has a sentence that says what is wrong, the line, and the code of the problem."""
 
     def __init__(self, what: str, line: int, code: str = "bad_value") -> None:
         super().__init__(what)
@@ -72,7 +72,8 @@ Tree: TypeAlias = Scalar | Called | Listed | Keyed
 
 
 def without_comment(text: str) -> str:
-    """The text before the first ` #` outside of quotes; the whole text if there is none. Without spaces around it."""
+    """The text before its comment, without spaces around it. A comment begins with a # outside of quotes, at the beginning of the text or
+    after a space."""
     at = 0
     for piece in _PIECE.finditer(text):
         if piece.group() == "#" and (at == 0 or text[at - 1].isspace()):
@@ -184,8 +185,8 @@ class _Inline:
         return True
 
     def _parted(self, sign: str) -> None:
-        """Skip the comma after a value. A comma after the last value is allowed. Raises Unreadable if there is neither a comma nor the
-        closing bracket `sign`."""
+        """Skip the comma after a value. The last value needs no comma. Raises Unreadable if there is neither a comma nor the closing
+        bracket `sign`."""
         self._skip()
         if self._text.startswith(",", self._at):
             self._at += 1
@@ -206,7 +207,7 @@ class _Inline:
 
 
 def text_in(quoted: str, line: int) -> str:
-    """The text of a JSON string. Raises Unreadable if it is not one."""
+    """The text of a JSON string. Raises Unreadable, with this line, if it is not one."""
     try:
         text = json.loads(quoted)
         text.encode()
@@ -216,7 +217,8 @@ def text_in(quoted: str, line: int) -> str:
 
 
 def plain_value(scalar: Scalar) -> Any:
-    """The value of a text in quotes, a number, true, false or null. Raises Unreadable for any other text."""
+    """The value of a text in quotes, a number, true, false or null. Raises Unreadable for any other text, and for a number that is too
+    large."""
     text = scalar.text
     if text.startswith('"'):
         if not re.fullmatch(STRING, text):
@@ -233,7 +235,8 @@ def plain_value(scalar: Scalar) -> Any:
 
 
 def constant(tree: Tree) -> Any:
-    """The JSON value of a tree. Raises Unreadable for a tree with references or calls."""
+    """The JSON value of a tree. Raises Unreadable if the tree is not JSON, for example if it has references, calls or texts without
+    quotes."""
     match inline(tree) if isinstance(tree, Scalar) else tree:
         case Keyed(entries=entries):
             return {key: constant(inner) for key, inner in entries.items()}

@@ -1,5 +1,5 @@
-"""Writes a graph as a pipeline.md. The writer reads its own text back: if the graph that it reads has another id, it raises
-PipelineInvalid."""
+"""Writes a graph as a pipeline.md. The writer reads its own text back: it raises PipelineInvalid if that fails, or if the graph that it
+reads has another id."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from holdfast.pipelines.page.references import template_doc
 
 
 def page_of(graph: Graph, drawing: str = "", include: Sequence[str] = ()) -> str:
-    """A graph as the text of a page. `drawing` is its picture as a text; `include` names the further files that its steps may read.
+    """A graph as the text of a page. `drawing` is its picture as a text; empty: the page has no picture. `include` names the further files
+    that its steps may read.
 
     Raises PipelineInvalid if the graph has something that cannot be written on a page.
     """

@@ -68,7 +68,7 @@ def choice_at(position: NodePosition, number: int) -> Identity:
 
 
 def choice_text(number: int, answer: Answer) -> str:
-    """The text that the step of `choice_at` records."""
+    """The text that the step of `choice_at` records: the turn (`number`), the choice and the reason."""
     return msgspec.json.encode(Chosen(number, answer.choice, answer.reason)).decode()
 
 

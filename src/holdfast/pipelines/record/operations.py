@@ -70,5 +70,5 @@ def node_time_at(node: str, turn: int) -> Identity:
 
 def question_at(kind: Kind, position: NodePosition, part: str, number: int = 1) -> ApprovalPlace:
     """The two identities of a question to a person: that of the callback which waits for the decision, and that of the step which records
-    what is asked."""
+    what is asked. `part` and `number` name the question inside the node."""
     return approval_at(kind, position.node, f"{position.round}/{position.turn}/{part}", number)

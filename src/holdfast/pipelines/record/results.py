@@ -37,7 +37,8 @@ class NodeError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retryable: bool | None = None
     """Whether the error of the child run says that a retry may help; None if no run gave the error."""
     needs_human: bool = False
-    """Whether the child run that failed the node ended with the status `needs_human`. In a map: the run of such an item."""
+    """Whether the child run that failed the node ended with the status `needs_human`. In a map: the run of the failed item with the lowest
+    index."""
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -66,7 +67,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     passes: bool = True
     """For a gate and a person: whether nodes that name this one in `after` may run. For other nodes it has no effect."""
     why: str | None = None
-    """Why the node was skipped or blocked, or who gave its outputs, as a text for people."""
+    """Why the node was skipped or blocked, why the gate asked for another round, or who gave the node's outputs, as a text for people."""
     error: NodeError | None = None
     revise: bool = False
     """Whether the gate asked for another round."""

@@ -31,7 +31,8 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One value that differs. `a` and `b` are the two values as texts; None if that run has no value at this path."""
+    """One value that differs. `a` and `b` are the values of the two runs as JSON texts, cut if they are long; None if that run has no value
+    at this path."""
 
     path: str
     a: str | None
@@ -86,7 +87,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodePicture(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about a node of one run before the comparison, with its inputs and its result."""
+    """What is known about a node of one run before the comparison: its side, its inputs, and its result document."""
 
     side: Side
     inputs: Any = None

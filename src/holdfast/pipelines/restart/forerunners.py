@@ -62,13 +62,14 @@ class Forerunners:
 
     @property
     def keeps(self) -> bool:
-        """Whether the run that this run restarts succeeded. Then work that this run takes from earlier runs is not undone if this run
-        fails."""
+        """Whether the run that this run restarts succeeded, or was itself a restart with `keeps`. Then work that this run takes from
+        earlier runs is not undone if this run fails."""
         return self._again is not None and self._again.kept
 
     def reuse(self, node: AnyNode, round: int) -> tuple[_Past, Reuse] | None:
         """The newest earlier run that has operations of this node, and which results of the node in that run are reused. None if the
-        operator wants the node to run again, or if no usable earlier run has operations of it."""
+        operator wants the node to run again, or if no such run is found. The search ends at a run that had to run the node itself and did
+        not reach it (`_Past.forced`)."""
         again = self._again
         if again is None or again.is_whole or node.name in again.nodes:
             return None
@@ -80,8 +81,8 @@ class Forerunners:
         return None
 
     def is_fresh(self, node: str, round: int) -> bool:
-        """Whether the node makes its writes again, without results and receipts of earlier runs. This is so if the newest earlier run that
-        has operations of this node undid it, or if the operator wants its writes to be sent again."""
+        """Whether the node makes its writes again in this round, without results and receipts of earlier runs. This is so if the newest
+        earlier run that has operations of this node undid it in this round, or if the operator wants its writes to be sent again."""
         if self._again is not None and node in self._again.resend:
             return True
         newest = next((past for past in self.runs if node in past.names), None)
@@ -107,8 +108,9 @@ class Forerunners:
         return None
 
     def decision(self, node: AnyNode, round: int, place: ApprovalPlace, asked: Requested) -> Reused | None:
-        """The earlier decision about exactly the same question, if the node ended well; else None. A decision that the requester of the new
-        run made or voted on is not reused, because a person must not decide about their own request (`Reused.is_own` has the exception)."""
+        """The earlier decision about exactly the same question, if the node ended well in that run; else None. A decision that the
+        requester of the new run made or voted on is not reused, because a person must not decide about their own request (`Reused.is_own`
+        has the exception)."""
         found = self.reuse(node, round)
         if found is None or found[1] != "all":
             return None
@@ -188,7 +190,7 @@ class _Past:
 
     @cached_property
     def results(self) -> Sequence[Reused]:
-        """The results of all child runs, in the order in which the runs began. A child run that did not end has no response."""
+        """The results of all child runs of this earlier run (`results_in`)."""
         return results_in(self.run)
 
 
@@ -201,8 +203,8 @@ def question_hash(asked: Requested) -> str:
 
 
 def results_in(run: EarlierRun) -> list[Reused]:
-    """The results of all child runs of one execution, in the order in which the runs began. A child run that did not end has no
-    response."""
+    """The results of all child runs of one execution, and those that it had itself reused, in the order in which they were recorded. The
+    result of a child run that did not end has no response."""
     found: list[Reused] = []
     for operation in run.operations.values():
         if operation.sub_type == REUSED and operation.type is Type.STEP:
@@ -249,8 +251,8 @@ def counted(result: Reused | None, reuse: Reuse) -> Reused | None:
 
 def linked(last: Reused, accepted: AcceptedRequest, *, is_whole: bool, is_fresh: bool) -> FamilyLink:
     """The link of a new child run that does the work which the earlier child run `last` did before. The new run joins the family of `last`
-    and inherits the receipts of the earlier runs of this family; the idempotency keys of calls are made from the family. If `is_fresh`,
-    the new run begins a new family and inherits nothing."""
+    and inherits the receipts of the earlier runs of this family; the idempotency keys of calls are made from the family. If `is_fresh`, the
+    new run begins a new family and inherits nothing. `is_whole`: whether the new run, if it is a pipeline, runs all its nodes again."""
     if is_fresh:
         family = sha256(f"{last.family}\0again\0{accepted.link}".encode()).hexdigest()
         return FamilyLink(family=family, number=last.link + 1)

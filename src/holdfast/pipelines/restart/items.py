@@ -70,8 +70,9 @@ def earlier_shards(
 
 
 def matched(now: Sequence[Any], before: Sequence[Any]) -> list[int | None] | None:
-    """For each item of `now`, the new list: the index of the item of `before` with which it is matched, or None if it is matched with
-    none. None in place of the whole list if both lists are equal."""
+    """For each item of `now`, the new list: the index of the item of `before` with which it is matched, or None if it is matched with none.
+    It is matched with an equal item, else with the item at the same index if that one is free. None in place of the whole list if both
+    lists are equal."""
     texts, earlier = [codec.dumps(one) for one in now], [codec.dumps(one) for one in before]
     if texts == earlier:
         return None

@@ -22,8 +22,8 @@ from holdfast.workers.outputs import checked_outputs
 
 
 async def responded(run: PipelineRun, ending: Ending | None, left: Sequence[Unfinished] = ()) -> Response:
-    """The response of a run that has ended. `ending`: why the run has no outputs; if None, the response has the outputs. `left`: the nodes
-    that should have been undone and were not."""
+    """The response of a run that has ended. `ending`: why the run has no outputs; None: the response has the outputs, or an error if they
+    are not valid. `left`: the nodes that should have been undone and were not."""
     if ending is None:
         return await _given(run)
     error = ending.error
@@ -42,8 +42,8 @@ async def responded(run: PipelineRun, ending: Ending | None, left: Sequence[Unfi
 
 async def _given(run: PipelineRun) -> Response:
     """The response with the outputs that the graph gives. An output is left out if its node has no result, for instance because it was
-    skipped, or if there is no value at its path. The response has an error if an output has no value for another reason, or if the outputs
-    do not fit the contract."""
+    skipped, or if there is no value at its path. The response has an error if an output has no value for another reason, if an artifact in
+    the outputs is missing, or if the outputs do not fit the contract."""
     outputs: dict[str, Any] = {}
     for name, template in _members(run.graph.gives):
         found = await run.values.value(template, run.results())

@@ -32,8 +32,8 @@ from holdfast.workers.accepted_request import AcceptedRequest
 
 
 async def respond(run: PipelineRun) -> Response:
-    """Run a pipeline to its end, and return its response. If the run ends early, or its outputs do not fit the contract, nodes that have an
-    `undo` are undone first."""
+    """Run a pipeline to its end, and return its response. If the run ends early, its open child runs and questions are ended first. Then,
+    and also if its outputs do not fit the contract, nodes that have an `undo` are undone."""
     open_run(run)
     while not await advance(run):
         await rest(run)
@@ -108,7 +108,8 @@ class Pipelines:
 
 
 async def _forerunners(accepted: AcceptedRequest, service: RunService) -> Forerunners | None:
-    """The earlier runs of a restarted run, the newest first. Runs that retention has removed are left out."""
+    """The earlier runs of a restarted run, the newest first; None if this run restarts no other. Runs that retention has removed are left
+    out."""
     if not accepted.before:
         return None
     found = [await service.earlier_run(run_id, accepted.tenant) for run_id in reversed(accepted.before)]

@@ -1,9 +1,9 @@
-"""Undo: when a run fails, is cancelled, takes too long or has no valid outputs, each node that ended ok or partial and has an `undo` is
-undone. The node that ended last is undone first.
+"""Undo: when a run fails, is cancelled, takes too long or has no valid outputs, what its nodes did is taken back by their `undo`. The node
+that ended last is undone first.
 
-The undo of a worker node is one child run. The undo of a map has one child run for each item that succeeded, and the undo of a supervise
-node one for each choice that succeeded and has an undo. If an undo fails, a person is asked, without a time limit, and the run stays open
-until the person has answered or the question is withdrawn.
+A worker or map node is undone if it ended ok or partial. The undo of a worker node is one child run. The undo of a map has one child run
+for each item that succeeded, and the undo of a supervise node one for each choice that succeeded and has an undo. If an undo fails, a
+person is asked, without a time limit, and the run stays open until the person has answered or the question is withdrawn.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _ANSWER: Final[dict[str, Any]] = {
 
 
 class Unfinished(msgspec.Struct, frozen=True):
-    """A node that was not undone: a person chose to leave its effects as they are, the question was withdrawn, or the undo failed too
-    often."""
+    """A node that was not undone: a person chose to leave what it did as it is, the question was rejected or withdrawn, or the undo failed
+    too often."""
 
     node: str
     error: NodeError
@@ -79,7 +79,7 @@ def _did_something(run: PipelineRun, node: _Undoable, round: int, settled: Settl
 
 
 def _is_kept(run: PipelineRun, settled: Settled) -> bool:
-    """Whether the result of the node was taken from an earlier, successful run. Such a node is not undone."""
+    """Whether the result of the node was taken from an earlier run and is kept (`Forerunners.keeps`). Such a node is not undone."""
     return run.forerunners is not None and run.forerunners.keeps and settled.run is not None and run.records.is_reused(settled.run)
 
 

@@ -22,7 +22,7 @@ _TIMER = "then"
 
 def keep_chain(scene: Scene, kind: Kind, part: str, chain: tuple[Then, ...]) -> None:
     """For a question that is open: start the timer of each part of the chain that has none, and add the approvers of each part whose timer
-    has ended."""
+    has ended. `kind` and `part` name the question inside the node."""
     place, node = question_at(kind, scene.position, part), scene.node.name
     question = place.callback.operation_id
     for number, then in enumerate(chain, 1):

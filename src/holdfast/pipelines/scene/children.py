@@ -63,7 +63,7 @@ class ChildRuns:
 
     @property
     def revision(self) -> Mapping[str, Any] | None:
-        """What a gate wants changed; None if no gate asked for a revision."""
+        """What a gate wants changed; None if no gate asked for a revision. Here always None: subclasses override it."""
         return None
 
     def given(self, inputs: dict[str, Any]) -> Inputs:
@@ -75,7 +75,8 @@ class ChildRuns:
         return known
 
     async def run(self, worker: str, inputs: Inputs, *, part: str = "work", number: int = 1, template: Template = None) -> Response | None:
-        """Begin a child run of a worker or a pipeline, or find its response. Does not block: returns None until the run has ended.
+        """Begin a child run of a worker or a pipeline, or find its response. Does not block: returns None until the run has ended. In a
+        restarted run it may return the response of an earlier run, and begins none then.
 
         `part` and `number` name the run inside the node (`run_at`). `template` is the template from which the inputs were made; errors use
         it to name the edges of the graph. Raises TimeOver if the run has not begun and the time limit of the node is over.
@@ -96,7 +97,7 @@ class ChildRuns:
         return None
 
     def earlier(self, at: Identity, worker_id: str, part: str) -> Earlier:
-        """What earlier runs did at the place of a child run. Empty if this run restarts no other run."""
+        """What earlier runs did at the place of a child run, for a run that restarts them. Here always empty: subclasses override it."""
         return Earlier()
 
     def _told(self, known: Operation, template: Template) -> Response:
@@ -140,8 +141,8 @@ class ChildRuns:
 
     def wait(self, part: str, seconds: float, number: int = 1) -> bool:
         """Begin a durable wait of this node, or look whether it has ended. Does not block: returns False while the wait lasts, and True
-        after it, or if an earlier run has waited at this place (`has_waited`). Raises TimeOver if the time limit of the node is over and
-        the wait has not begun, or was cancelled because of that limit."""
+        after it, or if an earlier run has waited at this place (`has_waited`). `part` and `number` name the wait inside the node. Raises
+        TimeOver if the time limit of the node is over and the wait has not begun, or was cancelled because of that limit."""
         at = wait_at(self.position, part, number)
         known = self.records.find(at)
         if known is not None and known.status is Status.CANCELLED:
@@ -155,7 +156,8 @@ class ChildRuns:
         return False
 
     def has_waited(self, at: Identity) -> bool:
-        """Whether an earlier run, which this run restarts, has waited at this place. Then this run does not wait."""
+        """Whether an earlier run, which this run restarts, has waited at this place. Then this run does not wait. Here always False: a
+        subclass overrides it."""
         return False
 
     # --- how they are recorded
@@ -167,7 +169,8 @@ class ChildRuns:
         self.records.wish(*updates)
 
     def awaits(self, at: Identity) -> None:
-        """Let the run rest until this operation has ended, or another one that is awaited; then the node is called again."""
+        """Note that the node waits for this operation. The run rests until one of the awaited operations has ended; then the node is called
+        again."""
         self.awaited.append(at)
         self.records.awaits(at)
 

@@ -51,7 +51,7 @@ class RunService(Protocol):
         ...
 
     def reporter(self, header: Execution, accepted: AcceptedRequest, contract: Contract) -> LiveRunReporter:
-        """The reporter of this run."""
+        """The object that reports this run to the observers of the process and to the run's followers."""
         ...
 
     def waits(self, run_id: str) -> None:
@@ -75,7 +75,7 @@ class RunService(Protocol):
         ...
 
     async def cancel_child(self, parent: str, operation_id: str) -> None:
-        """Cancel the child run that an operation waits for. A child run that has ended is not changed."""
+        """Cancel the child run that an operation of the execution `parent` waits for. A child run that has ended is not changed."""
         ...
 
     async def withdraw(self, run_id: str, operation_id: str) -> None:

@@ -45,7 +45,7 @@ node, or fail it."""
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """The last child run of a part of a node's work."""
+    """The child run that was the last one in a part of a node's work: its response, and the id of its operation."""
 
     response: Response
     operation_id: str
@@ -108,8 +108,8 @@ def _code(response: Response) -> str:
 
 
 async def handled(node: AnyNode, scene: Scene, failed: Failed) -> Settled | Again | None:
-    """Apply the action for the failure of a node. Returns how the node ends, Again if a person wants another try, and None until the person
-    who is asked has answered."""
+    """Apply the action for the failure of a node: `failed.action`, else the one of `on_failure`. Returns how the node ends, Again if a
+    person wants another try, and None until the person who is asked has answered."""
     action = failed.action or action_for(node, failed.error.code)
     if action == "escalate":
         return await _escalated(node, scene, failed)
@@ -172,7 +172,8 @@ async def _escalated(node: AnyNode, scene: Scene, failed: Failed) -> Settled | A
 
 
 def given_document(node: AnyNode, failed: Failed, outputs: Any) -> dict[str, Any]:
-    """The result document of a node whose outputs a person gave."""
+    """The result document of a node whose outputs a person gave after it had failed. For a gate, `outputs` may be None: then the value that
+    the gate judged is used."""
     match node:
         case GateNode():
             known = failed.document or {}

@@ -82,7 +82,7 @@ class PipelineRun:
     # --- results
 
     def document(self, node: str, round: int) -> dict[str, Any] | None:
-        """The result document of a node in a round; None for a node without a result."""
+        """The result document of a node in a round; None if the node has not ended in this round, or ended without a result."""
         known = self._documents.get((node, round))
         if known is not None:
             return known
@@ -120,7 +120,8 @@ class PipelineRun:
         return time_limit(self.accepted.limits)
 
     def budgets(self, node: AnyNode) -> tuple[Budget, ...]:
-        """The budgets that limit the calls of a node's child runs: the node's own, then the run's. A budget without limits is left out."""
+        """The budgets of tokens and money that all child runs of a node share: the node's own, then the run's. A budget without limits is
+        left out."""
         caps, limits, key = node.caps, self.accepted.limits, f"budget/{self.header.id}"
         until = self.header.deadline + _KEPT_AFTER_MS
         own = Budget(key=f"{key}/{node.name}", max_tokens=caps.max_tokens, max_cost=caps.max_cost_usd, until=until)

@@ -31,7 +31,8 @@ def no_object_error(node: str) -> NodeError:
 
 
 def edge_error(node: str, template: Template, refused: Response) -> Response:
-    """The response `refused`, with its error replaced by `edge_mismatch`, which names every edge whose value does not fit."""
+    """The response `refused`, with its error replaced by `edge_mismatch`. The details of the new error name every edge whose value does not
+    fit; its message names at most five. If `refused` lists no problems, the new error has its message and details."""
     assert refused.error is not None
     problems = refused.error.details if isinstance(refused.error.details, list | tuple) else ()
     edges = [_edge(node, template, msgspec.to_builtins(problem)) for problem in problems]
@@ -53,7 +54,8 @@ def _edge(node: str, template: Template, problem: Any) -> dict[str, str]:
 
 
 def _source(template: Template, parts: list[str]) -> str:
-    """The reference from which the value at a place of the inputs came; `the graph` for a value that is written in the template itself."""
+    """The reference from which the value at a place of the inputs came, as text; `the graph` for a value that is written in the template
+    itself. `parts` is the path to that place."""
     nearest: Reference | None = None
     for reference in references_in(template):
         where = [str(part) for part in reference.where]

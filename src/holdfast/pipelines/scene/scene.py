@@ -29,7 +29,8 @@ from holdfast.workers.demands import demands_of
 
 
 class NotReached(Exception):
-    """A template refers to a node that has no result. The node to which the template belongs is skipped."""
+    """A template refers to a result that a node (`source`) does not have, because it was skipped or blocked. A node whose own template this
+    is gets skipped, if its code does not catch this error."""
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
@@ -126,11 +127,11 @@ class Scene(ChildRuns):
         return {"$from": "values", "path": [len(values) - 1]}
 
     def in_turn(self, turn: int) -> Scene:
-        """The scene of the same node in the same round, but in this turn (try)."""
+        """The scene of the same node in the same round, but in another turn (try)."""
         return Scene(self.run_state, self.node, NodePosition(self.position.node, self.position.round, turn), results=self._results)
 
     def is_lost(self, source: str) -> bool:
-        """Whether a result that the author wanted from this node is missing or partial (`Settled.lost`)."""
+        """Whether a result that the author wanted from the node `source` is missing or partial (`Settled.lost`)."""
         settled = self.run_state.settled(source)
         return settled is not None and settled.lost
 
@@ -147,7 +148,8 @@ class Scene(ChildRuns):
 
     @property
     def revision(self) -> Mapping[str, Any] | None:
-        """What the gate wants changed, for the first node of a validation loop; None in the first round and for other nodes."""
+        """What the gate wants changed, for the first node of a validation loop: the round, the reasons of the gate, and the previous
+        outputs of the node. None in the first round and for other nodes."""
         run, round = self.run_state, self.position.round
         loop = run.structure.loops.get(self.node.name)
         if loop is None or loop.first != self.node.name or round == 1:
@@ -193,12 +195,13 @@ class Scene(ChildRuns):
         demands: Mapping[str, Any] | None = None,
         number: int = 1,
     ) -> Decision | Silence | None:
-        """Ask a person, or find the decision if the question was asked before. The decision is bound to the hash of what is shown. Does
-        not block. Returns None while the question is open, the Decision after it, and Silence if the question ended without a decision.
+        """Ask a person, or find the decision if the question was asked before. The decision is bound to the hash of what is shown. Does not
+        block. Returns None while the question is open, the Decision after it, and Silence if the question ended without a decision. In a
+        restarted run it may return the decision of an earlier run about the same question.
 
-        `within` is the time limit in seconds; 0 means none. `schema` is the JSON Schema that an answer must fit; None: the person approves
-        or rejects. `demands` say who decides (workers.demands); without `demands`, the operator's approvers decide. Raises TimeOver if the
-        question is not asked yet and the time limit of the node is over.
+        `part` and `number` name the question inside the node. `within` is the time limit in seconds; 0 means none. `schema` is the JSON
+        Schema that an answer must fit; None: the person approves or rejects. `demands` say who decides (workers.demands); without
+        `demands`, the operator's approvers decide. Raises TimeOver if the question is not asked yet and the time limit of the node is over.
         """
         place = question_at(kind, self.position, part, number)
         known = self.records.find(place.callback)

@@ -41,7 +41,7 @@ from holdfast.workers.run_reporters import SILENT
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What a map does for its items."""
+    """What a map does for its items: the worker and its fallbacks, the items, and the limits."""
 
     workers: tuple[str, ...]
     template: Template
@@ -93,8 +93,9 @@ class _ShardInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 async def pages(scene: Scene, task: Task, part: str) -> list[Page] | ShardFailed | None:
     """Begin the next shard if no shard runs. Returns None while a shard runs, the pages of all shards when the last one has ended, and
-    ShardFailed if a shard gave no page. If too many items have failed, no further shard begins, and the pages of the shards that ran are
-    returned."""
+    ShardFailed if a shard gave no page. If more items than `task.tolerated` have failed, no further shard begins, and the pages of the
+    shards that ran are returned. `part` names the part of the node's work: the work itself or its undo. Raises TimeOver if a shard would
+    begin and the time limit of the node is over."""
     found: list[Page] = []
     failed = 0
     for number, first in enumerate(range(0, len(task.items), SHARD_ITEMS), 1):
@@ -117,7 +118,8 @@ async def pages(scene: Scene, task: Task, part: str) -> list[Page] | ShardFailed
 
 
 async def kept_items(scene: Scene) -> set[int]:
-    """The indexes of the items whose results were taken from an earlier, successful run. They are not undone if this run fails."""
+    """The indexes of the items whose results were taken from earlier runs and are kept (`Forerunners.keeps`): they are not undone if this
+    run fails. Empty if nothing is kept."""
     forerunners, kept = scene.run_state.forerunners, set[int]()
     if forerunners is None or not forerunners.keeps:
         return kept
@@ -133,10 +135,10 @@ async def kept_items(scene: Scene) -> set[int]:
 def items_over(
     node: MapNode, round: int, operations: Mapping[str, Operation], running: Callable[[Operation], Mapping[str, Operation]]
 ) -> tuple[int, int]:
-    """How many items of a map have succeeded, and how many have failed, in the newest try of the node in this round. `running` reads the
-    operations of a shard that still runs. An item may have several runs (fallbacks, or another run after a rate refused the first): it is
-    counted once, with its last run. A shard that ended well counts as SHARD_ITEMS items, also if it is the last and has fewer: the caller
-    must bound the sum."""
+    """How many items of a map have succeeded, and how many have failed, in the newest try of the node in this round. `operations` are those
+    of the pipeline's run; `running` reads the operations of a shard that still runs. An item may have several runs (fallbacks, or another
+    run after a rate refused the first): it is counted once, with its last run. An item that failed without a run is counted when its shard
+    has ended. A shard that ended well counts as SHARD_ITEMS items, also if it has or ran fewer: the caller must bound the sum."""
     positions = [NodePosition(node.name, round, turn) for turn in range(MOST_TURNS, 0, -1)]
     position = next((each for each in positions if run_at(each, WORK, 1).operation_id in operations), positions[-1])
     workers, number, ok, failed = (node.worker, *node.fallback), 0, 0, 0
@@ -165,7 +167,8 @@ async def _page(scene: Scene, known: Operation) -> Page | ShardFailed:
 
 
 async def _start(scene: Scene, at: Identity, task: Task, part: str, first: int, failed: int) -> Update:
-    """The update that starts a shard. The accepted request of the shard is a copy of the parent's, with other inputs and labels."""
+    """The update that starts a shard. The accepted request of the shard is a copy of the parent's, with inputs, labels, budgets and a
+    family of its own."""
     run, node = scene.run_state, scene.node
     cut = slice(first, first + SHARD_ITEMS)
     previous = None if task.previous is None else task.previous[cut]
@@ -249,8 +252,8 @@ class _Shard:
         self._reused: set[int] = set()
 
     async def advance(self) -> bool:
-        """Look at every item that has begun, and begin further items as far as `at_once` allows. Returns True if no item that has begun is
-        still running."""
+        """Look at every item that has begun, and begin further items as far as `at_once` allows. If too many items have failed, or if the
+        shard is cancelled, begin none and cancel those that run. Returns True if no item is still running: then the shard has ended."""
         for place in list(self._live):
             await self._look(place)
         while self._next < len(self._task.items) and len(self._live) < self._task.at_once and not self._is_stopping:
@@ -290,7 +293,7 @@ class _Shard:
         self._failed += item["status"] != "ok"
 
     async def _made(self, place: int, index: int) -> dict[str, Any] | NodeError:
-        """The inputs of an item, or the error if they have no value."""
+        """The inputs of an item, or the error if they have no value or are not an object."""
         task, node = self._task, self._inputs.position.node
         value = task.items[place]
         template, item = task.template, Item(value, value["index"] if self._inputs.part != WORK else index)
@@ -369,7 +372,7 @@ class _ItemRuns(ChildRuns):
 
 
 def _item(index: int, response: Response | None, error: NodeError | None) -> dict[str, Any]:
-    """One row of the map's result: of an item with a response, or of an item that failed before a run began."""
+    """One row of the map's result: of an item with a response, or (`response` is None) of an item that ended without a run."""
     if response is None:
         told = None if error is None else {"error_code": error.code, "message": error.message, "retryable": False, "details": error.details}
         return {"index": index, "status": "invalid_output", "outputs": None, "error": told, "run_id": None}

@@ -29,7 +29,8 @@ class Values:
         self._inline = inline_bytes
 
     async def value(self, template: Template, results: Mapping[str, Any], item: Item | None = None) -> Any | Unresolved:
-        """The value of a template, or an Unresolved that says why it has none. Artifacts in the value stay references."""
+        """The value of a template, or an Unresolved that says why it has none. `results` are the results of nodes by name; `item` is the
+        item of a map for which the value is made. Artifacts in the value stay references."""
         found = resolved(template, results, item=item)
         for _ in range(_MOST_OPENED):
             if not isinstance(found, Unresolved) or found.reason != "artifact" or found.source not in results:
@@ -40,8 +41,8 @@ class Values:
         return found
 
     async def inputs(self, value: dict[str, Any]) -> dict[str, Any]:
-        """Inputs in the form that a child run takes: references to artifacts only at the top level, and large top-level inputs moved into
-        artifacts."""
+        """Inputs in the form that a child run takes. An input that is a reference to an artifact stays so; references inside an input are
+        replaced by the contents of the artifacts. If the inputs are large, the largest are moved into artifacts."""
         if any(_holds_reference(inner) for part in value.values() for inner in _members(part)):
             value = await in_thread(Purpose.ARTIFACTS, self._brought_in_below, value)
         return await self.kept(value)
@@ -68,8 +69,8 @@ class Values:
         return {name: _named_again(member) for name, member in value.items()}
 
     async def kept(self, document: dict[str, Any]) -> dict[str, Any]:
-        """The result document in the form that the history keeps. If it has more bytes than the operator allows inside a history
-        (`inline_artifact_bytes`), its largest members are moved into artifacts."""
+        """The document (a result or inputs) in the form that the history keeps. If it has more bytes than the operator allows inside a
+        history (`inline_artifact_bytes`), its largest members are moved into artifacts."""
         if len(msgspec.json.encode(document)) <= self._inline:
             return document
         kept, _ = await moved_out(document, self._keep, self._inline)
@@ -79,7 +80,7 @@ class Values:
         return self._artifacts.keep(self._tenant, name, "application/json", io.BytesIO(text).read)
 
     def _opened(self, value: Any, path: tuple[Part, ...]) -> Any:
-        """The value with the artifacts at a path replaced by their contents."""
+        """The value with all artifacts along a path replaced by their contents, from the value itself to the end of the path."""
         value = self._loaded(value)
         if not path:
             return value

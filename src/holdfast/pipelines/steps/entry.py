@@ -15,7 +15,8 @@ from holdfast.workers.body.main import done
 
 
 def enter(fd: int, module: str) -> None:
-    """The function that a jail calls, inside the sandbox: import the author's code, and serve one call."""
+    """The function that a jail calls, inside the sandbox: import the author's module, and serve one call. `fd` is the socket to the
+    runner."""
     loaded = importlib.import_module(module)
     link = SocketLink(socket.socket(fileno=fd))
     link.send({"op": "ready"})

@@ -26,7 +26,7 @@ from holdfast.workers.packages import Kept, Packages, WorkerMissing, imported
 from holdfast.workers.policy import Policy
 
 STEP_SECONDS: Final = 10.0
-"""A step may take at most this many seconds."""
+"""A step may take at most this many seconds, if the caller gives no other number."""
 STEP_MEMORY_MB: Final = 256
 MAX_INPUT_BYTES: Final = 1024 * 1024
 _ENTRY: Final = "holdfast.pipelines.steps.entry:enter"
@@ -62,20 +62,25 @@ class Steps:
     async def call(
         self, package: str, function: str, inputs: Any, *, seconds: float = STEP_SECONDS, tenant: str = ""
     ) -> StepDone | StepFailed:
-        """Call one function of a package (`Graph.steps`) with JSON. If the step fails, the result is a StepFailed. Raises WorkerMissing if
-        the package is not on this machine, and WorkerChanged if its files have changed."""
+        """Call one function of a package (`Graph.steps`) with JSON. If the step fails, the result is a StepFailed. With the isolation
+        `inline` there is no limit of time. The CPU time is charged to `tenant`.
+
+        Raises WorkerMissing if the package is not on this machine, WorkerChanged if its files have changed, and Overloaded or
+        SandboxUnavailable if no sandbox can run it.
+        """
         kept = await self._kept(package)
         if self._policy.isolation == "inline":
             return told_by(called(self._module(kept), function, codec.loads(codec.dumps(inputs, sort=False))))
         return await call_step(self._sandbox(kept), function, inputs, seconds=seconds, tenant=tenant)
 
     async def rest(self) -> None:
-        """End the spare processes of all sandboxes, which were started in advance for the next call. The sandboxes stay usable."""
+        """End the idle processes of all sandboxes, which were started in advance for the next call. Calls that run now go on. The next call
+        starts the processes again."""
         for sandbox in self._jailed.values():
             await sandbox.rest()
 
     async def close(self) -> None:
-        """End all processes of the sandboxes."""
+        """End all processes of the sandboxes, also those of calls that run now."""
         for sandbox in self._jailed.values():
             await sandbox.close()
         self._jailed.clear()
@@ -103,7 +108,8 @@ class Steps:
 
 
 def step_jail(kept: Kept, policy: Policy) -> Jail:
-    """The jail of the steps of a package: no tools, no network, no child processes."""
+    """The limits for the steps of a package: no tools, no network, no child processes. With the isolation `process` the steps run in an
+    ordinary process with limits, without walls around it."""
     return Jail(
         package=kept.folder,
         entry=_ENTRY,
@@ -121,8 +127,8 @@ def step_jail(kept: Kept, policy: Policy) -> Jail:
 async def call_step(
     sandbox: Sandbox, function: str, inputs: Any, *, seconds: float = STEP_SECONDS, tenant: str = ""
 ) -> StepDone | StepFailed:
-    """Call one function in a new body of this sandbox. If the step fails, the result is a StepFailed. The body has ended when this
-    returns."""
+    """Call one function in a new body of this sandbox. If the step fails, the result is a StepFailed. The body has ended when this returns.
+    `seconds` includes the wait for a free place. Raises Overloaded or SandboxUnavailable if no body can be started."""
     try:
         size = len(codec.dumps(inputs, sort=False).encode())
     except HoldfastError as odd:
@@ -141,7 +147,8 @@ async def call_step(
 
 
 def told_by(frame: Mapping[str, Any]) -> StepDone | StepFailed:
-    """Read the result from a frame. The author's code may have sent anything; a frame of another form is a StepFailed."""
+    """Read a step's result from the frame that the body sent. The author's code may have sent anything: a frame of another form, or an
+    unknown error code, becomes a StepFailed with `worker_crashed`."""
     match frame:
         case {"op": "done", "outputs": outputs}:
             return StepDone(outputs)

@@ -1,4 +1,5 @@
-"""Approvals: decisions that runs wait for. The credential of the caller says who decides; the body cannot name another person."""
+"""Approvals: decisions that runs wait for. The credential of the caller says who decides; the body of a decision cannot name another
+person."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ class _Settled(_Said, kw_only=True):
 class _Many(_Said, kw_only=True):
     verdict: batches.BatchVerdict
     result: Any = msgspec.UNSET
-    """The answer to all these questions. It must be given with the verdict `answer`, and must not be given with another verdict."""
+    """The answer to all chosen questions. It must be given with the verdict `answer`, and must not be given with another verdict."""
     approvals: list[str] = []
     run: str | None = None
     node: str | None = None
@@ -82,8 +83,8 @@ class Approvals:
         ]
 
     async def list(self, request: Request) -> Reply:
-        """A page of the open approvals that the caller may see. With `?run=`, only those of this run and of all runs below it. `?after=` is
-        the id of the last approval of the page before."""
+        """A page of the open approvals that the caller may see: at most `?limit=`, else at most 100. With `?run=`, only those of this run
+        and of all runs below it. `?after=` is the id of the last approval of the page before."""
         limit, after = request.number("limit"), request.text("after")
         if limit is not None and not 1 <= limit <= MOST_SHOWN:
             raise InvalidRequest(f"limit: {limit} is not between 1 and {MOST_SHOWN}.")
@@ -96,7 +97,7 @@ class Approvals:
         return msgspec.structs.replace(page, approvals=self._served.estimates().with_rests(page.approvals))
 
     async def show(self, request: Request) -> Reply:
-        """One approval, open or closed."""
+        """One approval, open or closed, with what the rest of its outermost run may cost."""
         return document_reply(await in_thread(Purpose.STORE, self._one, request.label, asker_of(request)))
 
     def _one(self, approval_id: str, asker: Asker) -> Approval:
@@ -113,20 +114,20 @@ class Approvals:
         return await self._decided(request, "reject", _said(request, _Said))
 
     async def answer(self, request: Request) -> Reply:
-        """Answer a worker's question."""
+        """Answer a question of a worker or of a pipeline. The body has the answer as `result`."""
         said = _said(request, _Answered)
         return await self._decided(request, "answer", said, result=said.result)
 
     async def settle(self, request: Request) -> Reply:
         """Decide about a tool call for which it is not known whether it happened: record that it happened, record that it did not, or stop
-        the run. This needs another role than approving does."""
+        the run. Only a settler or an admin may do this; an approver may not."""
         said = _said(request, _Settled)
         check_settles(said.verdict)
         return await self._decided(request, said.verdict, said, result=said.result)
 
     async def decide_many(self, request: Request) -> Reply:
-        """Decide many approvals with one request. The reply has a result for each. If one decision is refused, the others are still
-        made."""
+        """Decide many approvals with one request and one verdict: those that the body names, or all open ones of a run (and of one of its
+        nodes). The reply has a result for each. If one decision is refused, the others are still made."""
         said, asker = _said(request, _Many), asker_of(request)
         if (said.verdict == "answer") is (said.result is msgspec.UNSET):
             raise InvalidParameter(
@@ -151,8 +152,8 @@ class Approvals:
         return document_reply({"results": results})
 
     async def link(self, request: Request) -> Reply:
-        """Make a link by which one person may decide this approval, once. Only an admin may make one, because the caller who makes a link
-        could also use it."""
+        """Make a link by which the person that the body names may decide this approval, once. Only an admin may make one, because the
+        caller who makes a link could also use it. The reply has the address of the link."""
         said = _said(request, _Linked)
         seconds = links.DEFAULT_SECONDS if said.valid is None else parsed(said.valid)
         if seconds is None:
@@ -182,8 +183,8 @@ class Approvals:
 
 
 def _said(request: Request, kind: type[Any]) -> Any:
-    """Read the body. Raises InvalidRequest if it has a member that `kind` does not have, so a caller cannot name another person as the one
-    who decides."""
+    """Read the body as a `kind`. Raises InvalidRequest if it does not fit, or if its comment is too long. It does not fit if it has a
+    member that `kind` does not have, so a caller cannot name another person as the one who decides."""
     try:
         said = json_structs.decoded(request.content or b"{}", kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

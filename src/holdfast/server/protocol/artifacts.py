@@ -53,8 +53,8 @@ class Artifacts:
         ]
 
     async def get(self, request: Request) -> Reply:
-        """The bytes of an artifact; 304 without bytes if the client has them already. Before the first byte is sent, the artifact store
-        compares all bytes with their hash."""
+        """The bytes of an artifact of the caller's tenant; 304 without bytes if the client has them already. Before the first byte is sent,
+        the artifact store compares all bytes with their hash."""
         tenant, kept = asker_of(request).tenant, self._served.worker_service.artifacts
         found = await in_thread(Purpose.ARTIFACTS, kept.find, tenant, request.label)
         tag = f'"{found.sha256}"'

@@ -41,8 +41,8 @@ class Costs:
         ]
 
     async def get(self, request: Request) -> Reply:
-        """What one run has cost (`?run=`), or what the runs of some days have cost (`?since=`, `?until=`). `?by=` names the fields by which
-        the costs are grouped."""
+        """What one run has cost (`?run=`), or what the runs of some days have cost (from the day `?since=` to the day `?until=`); with
+        `?tenant=`, `?pipeline=` or `?worker=` only its runs. `?by=` names the fields by which the costs are grouped."""
         asked = question_of({name: request.text(name) for name in _ASKED})
         mine = request.tenant
         if mine is not None and asked.tenant not in (None, mine):
@@ -56,7 +56,7 @@ class Costs:
         return document_reply(report.document())
 
     async def estimate(self, request: Request) -> Reply:
-        """Estimate what a run with this request may cost. No run is started."""
+        """Estimate what a run with this request may cost. The body is the same as that of an invoke. No run is started."""
         order = request_from(request.content, worker_id=request.label)
         service = self._served.worker_service
         served = accept.served_version(dict(service.served.get(order.worker_id, {})), order, service.served)
@@ -67,8 +67,8 @@ class Costs:
         return document_reply(told.document())
 
     async def rest(self, request: Request) -> Reply:
-        """Estimate what the rest of a pipeline's run may cost. Raises ExecutionNotFound if there is no such run, or if it is a run of a
-        worker."""
+        """Estimate what the rest of a pipeline's run may cost. Raises ExecutionNotFound if the caller can see no such run, or if it is a
+        run of a worker."""
         header, accepted = await in_thread(Purpose.STORE, find_run, self._served.store, request.label, asker_of(request))
         told = await in_thread(Purpose.STORE, self._served.estimates().rest, header, accepted)
         if told is None:

@@ -59,8 +59,8 @@ HEADERS: Final[tuple[Header, ...]] = (
 def question_page(
     approval: Approval, person: str, *, problem: str = "", given: Mapping[str, str] | None = None, status: int = 200
 ) -> Reply:
-    """The page with the question, and with the form by which this person decides. `problem` says what was wrong with the form that the
-    person sent; `given` has the values of that form, to show them again."""
+    """The page with the question, and with the form by which `person` decides. `problem` says what was wrong with the form that the person
+    sent before; empty: nothing. `given` has the values of that form, to show them again. `status` is the HTTP status."""
     told = f'<p class="problem" role="alert">{shown(problem)}</p>' if problem else ""
     asked = approval.question or _asked(approval)
     form = "".join(drawn(field, (given or {}).get(field.key, "")) for field in _fields(approval))

@@ -1,6 +1,6 @@
 """Links: a person decides one approval without a login. A GET shows and never decides, because mail scanners open links; a POST decides.
 
-Who has the token in the path may decide. So the token is written to no log, and the pages do not send it to other sites.
+A person who has the token in the path can decide. So the token is written to no log, and the pages do not send it to other sites.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Links:
         return [Route("GET", _PATH, self.show, show), Route("POST", _PATH, self.decide, decide)]
 
     async def show(self, request: Request) -> Reply:
-        """Show the question. Opening the page never decides anything."""
+        """Show the question with a form. Opening the page never decides anything. If the link cannot be used, the page says why."""
         try:
             return await in_thread(Purpose.STORE, self._shown, request.label)
         except HoldfastError as refused:
@@ -70,8 +70,8 @@ class Links:
         return question_page(approval, link.person)
 
     async def decide(self, request: Request) -> Reply:
-        """Decide as the person for whom the link was made. The reply is a page with the result. If the form was filled in wrongly, the
-        reply is the page with the form again."""
+        """Decide as the person for whom the link was made. The reply is a page: with the result, or with the reason why the link cannot be
+        used. If the form was filled in wrongly, it is the page with the form again."""
         try:
             link, approval = await in_thread(Purpose.STORE, self._opened, request.label)
         except HoldfastError as refused:
@@ -93,8 +93,8 @@ class Links:
         return told_page(200, "Thank you", _told(decided, link.person))
 
     def _opened(self, token: str) -> tuple[Link, Approval]:
-        """The link of a token, and its approval. Raises an error if the token is not valid or has expired, if the approval is closed, or if
-        the person has voted already or may not decide."""
+        """The link of a token, and its approval. Raises an error if the token is not valid or has expired, if there is no such approval, if
+        it is closed, or if the person has voted already or may not decide."""
         store = self._served.store
         link = link_of(store.seal, token, self._served.clock.now())
         approval = find_approval(store, link.approval_id, holder(link.person))

@@ -1,4 +1,4 @@
-"""Queues over HTTP: a caller enqueues one message or many and looks at queues; an operator changes their settings.
+"""Queues over HTTP: a caller enqueues messages, looks at queues and starts parked runs again; an operator changes the settings of queues.
 
     POST /v1/queues/emails   {"target": "send", "inputs": {"to": "ada"}, "idempotency_key": "m-7", "key": "ada", "ttl": 3600}
     202                      {"run_id": "…", "target": "send", "state": "queued"}
@@ -108,18 +108,19 @@ class Queues:
     # --- looking
 
     async def list(self, request: Request) -> Reply:
-        """All queues. A caller who belongs to a tenant sees the numbers of that tenant only."""
+        """All queues, without their lanes. A caller who belongs to a tenant sees only the numbers of that tenant."""
         found = await in_thread(Purpose.STORE, self._queues(request).list, _kept_to(request))
         return document_reply({"queues": [queue_document(view) for view in found]})
 
     async def show(self, request: Request) -> Reply:
-        """One queue with its settings and its lanes; `?lanes=` says how many lanes at most."""
+        """One queue with its settings and its lanes: at most `?lanes=` lanes, else at most 100."""
         queues, lanes = self._queues(request), _number(request, "lanes", 100)
         view = await in_thread(Purpose.STORE, lambda: queues.show(request.label, tenant=_kept_to(request), lanes=lanes))
         return document_reply(queue_page(view))
 
     async def parked(self, request: Request) -> Reply:
-        """Parked runs of a queue, the oldest first, at most `?limit=`. With `?error=`, only those with this error code."""
+        """Parked runs of a queue, the oldest first: at most `?limit=`, else at most 100. With `?error=`, only those with this error
+        code."""
         queues, limit, error = self._queues(request), _number(request, "limit", 100), request.text("error")
         asked = {"tenant": _kept_to(request), "limit": limit, "error": error}
         found = await in_thread(Purpose.STORE, lambda: list(queues.parked(request.label, **asked)))  # type: ignore[arg-type]
@@ -128,7 +129,8 @@ class Queues:
     # --- filling
 
     async def push(self, request: Request) -> Reply:
-        """Enqueue one message, or many; the reply has a result for each."""
+        """Enqueue one message, or a list of messages. The reply to one message is its run. The reply to a list has a run or an error for
+        each message."""
         said = _body(request, dict[str, Any])
         if "messages" not in said:
             message = _converted(said, _Message)
@@ -143,7 +145,8 @@ class Queues:
         return _many_reply([_told(one) for one in done])
 
     async def _check_known(self, request: Request) -> None:
-        """Refuse a queue that the store does not have: a misspelled name would make a queue without limits. No queue is ever removed."""
+        """Refuse a queue that the store does not have: a misspelled name would make a queue without limits. A name that was found is not
+        looked up again, because no queue is ever removed."""
         if request.label not in self._known:
             await in_thread(Purpose.STORE, self._queues(request).needed, request.label)
             self._known.add(request.label)
@@ -182,7 +185,7 @@ class Queues:
     # --- what an operator changes
 
     async def pause(self, request: Request) -> Reply:
-        """Pause the queue: it accepts runs and admits none."""
+        """Pause the queue: it accepts new runs, but lets no waiting run begin until it is resumed."""
         return await self._changed(request, "pause")
 
     async def resume(self, request: Request) -> Reply:
@@ -199,8 +202,8 @@ class Queues:
         return document_reply({"queue": row.name, "mode": row.mode.value})
 
     async def set(self, request: Request) -> Reply:
-        """Set limits of the queue, or remove the operator's values, so that the declared ones are in force again. A queue that does not
-        exist yet is made."""
+        """Set limits of the queue (`set`), or remove limits that an operator set (`reset`), so that the declared ones are in force again. A
+        queue that does not exist yet is made."""
         said = _converted(_body(request, dict[str, Any]), _Set)
         is_new = not await in_thread(Purpose.STORE, self._queues(request).is_known, request.label)
         row = await in_thread(Purpose.HOUSE, self._queues(request).set, request.label, flattened(said.set), said.reset)
@@ -252,7 +255,7 @@ class Queues:
 
 
 def _kept_to(request: Request) -> str | None:
-    """The tenant that the caller belongs to; None for a caller who may see all tenants."""
+    """The tenant that the caller belongs to. None for a caller who may see all tenants, and for every caller of a server without logins."""
     asker = asker_of(request)
     return asker.tenant if asker.logged_in and not asker.everywhere else None
 
@@ -262,7 +265,8 @@ def _run(header: Execution) -> dict[str, Any]:
 
 
 def _told(done: Execution | BaseException) -> dict[str, Any]:
-    """The entry of the reply for one message: the run that was enqueued, or the error. An error that is not Holdfast's own is raised."""
+    """The entry of the reply for one message or one parked run: the run that was enqueued, or the error. An error that is not Holdfast's
+    own is raised."""
     if isinstance(done, Execution):
         return _run(done)
     if not isinstance(done, HoldfastError):
@@ -276,7 +280,7 @@ def _told(done: Execution | BaseException) -> dict[str, Any]:
 
 def _many_reply(told: Sequence[dict[str, Any]]) -> Reply:
     """The reply for many messages. Its status is 202 if at least one message was enqueued. If none was, it is 503 if at least one was
-    refused because the queue was full, else 400."""
+    refused because the queue was full, else 400. `told` has the entry of each message."""
     waits = [one["error"]["retry_after_seconds"] for one in told if "retry_after_seconds" in one.get("error", {})]
     headers: tuple[Header, ...] = ((b"retry-after", str(max(waits)).encode()),) if waits else ()
     accepted = any("error" not in one for one in told)

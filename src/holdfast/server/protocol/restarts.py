@@ -1,5 +1,5 @@
-"""Restarts over HTTP: retry a run, restart it from a node, and compare two runs. To retry or restart, a caller needs the same role as to
-cancel a run."""
+"""Restarts over HTTP: retry a run, restart it from a node or with other inputs, and compare two runs. To retry or restart, a caller needs
+the same role as to cancel a run."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _MOST_NODES: Final = 1000
 
 
 class _Restart(msgspec.Struct, forbid_unknown_fields=True, rename={"nodes": "from"}):
-    """The body of a restart."""
+    """The body of a restart. It must have nodes or inputs, or both."""
 
     nodes: str | list[str] = []
-    """The nodes that run again, together with all nodes after them."""
+    """The nodes that run again, together with all nodes after them. In JSON the name is `from`."""
     inputs: dict[str, Any] | None = None
     """The inputs of the new run; None: those of the earlier run."""
     resend: list[str] = []
-    """Nodes that make their writes again: receipts of earlier runs are not used for them."""
+    """The nodes that make their writes again. For any other node, a write that an earlier run made is not made again."""
     plan: bool = False
     """True: the reply says what the restart would do, and nothing is started."""
 
@@ -66,8 +66,8 @@ class Restarts:
         return await self._again(request, RestartAsked(is_retry=True), is_plan=said.plan)
 
     async def restart(self, request: Request) -> Reply:
-        """Start a new run in which the named nodes and all nodes after them run again. With `"plan": true`, nothing is started: the reply
-        says what the new run would do."""
+        """Start a new run in which the named nodes and all nodes after them run again, or a new run with other inputs, or both. With
+        `"plan": true`, nothing is started: the reply says what the new run would do."""
         said = _body(request, _Restart)
         nodes = [said.nodes] if isinstance(said.nodes, str) else said.nodes
         if len(nodes) > _MOST_NODES or len(said.resend) > _MOST_NODES:

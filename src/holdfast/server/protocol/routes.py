@@ -1,4 +1,4 @@
-"""All routes of the worker protocol."""
+"""The routes of the worker protocol, except those of queues (queues.py)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ from holdfast.web.routing import Route
 
 
 def worker_routes(served: ServedWorkers) -> Sequence[Route]:
-    """The routes of the workers that are served."""
+    """The routes for workers, runs, restarts, approvals, links, artifacts and costs."""
     parts = (Workers(served), Runs(served), Restarts(served), Approvals(served), Links(served), Artifacts(served), Costs(served))
     return [route for part in parts for route in part.routes()]

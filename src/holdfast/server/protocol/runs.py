@@ -56,7 +56,7 @@ class Runs:
 
     async def get(self, request: Request) -> Reply:
         """The response of a run, or its state if it has not ended. With `?wait=` the reply waits until the run has ended or needs a person,
-        at most this many seconds; it does not wait if too many requests wait already."""
+        at most this many seconds. It does not wait if too many requests wait already."""
         header, accepted = find_run(self._served.store, request.label, asker_of(request))
         wait = patience(request, 0, self._served.limits.wait_seconds)
         if wait == 0:
@@ -64,13 +64,15 @@ class Runs:
         return await self._served.reply(header.id, accepted, await self._served.watched(request, header, accepted, wait), look=True)
 
     async def cancel(self, request: Request) -> Reply:
-        """Cancel a run. A run that has ended does not change. Tool calls that have begun may still record their results."""
+        """Cancel a run, and wait some seconds until it has ended. A run that has ended already does not change. Tool calls that have begun
+        may still record their results."""
         header, accepted = find_run(self._served.store, request.label, asker_of(request))
         response = await self._served.worker_service.cancel(header.id, asker_of(request))
         return await self._served.reply(header.id, accepted, response, look=True)
 
     async def graph(self, request: Request) -> Reply:
-        """The graph of a pipeline's run with the state of each node: as JSON, or as a picture for a client that accepts SVG."""
+        """The graph of a pipeline's run with the state of each node: as JSON, or as a picture for a client that accepts SVG. Raises
+        ExecutionNotFound for a run of a worker."""
         header, accepted = find_run(self._served.store, request.label, asker_of(request))
         view = await in_thread(Purpose.STORE, pipeline_view, self._served.store, header, accepted)
         if view is None:
@@ -80,8 +82,8 @@ class Runs:
         return json_reply(view.document())
 
     async def events(self, request: Request) -> Reply:
-        """The events of a run, as they happen, until the run has ended or is quarantined. The reply is 204 if the run has ended and the
-        client has all its events already."""
+        """The events of a run, as they happen, until the run has ended or is quarantined, or the server shuts down. The reply is 204 if the
+        run has ended and the client has all its events already."""
         after = sse.last_event_text(request) or 0
         recorded = position_of(after).recorded
         header, _ = find_run(self._served.store, request.label, asker_of(request))

@@ -35,7 +35,7 @@ class ServedWorkers:
         self.limits = limits
 
     def estimates(self) -> Estimates:
-        """Makes estimates of what runs of these workers may cost."""
+        """The object that estimates what runs of these workers may cost."""
         found = self.worker_service.estimates
         assert isinstance(found, Estimates), "the runtime that serves workers sets the estimates"
         return found
@@ -60,9 +60,9 @@ class ServedWorkers:
             closing.cancel()
 
     async def reply(self, run_id: str, accepted: AcceptedRequest, response: Response | None = None, *, look: bool = False) -> Reply:
-        """The reply for a run: its response, or its state if it has not ended. `response` is its response, if the caller has it; None: it
-        is read from the store. With `look`, the HTTP status is 200 even if the run failed; without it, the HTTP status follows from the
-        response."""
+        """The reply for a run: its response, or 202 with its state if it has not ended. `response`: the response if the caller has it. If
+        it is None, or if its run may still be open, it is read from the store. `look`: for a run that has ended, the HTTP status is 200
+        even if the run failed; without `look` it follows from the response."""
         if response is None or _may_be_open(response):
             header = self._header(run_id)
             state = state_of(header)
@@ -72,7 +72,7 @@ class ServedWorkers:
         return response_reply(response, 200 if look else None)
 
     async def begun(self, header: Execution, accepted: AcceptedRequest) -> Reply:
-        """The reply for a new run whose caller does not wait: its state now."""
+        """The reply (202) for a new run whose caller does not wait: its state when it began."""
         return open_reply(await self._with_rest(response_of(self.store, header, accepted)), state_of(header))
 
     async def _place(self, header: Execution) -> dict[str, Any] | None:
@@ -83,7 +83,7 @@ class ServedWorkers:
         return None if place is None else place_document(place)
 
     async def _with_rest(self, response: Response) -> Response:
-        """The response. If the run waits for approvals, each of them has got what the rest of the outermost run may cost."""
+        """The response. If the run waits for approvals, what the rest of the outermost run may cost is added to each of them."""
         return await in_thread(Purpose.STORE, self.estimates().in_response, response) if response.approvals else response
 
     def _header(self, run_id: str) -> Execution:
@@ -94,5 +94,6 @@ class ServedWorkers:
 
 
 def _may_be_open(response: Response) -> bool:
-    """Whether the run of this response may still be open. True if the response has approvals or the error `overloaded`."""
+    """Whether the run of this response may still be open, so that its state must be read again: the response has approvals, or the error
+    `overloaded`."""
     return bool(response.approvals) or (response.error is not None and response.error.error_code == "overloaded")

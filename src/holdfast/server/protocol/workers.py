@@ -23,7 +23,7 @@ from holdfast.workers.accept import not_served
 
 _MAX_KEY: Final = 512
 _LARGEST: Final = MAX_PAYLOAD_BYTES + 2 * 1024 * 1024
-"""A request has at most this many bytes: the largest payload that can be stored, and two megabytes for the JSON around it."""
+"""The body of a request has at most this many bytes: the largest payload that can be stored, and two megabytes for the JSON around it."""
 _LARGE: Final = 256 * 1024
 _INVOKE: Final = Policy("InvokeWorker", Needs.OPERATE, Reach.HANDLER, body_bytes=_LARGEST, waits=Waits.WHEN_ASKED)
 
@@ -63,7 +63,7 @@ class Workers:
     async def invoke(self, request: Request) -> Reply:
         """Run a worker. The reply waits until the run has ended or needs a person, but at most `?wait=` seconds, and at most as long as the
         server allows. In two cases it waits only until the run is on disk: with the header `Prefer: respond-async`, or if too many requests
-        wait already."""
+        wait already. If the request is refused, the reply says why, and there is no run."""
         most = self._served.limits.wait_seconds
         wait = 0.0 if is_async(request) else patience(request, most, most)
         order = _addressed(request)

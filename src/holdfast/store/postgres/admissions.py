@@ -50,7 +50,8 @@ class Admissions(Doubts):
 
     @abstractmethod
     def _put(self, done: PostgresBatch, now: int, walked: Sequence[LaneRow] | None = None) -> Written:
-        """Write all rows of a batch."""
+        """Write all rows of a batch. Returns whether the revisions agreed (if not, nothing was written), and whether signals were
+        written."""
 
     @abstractmethod
     def _remember(self, done: PostgresBatch) -> None:

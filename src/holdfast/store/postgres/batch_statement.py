@@ -38,8 +38,9 @@ class BatchStatement(PostgresReads):
     def _write(
         self, put: Mapping[str, Sequence[rows.Row]], decided_on: Mapping[int, int], *, news: bool, clock: int | None = None, now: int = 0
     ) -> Written:
-        """Write rows into tables, if the executions of these keys still have these revisions. If `news` is True, the other processes are
-        notified. `clock` is the new clock of the lane above all queues; None if it has not changed."""
+        """Write the rows of `put`, if every execution still has the revision in `decided_on`, which has revisions by the key of the
+        execution. Otherwise write nothing. If `news` is True, the other processes are notified. `clock` is the new clock of the lane above
+        all queues; None if it has not changed. `now` is the time of the batch; only rates need it."""
         values: dict[str, object] = {"news": news, "channel": self._channel, "member": self._member}
         if decided_on:
             keys = sorted(decided_on)

@@ -27,7 +27,8 @@ KINDS: Final[Mapping[str, str]] = {
     "new_lanes": "ttttttnnt",
     "new_rates": "ttnn",
 }
-"""For each table, one letter for each of its columns: n is a whole number, f is a number with a fraction, t is a text, p is a payload."""
+"""By the name of a table, or of rows that a statement gets: one letter for each column. n is a whole number, f is a number with a fraction,
+t is a text, p is a payload."""
 
 _TYPES: Final = {"n": "bigint[]", "f": "double precision[]", "t": "text[]", "p": "text[]"}
 _MARK: Final = "\x01"
@@ -40,7 +41,7 @@ def placeholders(table: str) -> str:
 
 
 def arguments(table: str, rows: Sequence[Row]) -> dict[str, str]:
-    """The values for the placeholders of a table."""
+    """The values for the placeholders of a table. `rows` must have at least one row."""
     columns = zip(KINDS[table], zip(*rows, strict=True), strict=True)
     return {f"{table}_{n}": _WRITERS[kind](values) for n, (kind, values) in enumerate(columns)}
 

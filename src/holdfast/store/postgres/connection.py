@@ -47,7 +47,7 @@ def load_queries(schema: str) -> Mapping[str, str]:
 
 def prepare(session: Session, address: Address, sql: Mapping[str, str], codec: PayloadCodec | None, *, migrating: bool = False) -> bytes:
     """Make the tables if the schema has none. Returns the key with which the store seals tokens. Raises StoreUnsuitable for a database or a
-    schema that cannot be used. Raises CodecMismatch if the store was made with another codec.
+    schema that cannot be used. Raises CodecMismatch if the codec is not the one with which the store was made, or has wrong keys.
 
     Tables of an older release are migrated if `migrating` is True; otherwise StoreNotMigrated is raised.
     """
@@ -81,7 +81,8 @@ def look(session: Session, address: Address, sql: Mapping[str, str]) -> dict[str
 
 def apply(session: Session, address: Address, sql: Mapping[str, str], *, after: bool) -> Sequence[MigrationStep]:
     """Apply the before-halves of steps that are not applied yet (if `after` is True, the after-halves instead), and return them. Only one
-    process at a time does this, and the next one finds nothing left to apply. Raises StoreNotFound if there is no store."""
+    process at a time does this, and the next one finds nothing left to apply. Raises StoreNotFound if there is no store. Raises StoreInUse
+    if a runner of older code must be stopped first."""
     with _refusals(address), session.transaction():
         session.run(sql["patience"].encode(), prepare=False)
         session.run(sql["making"].encode(), (address.schema,))

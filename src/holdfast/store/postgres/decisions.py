@@ -83,8 +83,8 @@ class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch])
 
     def _fetch(self, batch: Sequence[Write], now: int, also: Collection[str], done: PostgresBatch) -> None:
         """Read what the entries of a batch need: headers that are not in memory, counters, schedules, names and lanes. Counters and
-        schedules are always locked. Headers and lanes are locked only if the batch is `locking`; in that case the headers in `also` are
-        read and locked, too."""
+        schedules are always locked. If the batch is `locking`, the headers of its entries and those in `also` are read and locked even if
+        they are in memory, and lanes are read and locked, too. Otherwise no lane is read."""
         wanted = {write.execution for write in batch if not isinstance(write, Start)}
         if done.locking:
             wanted |= set(also)
@@ -144,7 +144,7 @@ class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch])
         return isinstance(error, psycopg.Error) or is_shared(error)  # after an error the server answers nothing more in this transaction
 
     def _children(self, parent: str, done: PostgresBatch) -> list[str]:
-        """The ids of open executions that an execution invoked, as this batch leaves them.
+        """The ids of executions that an execution invoked: those open before the batch, and those that the batch has made or changed.
 
         Executions that the batch has not read before are added to `done.bases`. So if another process changes one of them before the batch
         is written, the batch is decided again.
@@ -206,7 +206,8 @@ class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch])
         return view
 
     def _has_moved(self, execution: str, done: PostgresBatch) -> bool:
-        """Whether the view in memory is older than its row. If so, the view is dropped, and a new view is made from the row."""
+        """Whether the view in memory is older than its row, or the row is gone. If so, the view is dropped, and a new view is made from the
+        row, if there is one."""
         done.unsure.discard(execution)
         found = self._writer.run(self._sql["header"], (execution,))
         if found and rows.execution_from(found[0]).revision == done.bases[execution].header.revision:
@@ -229,7 +230,7 @@ def charged_keys(batch: Sequence[Write]) -> list[str]:
 
 
 def has_graphs(batch: Sequence[Write]) -> bool:
-    """Whether a batch brings the text of a graph."""
+    """Whether a batch starts an execution and brings the text of its graph."""
     for write in batch:
         if isinstance(write, Start) and write.graph is not None:
             return True

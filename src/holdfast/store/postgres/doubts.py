@@ -41,8 +41,8 @@ class Doubts(PostgresDecisions):
         return pid, since
 
     def _is_landed(self, batch: Sequence[Write], done: PostgresBatch) -> bool:
-        """Open a new connection in place of the lost one. Returns whether the batch was written that was sent last on the lost
-        connection."""
+        """Open a new connection in place of the lost one. Returns whether the batch that was sent last on the lost connection was
+        written."""
         if done.sent:
             self._doubt = Doubt(batch, done, self._backend)
         self._writer.reopen()

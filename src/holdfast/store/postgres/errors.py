@@ -20,8 +20,8 @@ _OF_A_ROW: Final = ("22", "23", "42804", "42883", "54", "XX001", "XX002")
 
 
 def explained(error: psycopg.Error, shown: str) -> HoldfastError:
-    """The error of Holdfast for an error of Postgres. A lost connection becomes DiskFailed, like a failing disk: the engine waits until the
-    database can be reached again."""
+    """The error of Holdfast for an error of Postgres. `shown` is the address of the store, for the message. A lost connection becomes
+    DiskFailed, like a failing disk: the engine waits until the database can be reached again."""
     state = error.sqlstate or ""
     said = " ".join(str(error).split())
     if state in _BUSY:
@@ -34,7 +34,8 @@ def explained(error: psycopg.Error, shown: str) -> HoldfastError:
 
 
 def is_shared(error: Exception) -> bool:
-    """Whether an error concerns all entries of a batch. Errors of the server and its connection do; those of a value or a row do not."""
+    """Whether an error concerns all entries of a batch. Errors of the server and its connection do. Errors of a value or a row do not, nor
+    does any error that is neither Postgres's nor Holdfast's."""
     if isinstance(error, HoldfastError):
         return concerns_all(error)
     if not isinstance(error, psycopg.Error):

@@ -82,8 +82,8 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
                     self._set_limits(row.name)
 
     def set_queue(self, row: QueueRow, notes: Sequence[Note] = ()) -> bool:
-        """Write what an operator sets: `operator` and `mode` of the row. Returns False, and changes no settings, if the row's revision is
-        not the one in the store. Raises InvalidParameter if the settings are not valid."""
+        """Write what an operator sets: `operator` and `mode` of the row, together with these notes. Returns False, and writes neither, if
+        the row's revision is not the one in the store. Raises InvalidParameter if the settings are not valid."""
         row.settings()
         asked = (codec.dumps(row.operator), row.mode.value, row.name, row.revision)
         with self._side.explained_transaction():
@@ -96,8 +96,8 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
         """Set the rate of runs of a function, and notify the other processes; None removes the rate. All its leaf lanes with the same
-        tenant and user share the rate. Returns False, and writes nothing, if all its leaf lanes had this rate before, or while older code
-        may use the store."""
+        tenant and user share the rate. Returns False, and writes nothing, if it has no leaf lane, if all of them had this rate before, or
+        while older code may use the store."""
         asked = {"function": function, "step": None if rate is None else rate.step_ns, "burst": None if rate is None else rate.burst}
         lanes = sorted(key for (key,) in self._read("other_rates", asked))
         if not lanes or self._read("least")[0][0] < SHARED_RATES:
@@ -156,7 +156,8 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         return int(found)
 
     def _lock_lanes(self, entrants: Sequence[Entrant], book: LaneBook, made: Made) -> None:
-        """Lock the lanes of executions that a batch enqueues, and make those that are missing."""
+        """Lock the lanes of executions that a batch enqueues, make those that are missing, and put all of them into `book`. `made` gets the
+        lanes and queues that were made. Raises Moved if a lane was removed before it was locked."""
         wanted: dict[str, Entrant] = {}
         for entrant in entrants:
             with suppress(InvalidParameter):  # this entry will be refused
@@ -237,7 +238,8 @@ def entrants(batch: Iterable[Write]) -> Iterator[Entrant]:
 
 
 def lane_writes(book: LaneBook, walked: Sequence[LaneRow]) -> dict[str, Sequence[rows.Row]]:
-    """The rows of the batch statement for lanes and their rates."""
+    """The rows that the batch statement gets, for lanes and their rates. `book` has what the batch changes in lanes, `walked` the lanes
+    that an admission has changed."""
     if not walked and not book.is_used:
         return {}
     assert not any(lane.is_new for lane in book.rows.values()), "a lane is made before it is read"

@@ -18,8 +18,8 @@ class PostgresLedger(PostgresReads, LedgerReads):
     _writer: Session
 
     def _put_ledger(self, changes: Sequence[Change]) -> None:
-        """Write the entries of a batch, and entries that end the open calls of executions which the batch closes; add all to the daily
-        sums.
+        """Write the entries of a batch, and entries that end the open calls of executions which the batch ends without success. Add all to
+        the daily sums.
 
         Called inside the batch's transaction, after all other writes: sums are locked in the order of their keys, and a batch that has
         locked a sum waits for no other row.
@@ -37,6 +37,6 @@ class PostgresLedger(PostgresReads, LedgerReads):
             self._writer.run(self._sql["put_ledger"], arguments("ledger", [entry_row(entry) for entry in entries]))
 
     def _lost_calls(self, changes: Sequence[Change]) -> list[LedgerEntry]:
-        """The entries that end the open calls of the executions that a batch closes."""
+        """The entries that end the open calls of executions which a batch ends without success."""
         ended = cut_off(changes)
         return lost_calls(self._writer.run(self._sql["open_calls"], (texts(ended),)), ended) if ended else []

@@ -43,7 +43,8 @@ class PostgresMaintenance:
         return numbers_of(found)
 
     def look(self, machine: Clock) -> StoreReport:
-        """Read the numbers of the schema, the sizes as Postgres counts them, and the database's time."""
+        """Read the numbers of the schema, the size of the store as Postgres counts it, and how far the database's clock is ahead of
+        `machine`, the clock of this machine."""
         with self._session() as (session, numbers):
             behind = LINEAGE.status(self._address.shown, numbers) is SchemaStatus.BEHIND
             with session.explained_transaction(begin=_ONE_MOMENT):
@@ -54,7 +55,8 @@ class PostgresMaintenance:
         return StoreReport(numbers, LINEAGE.newest, behind, sum(used for _, used in sizes), ahead)
 
     def migrate(self, *, after: bool) -> Migrated:
-        """Apply the before-halves of all steps that are not applied yet. If `after` is True, apply the after-halves instead."""
+        """Apply the before-halves of all steps that are not applied yet. If `after` is True, apply the after-halves instead. Raises
+        StoreInUse if a runner of older code must be stopped first."""
         with self._session() as (session, before):
             steps = apply(session, self._address, self._texts, after=after)
             now = self._numbers(session)

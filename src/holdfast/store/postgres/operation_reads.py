@@ -76,7 +76,7 @@ class OperationReads(PostgresReads):
     # --- reads of a view
 
     def read_operation(self, view: RowView, operation_id: str) -> Operation | None:
-        """One operation with its payload."""
+        """One operation of an execution, with its payload; None if there is none with this id."""
         if "\0" in operation_id:
             return None
         found = self._operations(self._writer.run(self._sql["operation"], (view.key, operation_id)), view.header.id)
@@ -87,13 +87,13 @@ class OperationReads(PostgresReads):
         return self._operations(self._writer.run(self._sql["newer_operations"], (view.key, revision)), view.header.id)
 
     def read_due(self, view: RowView, now: int) -> list[Operation]:
-        """The operations of an execution whose timer is due."""
+        """The operations of an execution whose timer is due at `now`."""
         if now == self._timers.now and view.key in self._timers.due:
             return self._timers.due[view.key]
         return self._operations(self._writer.run(self._sql["due_operations"], (view.key, now)), view.header.id)
 
     def read_next_due(self, view: RowView, after: int) -> int | None:
-        """The time of the execution's next timer after a time; None if there is none."""
+        """The time of the execution's next timer after the time `after`; None if there is none."""
         if after == self._timers.now and view.key in self._timers.next:
             return self._timers.next[view.key]
         ((at,),) = self._writer.run(self._sql["next_due_operation"], (view.key, after))

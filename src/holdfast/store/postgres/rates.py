@@ -28,5 +28,5 @@ class Rates:
         return [*self._found.get(lane[0], ()), *self._found.get(lane[-1] or "", ())]
 
     def has_shared(self, lane: Row) -> bool:
-        """True if the lane shares no rate, or if the rate that it shares was read."""
+        """True if the lane shares no rate, or if the rate that it shares is among these rates."""
         return not lane[-1] or lane[-1] in self._found

@@ -65,8 +65,8 @@ class PostgresReads(Reads):
         return super()._line((number, kind, at, place, unmarked(payload), detail), operations, execution)
 
     def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
-        """The ids of at most `limit` executions that a runner may claim at the time `now`: ready executions of these functions, and
-        executions that a runner in `dead` holds."""
+        """The ids of at most `limit` executions that a runner may claim at the time `now`: executions of these functions that are ready, or
+        that a runner in `dead` holds. Ready suspects are left out (`suspect`)."""
         asked = {**hosted(targets), "targets": self._target_keys(targets), "dead": sorted(dead), "now": now, "limit": limit}
         only = only_of(targets)
         if only is None:

@@ -1,7 +1,7 @@
 """One connection to the database, opened again when it was lost.
 
 Every statement but a batch may run twice without harm (a read, the renewal of a lease, a runner that leaves). So a statement outside a
-transaction that finds its connection lost runs once more on a new one. A batch does not: store.py finds out whether it was written.
+transaction that finds its connection lost runs once more on a new one. A batch does not: doubts.py finds out whether it was written.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Statement:
         self.text = _NAMED.sub(lambda _: f"${self._names.index(next(numbers)) + 1}", text).encode()
 
     def arguments(self, parameters: Parameters) -> Sequence[object] | None:
-        """The parameters in the order of their numbers."""
+        """The parameters in the order of their numbers. Only parameters by name are put into that order; others are returned as they
+        are."""
         return [parameters[name] for name in self._names] if isinstance(parameters, Mapping) else parameters
 
 
@@ -77,7 +78,7 @@ class Session:
         return self.connection.closed
 
     def reopen(self) -> None:
-        """Open a new connection if this one is lost. Raises psycopg's errors."""
+        """Open a new connection if this one is lost. Raises psycopg's error if that fails, and StoreBroken if the session was closed."""
         if self.is_lost:
             self._open()
 
@@ -113,7 +114,8 @@ class Session:
 
     @contextmanager
     def transaction(self, *, begin: bytes = b"BEGIN") -> Iterator[None]:
-        """Write everything inside the `with` block, or nothing of it. If the transaction fails, psycopg's error is raised."""
+        """Write everything inside the `with` block, or nothing of it. `begin` is the statement that begins the transaction. If the
+        transaction fails, psycopg's error is raised."""
         with self.lock:
             try:
                 self.run(begin, prepare=False)

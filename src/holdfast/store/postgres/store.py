@@ -336,8 +336,8 @@ class PostgresStore(
 
 
 def _needs_locks(batch: Sequence[Write]) -> bool:
-    """Whether a batch changes rows that many writers change. Such rows are locked before they are read, because another writer would often
-    be quicker."""
+    """Whether a batch needs a transaction that locks rows before it reads them: it charges counters, moves schedules, enqueues executions,
+    or brings notes, graphs or entries of the ledger."""
     try:
         shared = charged_keys(batch) or moved_names(batch) or has_notes(batch) or has_graphs(batch) or has_ledger(batch)
         return bool(shared) or any(True for _ in entrants(batch))

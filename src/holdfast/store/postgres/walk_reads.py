@@ -30,7 +30,7 @@ _ORDER_AT: Final = COLUMNS["execution"].index("order_at")
 _BEFORE_ALL: Final = (-(2**63), "")
 _FEW: Final = 3
 """When the walk reads ahead for several lanes, it reads at most this many lanes below each of them. Most lanes have fewer. For a lane that
-has more, all are read again later."""
+has as many or more, all are read again later."""
 
 
 class WalkReads:
@@ -50,7 +50,7 @@ class WalkReads:
         self.is_hindered = False
         """Whether another process had locked a rate that a lane shares."""
         self._below: dict[str, list[LaneRow]] = {}
-        """The first open lanes below a lane, read ahead: all of them, or a page."""
+        """By the key of a lane: the first open lanes below it, read ahead: all of them, or a page."""
         self._ahead: dict[str, tuple[int, list[Row]]] = {}
         """The first executions of each leaf, read ahead, and how many were asked for."""
         self._read: dict[str, tuple[int, str]] = {}
@@ -140,8 +140,8 @@ class WalkReads:
 
     def heads(self, lane: str, limit: int, skip: int) -> Sequence[Head | None]:
         """At most `limit` executions of a leaf that were not returned yet, in the order of admission; `skip` is how many were returned
-        before. Executions that another process has locked are left out. But in an ordered queue the first one must not be passed over: if
-        it is locked, nothing is returned."""
+        before. None stands for an execution whose row is damaged. Executions that another process has locked are left out. But in an
+        ordered queue the first one must not be passed over: if it is locked, nothing is returned."""
         most, ahead = self._ahead.pop(lane, (0, []))
         if len(ahead) < most or len(ahead) >= limit:
             return self._heads(lane, sorted(ahead, key=lambda row: (row[_ORDER_AT], row[_ID]))[:limit])

@@ -13,7 +13,8 @@ from holdfast.files import private
 
 
 def copy_to(source: sqlite3.Connection, target: Path, *, replace: bool = False) -> None:
-    """Copy the committed state into a file. Raises FileExistsError if the file exists, unless `replace` is True."""
+    """Copy the committed state into the file `target`. Raises FileExistsError if that file exists, unless `replace` is True. Raises
+    NotPrivate if other users can replace files in its folder."""
     if not replace and os.path.lexists(target):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
     private.refuse_shared(target.absolute().parent)  # SQLite opens the copy by its name, so no other user may replace it

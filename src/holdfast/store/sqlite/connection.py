@@ -61,8 +61,9 @@ def all_statements() -> Mapping[str, str]:
 
 
 def connect(where: str, *, any_schema: bool = False) -> sqlite3.Connection:
-    """Open a connection with full durability: a committed transaction is on disk. A missing file is made. Raises StoreUnsuitable for
-    another program's database, and for a store that this code can neither use nor migrate; with `any_schema` such a store is opened too."""
+    """Open a connection with full durability: a committed transaction is on disk. A missing file is made. Raises an error of Holdfast if
+    the file cannot be used, for example StoreUnsuitable for another program's database. A store that this code can neither use nor migrate
+    is refused, too, unless `any_schema` is True."""
     if sqlite3.sqlite_version_info < _LEAST_SQLITE:
         wanted = ".".join(map(str, _LEAST_SQLITE))
         raise StoreUnsuitable(f"SQLite {sqlite3.sqlite_version} is too old: {wanted} or newer is needed. Use a Python with a newer SQLite.")
@@ -133,8 +134,8 @@ def present(where: str, member: str) -> Presence:
 
 def prepare(connection: sqlite3.Connection, where: str, member: str, codec: PayloadCodec | None) -> Presence | None:
     """Make the tables in a new file, or migrate those of an older release. Returns this process's sign of life; None for a store in memory.
-    Raises StoreUnsuitable for another program's file, and for a schema that this code may not use. Raises CodecMismatch if the store was
-    made with another codec. Raises StoreInUse if it must be migrated and another process has it open.
+    Raises StoreUnsuitable for another program's file, and for a schema that this code may not use. Raises CodecMismatch if the codec is not
+    the one with which the store was made, or has wrong keys. Raises StoreInUse if it must be migrated and another process has it open.
 
     All of this is done under the file's write lock. So a process that migrates sees the sign of life of every process that has read the
     schema before.

@@ -41,8 +41,8 @@ class SqliteConsole(Transactions):
         return [view_from(row) for row in self._read("views", (owner,))]
 
     def put_view(self, view: SavedView) -> None:
-        """Write a view. It replaces a view with the same owner and name. Raises TooManyViews if the owner would have more than 100
-        views."""
+        """Write a view. It replaces a view with the same owner and name. Raises TooManyViews if the owner would have more than 100 views.
+        Raises InvalidParameter if a text of the view is not allowed."""
         asked = msgspec.structs.asdict(checked_view(view)) | {"most": MAX_VIEWS}
         with self._transaction() as writer:
             if not writer.execute(self._sql["put_view"], asked).rowcount:

@@ -38,7 +38,7 @@ class SqliteCredentials(SqliteAuditLog):
 
     def _write_over(self, name: str, parameters: Sequence[object], notes: Sequence[Note] = ()) -> bool:
         """Run a statement that changes or removes a row, so that nothing is left of the old row: neither in free space of the file nor,
-        once no other process reads it, in the WAL. Returns whether a row was changed."""
+        once no other process reads it, in the WAL. Returns whether a row was changed; only then are the notes written."""
         with self._write_lock:
             self._writer.execute("PRAGMA secure_delete = ON")
             try:

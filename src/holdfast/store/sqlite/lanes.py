@@ -33,8 +33,8 @@ class SqliteLanes(Transactions, QueueReads):
                     self._set_limits(self._queue(row.name))
 
     def set_queue(self, row: QueueRow, notes: Sequence[Note] = ()) -> bool:
-        """Write what an operator sets: `operator` and `mode` of the row. Returns False, and changes no settings, if the row's revision is
-        not the one in the store. Raises InvalidParameter if the settings are not valid."""
+        """Write what an operator sets: `operator` and `mode` of the row, together with these notes. Returns False, and writes neither, if
+        the row's revision is not the one in the store. Raises InvalidParameter if the settings are not valid."""
         row.settings()
         with self._transaction() as writer:
             writer.execute(self._sql["make_queue"], (row.name,))
@@ -63,7 +63,7 @@ class SqliteLanes(Transactions, QueueReads):
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
         """Set the rate of runs of a function; None removes it. All its leaf lanes with the same tenant and user share the rate. Returns
-        False, and writes nothing, if all its leaf lanes had this rate before."""
+        False, and writes nothing, if it has no leaf lane, or if all of them had this rate before."""
         asked = {"function": function, "step": None if rate is None else rate.step_ns, "burst": None if rate is None else rate.burst}
         if not self._read("other_rates", asked):
             return False

@@ -14,8 +14,8 @@ class SqliteLedger(Transactions, LedgerReads):
     """The part of a store that keeps the ledger."""
 
     def _put_ledger(self, changes: Sequence[Change]) -> None:
-        """Write the entries of a batch, and entries that end the open calls of executions which the batch closes; add all to the daily
-        sums. Called inside the batch's transaction."""
+        """Write the entries of a batch, and entries that end the open calls of executions which the batch ends without success. Add all to
+        the daily sums. Called inside the batch's transaction."""
         entries, ended = entries_of(changes), cut_off(changes)
         self._put_rows("put_ledger", [entry_row(entry) for entry in entries])
         if ended:

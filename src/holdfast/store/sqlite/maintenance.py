@@ -46,7 +46,7 @@ class SqliteMaintenance:
             raise explained(error, self._where) from error
 
     def look(self, machine: Clock) -> StoreReport:
-        """Read the schema numbers of the store, and its size as SQLite's own count of pages gives it."""
+        """Read the schema numbers of the store, and its size as SQLite's own count of pages gives it. `machine` is not used."""
         with self._connected() as connection:
             connection.execute("BEGIN")
             numbers = numbers_of(connection, self._sql)
@@ -55,7 +55,8 @@ class SqliteMaintenance:
         return StoreReport(numbers, LINEAGE.newest, behind, pages * page, None)
 
     def migrate(self, *, after: bool) -> Migrated:
-        """Migrate the file, as opening it does. Both halves of each step are applied at once, so `after` makes no difference."""
+        """Migrate the file, as opening it does. Both halves of each step are applied at once, so `after` makes no difference. Raises
+        StoreInUse if a migration is needed and another process has the file open."""
         with self._connected() as connection:
             before = numbers_of(connection, self._sql)
             presence = prepare(connection, self._where, self._member, self._codec)
@@ -80,7 +81,8 @@ class SqliteMaintenance:
         return CheckReport(numbers, LINEAGE.status(self._where, numbers) is SchemaStatus.BEHIND, findings)
 
     def size(self, now: int) -> Sizes:
-        """Sizes by SQLite's own count of pages, and how much retention can remove."""
+        """The size of the file by SQLite's own count of pages, the rows and sizes of its tables, and how much retention can remove. The
+        size of a table is None if this build of SQLite cannot tell it."""
         sql = load_queries("sizes.sql")
         with self._connected() as connection:
             connection.execute("BEGIN")
@@ -98,8 +100,8 @@ class SqliteMaintenance:
         return Sizes(tables, pages * page, log, free * page, Removable(over, over_bytes), Removable(kept, kept_bytes))
 
     def backup(self, target: Path, *, replace: bool) -> None:
-        """Copy with SQLite's own backup, which includes the write-ahead log. Raises InvalidParameter if the file exists and `replace` is
-        False, if `target` is the store itself, or if it cannot be written."""
+        """Copy the store to the file `target` with SQLite's own backup, which includes the write-ahead log. Raises InvalidParameter if
+        `target` exists and `replace` is False, if `target` is the store itself, or if it cannot be written."""
         with self._connected() as connection:
             if target.exists() and os.path.samefile(target, self._where):
                 raise InvalidParameter(f"{target} is the store itself. Name another file for its copy.")
@@ -111,8 +113,8 @@ class SqliteMaintenance:
                 raise InvalidParameter(f"{target} could not be written: {error.strerror}.") from error
 
     def restore(self, source: Path) -> Path | None:
-        """Replace the store by a copy, with SQLite's own backup. Returns the path at which the replaced store is kept; None if there was no
-        store. Raises StoreInUse if a process has the store open."""
+        """Replace the store by the copy `source`, with SQLite's own backup. Returns the path at which the replaced store is kept; None if
+        there was no store. Raises StoreInUse if a process has the store open."""
         return restore(self._where, source)
 
 

@@ -62,8 +62,8 @@ class SqliteReads(Reads):
         return self._read("history", (execution, after, limit))
 
     def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
-        """The ids of at most `limit` executions that a runner may claim at the time `now`: ready executions of these functions, and
-        executions that a runner in `dead` holds."""
+        """The ids of at most `limit` executions that a runner may claim at the time `now`: executions of these functions that are ready, or
+        that a runner in `dead` holds. Ready suspects are left out (`suspect`)."""
         only = only_of(targets)
         question, taken = ("ready", {}) if only is None else ("ready_only", self._taken(only))
         found = []

@@ -26,8 +26,9 @@ _MAGIC: Final = b"SQLite format 3\0"
 
 
 def restore(where: str, source: Path) -> Path | None:
-    """Replace the store by a copy. Returns the path at which the replaced store is kept; None if there was no store. Raises StoreInUse if a
-    process has the store open."""
+    """Replace the store at the path `where` by the copy `source`. Returns the path at which the replaced store is kept; None if there was
+    no store. Raises StoreInUse if a process has the store open. Raises another error of Holdfast if the copy is missing, damaged or no
+    store, or if the store cannot be written."""
     if not source.is_file():
         raise StoreNotFound(f"There is no copy at {source}. Name a copy that `holdfast db backup` made.")
     if os.path.exists(where) and os.path.samefile(source, where):
@@ -103,8 +104,8 @@ def _move_aside(where: str, aside: Path) -> None:
 
 def _write_over(copy: sqlite3.Connection, target: sqlite3.Connection, where: str, aside: Path | None) -> None:
     """Copy all pages of `copy` into `target`. SQLite holds the target's write lock from the first pages on. After the first pages, this
-    function checks again that no other process has the store open, and copies the old store to `aside`. No other process can write in
-    between."""
+    function checks again that no other process has the store open, and copies the old store to `aside`, unless that is None. No other
+    process can write in between."""
     (pages,) = copy.execute("PRAGMA page_count").fetchone()
     begun: list[bool] = []
 

@@ -1,4 +1,5 @@
-"""Schedules: a write is accepted only if its revision is the one after the stored revision."""
+"""Schedules: a write is accepted only if its revision is the one after the stored revision, and its cursor is not before the stored
+cursor."""
 
 from __future__ import annotations
 

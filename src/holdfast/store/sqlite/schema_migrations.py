@@ -44,8 +44,8 @@ def numbers_of(connection: sqlite3.Connection, sql: Mapping[str, str]) -> Number
 
 
 def migrate(connection: sqlite3.Connection, where: str, numbers: Numbers, sql: Mapping[str, str]) -> None:
-    """Bring the schema to this code's version, inside the transaction of a caller that holds the file's write lock. Raises StoreInUse if
-    another process has the file open.
+    """Bring the schema to this code's version, inside the transaction of a caller that holds the file's write lock. A copy of the old file
+    is kept. Raises StoreInUse if another process has the file open.
 
     So no older code runs, and the after-halves are applied in the same transaction.
     """

@@ -108,10 +108,8 @@ class SqliteStore(
     # --- writing
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
-        """Decide and write a batch in one transaction. When this returns, every entry that was accepted is on disk.
-
-        If the database refuses a row, its entry gets an error. The other entries are written in parts, each in its own transaction.
-        """
+        """Decide and write a batch in one transaction. When this returns, every entry that was accepted is on disk. If the database refuses
+        a row, the entry of that row gets an error, and the other entries are written in parts, each part in a transaction of its own."""
         try:
             with self._write_lock, self._turn():
                 return committed_apart(batch, lambda part: self._commit(part, now), self._shared_error, self._refused)
@@ -169,7 +167,7 @@ class SqliteStore(
         return walk.committed(taken, done.changes, done.followed, signalled=signalled)
 
     def _based_heads(self, done: SqliteBatch, lane: str, limit: int, skip: int) -> list[Head | None]:
-        """At most `limit` executions of a leaf after the first `skip`, in the order of admission. One statement reads their headers."""
+        """At most `limit` executions of a leaf after the first `skip`, in the order of admission; None for one whose row is damaged."""
         heads: list[Head | None] = []
         for row in self._writer.execute(self._sql["heads"], (lane, limit, skip)).fetchall():
             try:
@@ -193,7 +191,7 @@ class SqliteStore(
         return explained(error, self._where) if isinstance(error, sqlite3.Error) and damaged else refused(write, error)
 
     def _children(self, parent: str, done: SqliteBatch) -> list[str]:
-        """The ids of open executions that an execution invoked, as this batch leaves them."""
+        """The ids of executions that an execution invoked: those open before the batch, and those that the batch has made or changed."""
         known = {row[0] for row in self._writer.execute(self._sql["children"], (parent,))}
         for view in done.views.values():
             if view.header.parent == parent:
@@ -307,7 +305,7 @@ class SqliteStore(
         return None if row is None else (row[0], row[1])
 
     def read_operation(self, view: RowView, operation_id: str) -> Operation | None:
-        """One operation with its payload."""
+        """One operation of an execution, with its payload; None if there is none with this id."""
         row = self._writer.execute(self._sql["operation"], (view.key, operation_id)).fetchone()
         return None if row is None else rows.operation_from(row, view.header.id, self.seal, self._codec)
 
@@ -317,17 +315,17 @@ class SqliteStore(
         return [rows.operation_from(row, view.header.id, self.seal, self._codec) for row in found]
 
     def read_due(self, view: RowView, now: int) -> list[Operation]:
-        """The operations of an execution whose timer is due."""
+        """The operations of an execution whose timer is due at `now`."""
         found = self._writer.execute(self._sql["due_operations"], (view.key, now))
         return [rows.operation_from(row, view.header.id, self.seal, self._codec) for row in found]
 
     def read_next_due(self, view: RowView, after: int) -> int | None:
-        """The time of the execution's next timer after a time; None if there is none."""
+        """The time of the execution's next timer after the time `after`; None if there is none."""
         (at,) = self._writer.execute(self._sql["next_due_operation"], (view.key, after)).fetchone()
         return None if at is None else int(at)
 
     def read_has_ready(self, view: RowView, since: int) -> bool:
-        """Whether a step became ready after a revision and was not started since."""
+        """Whether a step became ready after the revision `since` and was not started since then."""
         return self._writer.execute(self._sql["ready_operation"], (view.key, since)).fetchone() is not None
 
     # --- runners and other processes
@@ -364,7 +362,8 @@ class SqliteStore(
         return frozenset(holders - alive)
 
     def changed(self) -> bool:
-        """Whether another process wrote since the last call that returned True. False if in memory, or while this process writes."""
+        """Whether another process wrote since the last call that returned True. False for a store in memory, and while this process
+        writes."""
         if self._where == MEMORY or not self._write_lock.acquire(blocking=False):
             return False
         try:

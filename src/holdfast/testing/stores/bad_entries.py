@@ -110,12 +110,12 @@ def _header(member: str) -> Make:
 
 
 def _graph(make: Callable[[Any], Any]) -> Make:
-    """Makes a start with an invalid graph."""
+    """A function that makes a start with an invalid graph. `make` makes the graph from the wrong value."""
     return lambda _, wrong: msgspec.structs.replace(wanted(f"new-{id_at(0)}"), graph=make(wrong))
 
 
 def _child(member: str) -> Make:
-    """Makes a checkpoint that starts a child with a wrong value in this member."""
+    """A function that makes a checkpoint that starts a child with a wrong value in this member."""
 
     def make(header: Header, wrong: Any) -> Write:
         start = wanted(f"child-{id_at(0)}", "{}", parent=header.id, parent_operation="u", **{member: wrong})
@@ -135,7 +135,7 @@ def _charge(member: str) -> Make:
 
 
 def _settle(*set_to: str) -> Callable[[Header, Any], Settle]:
-    """Makes the end of an invocation with a wrong value in these members."""
+    """A function that makes the end of an invocation with a wrong value in these members."""
 
     def make(header: Header, wrong: Any) -> Settle:
         end: dict[str, Any] = {"execution": header.id, "epoch": header.epoch, "invocation": header.invocation, "seen": header.revision}
@@ -209,7 +209,8 @@ a checkpoint, the checkpoint itself, a start, a child that a checkpoint starts, 
 
 
 def made_live(store: Store, names: Sequence[str], *updates: Update) -> list[Header]:
-    """Executions whose first invocation is live and has written these updates. They are made in two batches."""
+    """Executions whose first invocation is live and has written these updates. One batch starts all of them, a second one writes the
+    updates."""
     starts = [msgspec.structs.replace(wanted(name), by=Claimant("here", f"here-{name}")) for name in names]
     headers = [answer.header for answer in answers(store, *starts) if isinstance(answer, Started)]
     assert len(headers) == len(names)

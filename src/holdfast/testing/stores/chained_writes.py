@@ -45,7 +45,7 @@ def invoking(parent: Execution, child: Birth) -> Checkpoint:
 
 
 def chained(store: Store, **set_to: Any) -> tuple[Execution, Execution]:
-    """Write a suspended parent and the child that it waits for, and return both headers."""
+    """Write a suspended parent and the child that it waits for, and return both headers. `set_to` replaces fields of the child's header."""
     parent = live(store, "parent")
     child = birth(parent, **set_to)
     written(store, invoking(parent, child))
@@ -53,7 +53,8 @@ def chained(store: Store, **set_to: Any) -> tuple[Execution, Execution]:
 
 
 def run(store: Store, header: Execution, outcome: Outcome, **more: Any) -> Execution:
-    """Claim an execution, and end its invocation with this outcome."""
+    """Claim an execution, end its invocation with this outcome, and return the header after it. `more` replaces fields of the write that
+    ends it."""
     claimed = written(store, claim(header, "here"))
     return written(store, msgspec.structs.replace(settled(claimed, outcome), **more))
 

@@ -19,7 +19,8 @@ MINUTE = at(60)
 
 
 def charge(amount: int = 1, limit: int | None = 2, key: str = "rate", until: int = MINUTE) -> Charge:
-    """A charge of this amount to the counter `key`, which may reach `limit` until the time `until`."""
+    """A charge of this amount to the counter `key`, which may reach `limit` (None: there is no limit) until the time `until`; then it
+    begins anew."""
     return Charge(key, amount, limit, until)
 
 

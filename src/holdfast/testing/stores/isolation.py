@@ -16,9 +16,9 @@ from holdfast.testing.stores.handles import OneHandle
 from holdfast.testing.stores.writes import after, answers, checkpoint, claim, now_at, step, story
 
 _PAIRS = 60
-"""For each kind of entry, about this many pairs of a field and a wrong value are tested."""
+"""For each kind of entry, about this many pairs of a field and a wrong value are tested, and one more pair for each wrong value."""
 _EVERY = 4
-"""The number of wrong entries for each good one."""
+"""The number of wrong entries for each good execution."""
 
 
 class IsolationSuite(OneHandle):

@@ -20,7 +20,7 @@ S = EntryState
 
 def entry(call: str, state: EntryState = S.RESERVED, **more: Any) -> LedgerEntry:
     """An entry of one call. With RESERVED it reserves 10 tokens and 5 billionths of a dollar, with any other state it ends this
-    reservation; with SETTLED the same amount was spent."""
+    reservation; with SETTLED the same amount was spent. `more` sets its time (`at`) and other fields."""
     when: int = more.pop("at", T0)
     held = 1 if state is S.RESERVED else -1
     spent = {"input_tokens": 7, "output_tokens": 3, "cached_tokens": 2, "reasoning_tokens": 1, "nanos": 5} if state is S.SETTLED else {}
@@ -29,8 +29,8 @@ def entry(call: str, state: EntryState = S.RESERVED, **more: Any) -> LedgerEntry
 
 
 def sums(store: Store, *by: Dimension, **more: Any) -> list[tuple[object, ...]]:
-    """The sums of the ledger. Each row has the values of the dimensions, the state, the number of calls, the tokens, the billionths of a
-    dollar, and the tokens that are reserved."""
+    """The sums of the ledger by these dimensions; `more` are other members of the filter. Each row has the values of the dimensions, the
+    state, the number of calls, the tokens, the billionths of a dollar, and the tokens that are reserved."""
     found = store.cost(CostFilter(by=by, **more))
     return [(*one.group, one.state, one.calls, one.input_tokens + one.output_tokens, one.nanos, one.held_tokens) for one in found]
 

@@ -42,7 +42,8 @@ class Population:
         self.add(*(kind(n, self.parents[n % 4] if n % 3 == 0 else None) for n in range(4, 90)))
 
     def add(self, *kinds: ListedExecution) -> list[Execution]:
-        """Add executions in a few batches. If its name is taken, an execution gets its id as name."""
+        """Add executions in a few batches, and return their headers as they were when they started. An execution without a name, or whose
+        name is taken, gets its id as name."""
         made = answers(self.store, *(self._start(kind) for kind in kinds))
         headers = [answer.header for answer in made if isinstance(answer, Started)]
         assert len(headers) == len(kinds)

@@ -40,14 +40,14 @@ ALL = 10_000
 
 
 def taken(store: Store, subscriber: str = "billing", runner: str = "here") -> int:
-    """Become the deliverer. Returns the number of the last signal that the subscriber got."""
+    """Let `runner` become the deliverer for the subscriber. Returns the number of the last signal that the subscriber got."""
     cursor = store.take_delivery(subscriber, runner)
     assert cursor is not None
     return cursor
 
 
 def told(store: Store, subscriber: str = "billing", runner: str = "here") -> list[StatusSignal]:
-    """Become the deliverer, and return the signals that the subscriber has not got yet."""
+    """Let `runner` become the deliverer for the subscriber, and return the signals that the subscriber has not got yet."""
     found = store.signals(subscriber, runner, taken(store, subscriber, runner), ALL)
     assert found is not None
     numbers = [signal.number for signal in found]

@@ -12,7 +12,8 @@ CRASHED = Outcome(OutcomeStatus.CRASHED, again_seconds=5)
 
 
 def picky(*queues: str, tenants: tuple[str, ...] = ()) -> tuple[Target, ...]:
-    """The targets of a runner that takes only executions of these queues and tenants. If none is named, it takes those of all."""
+    """The targets of a runner that takes only executions of these queues and these tenants. Without queues it takes those of all queues,
+    without tenants those of all tenants."""
     return (Target("order", "$LATEST", Only(frozenset(queues), frozenset(tenants))),)
 
 

@@ -56,7 +56,8 @@ End = Callable[[Store, Execution], object]
 
 
 def continued(store: Store, header: Execution, now: int = T0, successor: str | None = None) -> Execution:
-    """End an execution as continued, and return the execution that continues it."""
+    """End an execution as continued, and return the execution that continues it. `successor` is the id that this new execution gets; None:
+    a random id."""
     asked = settled(header, Outcome(OutcomeStatus.CONTINUED, "{}"))
     written(store, msgspec.structs.replace(asked, successor=successor or id_at(now)), now)
     heir = store.find(now_at(store, header).continued_as or "")
@@ -85,7 +86,7 @@ def taken_over(store: Store, header: Execution) -> None:
 
 
 def killed(store: Store, header: Execution) -> None:
-    """Let its runners die until it is quarantined."""
+    """Let the runners of this execution die, one after another, until it is quarantined."""
     while header.state is not State.QUARANTINED:
         if header.state is State.RUNNING:
             header = written(store, Claim(header.id, claimant(), frozenset({"here"}), alone=True), header.ready_at)

@@ -42,7 +42,7 @@ def found(store: Store, queue: str = MAIL) -> QueueRow:
 
 
 def operate(store: Store, mode: Mode = Mode.OPEN, **operator: object) -> bool:
-    """Set the mode and the operator's settings of the queue `mail`. Returns whether they were written."""
+    """Set the mode and the operator's settings of the queue `mail`, in place of those before. Returns whether they were written."""
     row = store.queue(MAIL) or QueueRow(name=MAIL)
     return store.set_queue(msgspec.structs.replace(row, operator=operator, mode=mode))
 

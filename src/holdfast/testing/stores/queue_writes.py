@@ -33,7 +33,7 @@ def declare(store: Store, queue: str = MAIL, **declared: object) -> None:
 
 
 def claimant(runner: str = "here") -> Claimant:
-    """A runner with an invocation of its own."""
+    """A runner as claimant, with a new invocation id at each call."""
     return Claimant(runner, f"{runner}-{next(_invocations)}")
 
 
@@ -56,7 +56,8 @@ def queued(
     user: str | None = None,
     **set_to: object,
 ) -> Start:
-    """A start through a queue. Each call makes a greater id, so that executions stand in a lane in the order of the calls."""
+    """A start through a queue. `by` claims the execution in the same write, if it can be admitted at once. `set_to` replaces fields of its
+    header. Each call makes a greater id, so that executions stand in a lane in the order of the calls."""
     start = wanted(name, text, **{"id": _ids(now), "started_at": now} | set_to)
     times = {"delay_ms": delay_ms, "ttl_ms": ttl_ms, "head_start_ms": head_start_ms}
     how = Enqueue(queue=queue, key=key, **times, units=units, same=same, rates=rates, user=user)  # type: ignore[arg-type]
@@ -64,7 +65,7 @@ def queued(
 
 
 def enqueued(store: Store, *starts: Start, now: int = T0) -> list[Execution]:
-    """Enqueue new executions in one batch, and return their headers."""
+    """Write these starts in one batch, and return the headers of their executions. If the store refuses a start, its error is raised."""
     made = []
     for answer in answers(store, *starts, now=now):
         if isinstance(answer, HoldfastError):
@@ -75,7 +76,7 @@ def enqueued(store: Store, *starts: Start, now: int = T0) -> list[Execution]:
 
 
 def several(store: Store, *names: str, now: int = T0, **how: object) -> list[Execution]:
-    """Enqueue executions of these names, one after the other."""
+    """Enqueue executions of these names in one batch, in this order. `how` are arguments of `queued`."""
     return enqueued(store, *(queued(name, now=now, **how) for name in names), now=now)  # type: ignore[arg-type]
 
 
@@ -102,7 +103,7 @@ def running(store: Store, name: str, *updates: Update, now: int = T0, **how: obj
 
 
 def ended(store: Store, header: Execution, status: OutcomeStatus = OutcomeStatus.SUCCEEDED, now: int = T0, **told: object) -> Execution:
-    """End the invocation of an execution with this status, and return the header after that."""
+    """End the invocation of an execution with this status, and return the header after that. `told` are other members of the outcome."""
     return written(store, settled(header, Outcome(status, **told)), now)  # type: ignore[arg-type]
 
 

@@ -170,7 +170,8 @@ def store_signals(store: Store, after: int) -> list[int]:
 
 
 def child_of(store: Store, parent: Execution, n: int, claimed_by: Store) -> Execution:
-    """A child that an operation of the parent starts; another process runs it."""
+    """Write a child that the operation `i` + `n` of the parent starts, and let the process `p` + `n` claim it through the handle
+    `claimed_by`. Returns the child's header."""
     child = birth(parent, parent_operation=f"i{n}")
     current = now_at(store, parent)
     update = msgspec.structs.replace(invoking(current, child).updates[0], id=f"i{n}")

@@ -27,7 +27,8 @@ def schedule(name: str = "hourly", *, now: int = T0, tenant: str | None = None, 
 
 
 def firing(state: ScheduleState, seconds: float, name: str | None = None) -> Start:
-    """The start of the occurrence this many seconds after T0, which also moves the schedule to this occurrence."""
+    """The start of the occurrence this many seconds after T0, which also moves the schedule to this occurrence. `name` is the name of the
+    execution; None: a name made from the schedule and the seconds."""
     moved = changed(state, cursor=at(seconds))
     occurrence = Occurrence(state.name, at(seconds))
     return msgspec.structs.replace(wanted(name or f"{state.name}-{seconds:g}"), occurrence=occurrence, moved=moved)

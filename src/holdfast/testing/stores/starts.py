@@ -35,7 +35,7 @@ from holdfast.testing.stores.writes import (
 
 
 def again(name: str, text: str = "{}", **set_to: object) -> Start:
-    """A start that restarts the name if its execution failed."""
+    """A start that takes over the name if the name's execution failed, timed out or was stopped."""
     return msgspec.structs.replace(wanted(name, text, **{"id": id_at(at(1))} | set_to), again=True)
 
 

@@ -70,7 +70,7 @@ def written(store: Store, write: Write, now: int = T0) -> Execution:
 
 
 def started(store: Store, name: str, now: int = T0, **set_to: object) -> Execution:
-    """A new execution that waits for a runner."""
+    """A new execution that waits for a runner. `set_to` replaces fields of its header."""
     (answer,) = answers(store, wanted(name, "{}", **{"id": id_at(now), "started_at": now} | set_to), now=now)
     assert isinstance(answer, Started)
     return answer.header
@@ -95,7 +95,8 @@ def suspended(store: Store, name: str, *updates: Update, runner: str = "here") -
 
 
 def closed(store: Store, name: str, steps: int = 0, now: int = T0, retention_days: int = 1, **set_to: object) -> Execution:
-    """An execution that succeeded, with this many steps. Each step leaves an operation and two events."""
+    """A new execution that succeeded, with this many steps. Each step leaves one operation and one event. `retention_days`: how long the
+    store keeps the execution after its end. `set_to` replaces fields of its header."""
     asked = wanted(name, "{}", terms=Terms(3600, retention_days), **{"id": id_at(now), "started_at": now} | set_to)
     header = written(store, msgspec.structs.replace(asked, by=Claimant("here", f"here-{name}")), now)
     for n in range(steps):
@@ -123,7 +124,8 @@ def position(header: Execution) -> Position:
 
 
 def checkpoint(header: Execution, *updates: Update, client: str | None = None) -> Checkpoint:
-    """The next checkpoint of a live invocation."""
+    """The next checkpoint of a live invocation, not yet written. `client` is its client token; the store recognizes a repeated request by
+    it."""
     return Checkpoint(position(header), updates, client)
 
 
@@ -134,7 +136,7 @@ def settled(header: Execution, outcome: Outcome, seen: int | None = None) -> Set
 
 
 def claim(header: Execution, runner: str, *dead: str) -> Claim:
-    """A runner's claim. The runners in `dead` are known to be dead."""
+    """A claim of this execution by `runner`. The runners in `dead` are known to be dead."""
     return Claim(header.id, Claimant(runner, f"{runner}-{header.epoch + 1}"), frozenset(dead))
 
 
@@ -144,12 +146,12 @@ def step(operation_id: str, action: Action = Action.START, **set_to: object) -> 
 
 
 def wait(name: str, seconds: int = 10) -> Update:
-    """A wait that begins."""
+    """An update that begins a wait of this many seconds."""
     return Update(id=name, type=Type.WAIT, action=Action.START, wait_seconds=seconds)
 
 
 def callback(name: str, timeout: int = 0, heartbeat: int = 0) -> Update:
-    """A callback that begins."""
+    """An update that begins a callback. `timeout` and `heartbeat` are in seconds; 0: there is none."""
     return Update(id=name, type=Type.CALLBACK, action=Action.START, timeout_seconds=timeout, heartbeat_seconds=heartbeat)
 
 

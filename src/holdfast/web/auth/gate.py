@@ -62,9 +62,10 @@ def open_gate(
 ) -> Gate:
     """The gate of a server that listens on `host`.
 
-    If the store has credentials, a request needs one of them, except on a route with Needs.NOTHING. If the store has no credentials,
-    requests need none. Raises CredentialsNeeded if the store has no credentials and other machines could reach `host`. `hosts` are further
-    names of the server. `origins` are the origins of other web pages that may use the server, like `https://console.example`.
+    If the store has credentials now, a request needs one of them, except on a route with Needs.NOTHING. If the store has no credentials
+    now, requests need none, also after some are made. Raises CredentialsNeeded if the store has no credentials and other machines could
+    reach `host`. `allow_deploy`: also without credentials, requests may deploy code. `hosts` are further names of the server. `origins` are
+    the origins of other web pages that may use the server, like `https://console.example`.
 
     `operator_secret` opens the secrets of access keys; without it, the gate looks for the secret where secret.py says. If `secrets` is
     given, it decides where the gate looks and whether a key file may be made, and `operator_secret` is ignored. Raises KeysSecretNeeded if
@@ -281,8 +282,8 @@ class Gate:
 
     async def _verify(self, keys: Keys, request: Request, signed: sigv4.SignedRequest) -> Identity:
         """The holder of the access key that signed the request. The gate reads the body to check the signature, and then puts the body
-        back, so that the handler can read it. Raises Denied if the key is unknown or has expired, or if the signature is wrong. Raises
-        Refused if the body is too large or arrives too late."""
+        back, so that the handler can read it. Raises Denied if the key is unknown or has expired, or if the signature is wrong, too old or
+        for another AWS service. Raises Refused if the body is too large or arrives too late."""
         claim = sigv4.claim_of(signed)
         if signed.values("x-amz-security-token") or "X-Amz-Security-Token=" in signed.query:
             raise Denied(Denial.UNKNOWN, NO_SUCH_TOKEN)  # a temporary credential of AWS, which means nothing here

@@ -106,15 +106,15 @@ def hashed(token: str) -> str:
 
 
 class Keeper(Protocol):
-    """The methods of a store that concern credentials."""
+    """What this module needs of a store: to read the credentials, and to replace the sealed secret of one."""
 
     def credentials(self) -> Sequence[Credential]: ...
     def reseal_credential(self, credential: str, before: str, after: str) -> bool: ...
 
 
 def seal_anew(keeper: Keeper, sealing: Sealing) -> list[str]:
-    """Seal again, with the current secret, each access key that was sealed with another secret. Returns the ids of the keys that no secret
-    of this process can open; they stay as they are."""
+    """Seal again, with the current secret, each access key that was sealed with another secret. Returns the ids of those that no secret of
+    this process can open; they stay as they are. If this process has no secret, nothing is sealed, and the result is empty."""
     lost, renewed = [], 0
     for credential in access_keys(keeper.credentials()):
         if not sealing.is_current(credential):
@@ -204,8 +204,8 @@ class Keys:
         return self._good(self._by_hash.get(hashed(token)))
 
     def credential(self, id: str) -> Credential:
-        """The credential with this id, for a session. Raises Denied if the credential was revoked or has expired: with it, the session has
-        ended."""
+        """The credential with this id, for a session that began with it. Raises Denied if the credential was revoked or has expired: the
+        session then has ended too."""
         return self._good(self._all.get(id))
 
     def _good(self, found: Credential | None) -> Credential:

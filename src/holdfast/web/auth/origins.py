@@ -47,10 +47,11 @@ def check_host(hosts: Sequence[str], allowed: Collection[str] | None) -> None:
 
 def check_origin(origins: Sequence[str], hosts: Sequence[str], fetch_site: Sequence[str], fetch_mode: Sequence[str], *,
                  method: str, scheme: str, allowed: Collection[str]) -> None:  # fmt: skip
-    """Raises Denied for a request that a web page of another origin makes, unless that origin is in `allowed`. A link of another site that
-    leads to this server is allowed: the browser then opens a page of this server.
+    """Raises Denied if the header Origin names another origin than this server and those in `allowed`. Without this header, raises Denied
+    if Sec-Fetch-Site says that a page of another site makes the request; but a link that leads to this server is allowed.
 
-    Programs that are not browsers send neither Origin nor Sec-Fetch-Site. Their requests are allowed here.
+    The first four parameters are the values of the headers Origin, Host, Sec-Fetch-Site and Sec-Fetch-Mode. Programs that are not browsers
+    send neither Origin nor Sec-Fetch-Site. Their requests are allowed here.
     """
     if not origins:
         if "cross-site" in fetch_site and ("navigate" not in fetch_mode or method not in ("GET", "HEAD")):

@@ -55,7 +55,8 @@ class RefusalLog:
         self._last: Note | None = None
         self._waiting: list[Note] = []
         self.dropped = 0
-        """The number of lines that were dropped, because too many waited to be written."""
+        """The number of lines that were dropped since the server's log showed this number last: too many waited, or they could not be
+        written."""
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
 
@@ -94,8 +95,8 @@ class RefusalLog:
             await self._write()
 
     def _turn(self, at: int) -> None:
-        """If a new minute has begun, write the counts of the minute before it as lines. If a new day has begun, count the lines of the day
-        from 0 again."""
+        """If a new minute has begun, make lines of the counts of the minute before it, to be written later. If a new day has begun, count
+        the lines of the day from 0 again."""
         minute, day = at // _MINUTE_MS, at // _DAY_MS
         if minute != self._minute:
             self._sum_up()

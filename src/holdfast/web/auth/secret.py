@@ -61,7 +61,8 @@ class KeysSecrets:
 
     def __call__(self) -> list[KeysSecret]:
         """All secrets that exist now; the first one seals. Raises KeysSecretNeeded if the file that HOLDFAST_KEYS_FILE names cannot be read
-        or is too large. Raises InvalidParameter if a secret is too short."""
+        or is too large. Raises NotPrivate if the key file in the user's configuration folder is not private. Raises InvalidParameter if a
+        secret is too short."""
         found = [self._first, self._from_named(), self._from_own(), self._before]
         return [secret for secret in found if secret is not None]
 
@@ -72,9 +73,9 @@ class KeysSecrets:
         return any(secret.source != KEYS_SECRET_BEFORE_VARIABLE for secret in self())
 
     def make(self, chance: Callable[[int], bytes]) -> str:
-        """Make the key file, and return its path. If another process has made it already, that file stays. Raises KeysSecretNeeded if the
-        file cannot be made. Raises it also if the store is a database server or is not known: for these no file is made, and the operator
-        must give a secret."""
+        """Make the key file, and return its path. If another process has made it already, that file stays. Raises KeysSecretNeeded or
+        NotPrivate if the file cannot be made. Raises KeysSecretNeeded also if the store is a database server or is not known: for these no
+        file is made, and the operator must give a secret."""
         if not self._may_make or self._own is None:
             raise KeysSecretNeeded(
                 f"The store is a database, so every server of it needs the same secret for access keys. Set {SECRET_VARIABLE} (32 random"

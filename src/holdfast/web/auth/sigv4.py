@@ -103,7 +103,8 @@ def claimed(request: SignedRequest) -> str | None:
 
 
 def claim_of(request: SignedRequest) -> Claim:
-    """Read the signature of a request, without verifying it. Raises Denied if its form is wrong."""
+    """Read the signature of a request, without verifying it. Raises Denied if its form is wrong, if its date is not that of its credential
+    scope, or if the header `host` is not signed."""
     asked = request.values("authorization")
     presigned = "X-Amz-Signature=" in request.query
     if len(asked) + presigned != 1:
@@ -193,8 +194,8 @@ def _checked_stamp(text: str) -> str:
 
 
 def check_time(claim: Claim, now: int) -> None:
-    """Raises Denied if the signature was made more than SKEW_MS after `now`, or if it has expired. A signature in a header expires SKEW_MS
-    after it was made. A presigned address expires after the number of seconds that it names."""
+    """Raises Denied if the signature was made more than SKEW_MS after `now`, if it has expired, or if its time does not exist. A signature
+    in a header expires SKEW_MS after it was made. A presigned address expires after the number of seconds that it names."""
     signed_at = _moment(claim.stamp)
     if signed_at > now + SKEW_MS:
         raise Denied(
@@ -211,7 +212,8 @@ def check_time(claim: Claim, now: int) -> None:
 
 @lru_cache(maxsize=64)
 def _moment(stamp: str) -> int:
-    """The time of a stamp, in milliseconds. The results are cached, because many requests that arrive together have the same stamp."""
+    """The time of a stamp, in milliseconds since 1970. Raises Denied if there is no such time. The results are cached, because many
+    requests that arrive together have the same stamp."""
     try:
         return int(datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()) * 1000
     except ValueError:

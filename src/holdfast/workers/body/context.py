@@ -30,9 +30,12 @@ _FEW_BYTES = 1 << 16
 class Tools(Protocol):
     """The tools that the contract allows. Call one by its name, with keyword arguments: `ctx.tools.fetch_url(url=...)`.
 
-    A call of a tool that the contract does not allow raises WorkerError with the code `tool_not_allowed`. If the body runs again, a call
-    gets its recorded result. A call without a key is found by its number among the calls of the same tool without a key. If the order of
-    these calls may change, give each call a `key=`, by which it is found. Two calls of one tool with the same key are one call.
+    A call of a tool that the contract does not allow raises WorkerError with the code `tool_not_allowed`. If the body runs again in the
+    same attempt, a call gets its recorded result. In a later attempt only calls that change the world get their recorded result; reads are
+    made again.
+
+    A call without a key is found by its number among the calls of the same tool without a key. If the order of these calls may change, give
+    each call a `key=`, by which it is found. Two calls of one tool with the same key are one call.
     """
 
     def __getattr__(self, name: str) -> Callable[..., Any]: ...

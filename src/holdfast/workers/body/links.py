@@ -53,7 +53,8 @@ class SocketLink:
         self._descriptors: deque[int] = deque()
 
     def send(self, frame: Frame, fd: int | None = None) -> None:
-        """Send one frame. Blocks until all of it is sent. Raises PayloadTooLarge if the frame is too large to encode."""
+        """Send one frame, with the file descriptor `fd` if one is given. Blocks until all of it is sent. Raises PayloadTooLarge if the
+        frame is too large to encode, and PayloadNotJson if it is not JSON."""
         if codec.at_least(frame, MOST_ENCODED) > MOST_ENCODED:
             raise PayloadTooLarge("The body sends its runner a message of more than a megabyte: store large values with ctx.artifact.")
         data = codec.dumps(frame, sort=False).encode()
@@ -62,7 +63,8 @@ class SocketLink:
         self.sock.sendall(packed[sent:])
 
     def receive(self) -> Received:
-        """Wait for the next frame. Raises ConnectionError if the runner has closed the socket."""
+        """Wait for the next frame. Returns the frame, and the file descriptor that it carried or None. Raises ConnectionError if the runner
+        has closed the socket."""
         while True:
             found = self.buffered()
             if found is not None:
@@ -153,7 +155,8 @@ class AsyncAsking(Told):
         return self._asked({**frame, "id": self._count}, fd)
 
     def again(self, frame: Frame) -> asyncio.Future[Received]:
-        """Send one more frame for an earlier request (`frame` has its number), and return a future of the answer."""
+        """Send one more frame for an earlier request (`frame` has its number), and return a future of the answer. If the answer is an
+        error, the future raises ToolError."""
         return self._asked(frame, None)
 
     def _asked(self, frame: Frame, fd: int | None) -> asyncio.Future[Received]:

@@ -52,7 +52,7 @@ async def _served(link: SocketLink, function: Function, run: Frame) -> None:
 
 
 def answered(link: Link, function: Function, run: Frame) -> Frame:
-    """Run a `def` body. Returns its last frame: `done` with the outputs, or `failed` with the error."""
+    """Run a `def` body with the order `run`. Returns the body's last frame: `done` with the outputs, or `failed` with the error."""
     try:
         context = BlockingContext(Asking(link), run, _contract(run))
         return done(function(run["inputs"], context))
@@ -61,7 +61,7 @@ def answered(link: Link, function: Function, run: Frame) -> Frame:
 
 
 async def awaited(asking: AsyncAsking, function: Function, run: Frame) -> Frame:
-    """Run an `async def` body. Returns its last frame: `done` with the outputs, or `failed` with the error."""
+    """Run an `async def` body with the order `run`. Returns the body's last frame: `done` with the outputs, or `failed` with the error."""
     try:
         context = AsyncContext(asking, run, _contract(run))
         return done(await function(run["inputs"], context))

@@ -71,7 +71,7 @@ class Bucket:
             raise ArtifactsUnusable(f"Artifacts cannot be kept at {self._url}: {self._reason(error)}.") from None
 
     def draft(self, home: str) -> AbstractContextManager[IO[bytes]]:
-        """A temporary file without a name, to write into."""
+        """A block that yields a temporary file without a name, to write into. The file is gone when the block ends."""
         return tempfile.TemporaryFile(prefix="holdfast-")
 
     def publish(self, home: str, identity: str, draft: IO[bytes], note: bytes) -> None:

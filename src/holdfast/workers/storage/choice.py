@@ -16,8 +16,8 @@ _KNOWN: Final = "it may be s3://bucket/prefix, gs://bucket/prefix, az://containe
 
 def open_storage(where: str) -> Storage:
     """The storage at the address or path `where`, after a test write to it has succeeded. Blocks. Raises InvalidParameter if the address is
-    not valid, ExtraMissing if the package for buckets is not installed, and ArtifactsUnusable if the test write fails. No error message
-    contains credentials."""
+    not valid, ExtraMissing if the package for buckets is not installed, ArtifactsUnusable if the storage cannot be used, and NotPrivate if
+    other users could replace files in the folder. No error message contains credentials."""
     storage = _storage(where)
     storage.check()
     return storage

@@ -1,5 +1,5 @@
-"""A folder of this machine, or one that several machines have mounted. Each artifact is two files: its bytes, and its note. Each file gets
-its name only when all of it is written."""
+"""Artifacts in a folder of this machine, or in one that several machines have mounted. Each artifact is two files: its bytes, and its note.
+Each file gets its name only when all of it is written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Folder:
 
     def check(self) -> None:
         """Make the folder if it is missing, and check that it can be written to. Raises ArtifactsUnusable if it cannot be made or written
-        to."""
+        to, and NotPrivate if other users could replace files in it."""
         try:
             private.given_folder(self._path)
             with tempfile.TemporaryFile(dir=self._path):

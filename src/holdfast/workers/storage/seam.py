@@ -27,10 +27,10 @@ class ArtifactsUnreachable(Retryable):
 
 class Storage(Protocol):
     """A place for artifacts. Except for `check`, the methods of a bucket raise ArtifactsUnreachable if the bucket does not answer, and
-    those of a folder raise OSError."""
+    those of a folder may raise OSError."""
 
     def check(self) -> None:
-        """Write something to the storage, so that a wrong setting is found when the server starts. Raises ArtifactsUnusable if the write
+        """Test the storage by a write, so that a wrong setting is found when the server starts. Raises ArtifactsUnusable if the test
         fails."""
 
     def draft(self, home: str) -> AbstractContextManager[IO[bytes]]:

@@ -1,6 +1,7 @@
 """An author's tool: declared in a worker's file, and run by the tool host.
 
-- If the function returned, the call has its result, with secrets replaced.
+- If the function returned, the call has its result, with secrets replaced. If the result is not JSON or too large, the call fails instead;
+  then the outcome of a write counts as unknown.
 - If the function raised, the call has its error. The outcome is unknown if a connection broke after something was sent.
 - If the process was killed at the deadline or crashed, the call fails. The outcome is unknown if the call had been sent to the process.
 """
@@ -61,7 +62,7 @@ class AuthorTool:
         return Reservation()
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """Run the tool in its process. Raises ToolFailed if it fails."""
+        """Run the tool in its process. Returns its result, with secrets replaced. Raises ToolFailed if the call fails."""
         ended, redactor = await self._ask("call", call, arguments)
         try:
             return Called(await redactor.cleaned(self._result(ended, call)["result"]))
@@ -69,7 +70,8 @@ class AuthorTool:
             raise redactor.failure(failed) from None
 
     async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
-        """Call the tool's reconcile function. Returns Unknown if the tool has no such function, or if the function fails.
+        """Ask the tool's reconcile function whether a call took place. Returns Unknown if the tool has no such function, if the function
+        fails, or if it cannot tell.
 
         If its process dies, the function is called again, because it only reads. (What killed the process of the call may also have killed
         the idle process that the function got.)

@@ -156,7 +156,7 @@ class TapedTool:
         return self._tool.reserve(arguments, remaining)
 
     def cool_down_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        """The cool-down keys of the tool behind the cassette."""
+        """The cool-down keys that the tool behind the cassette names for these arguments, without the key of the tool itself."""
         return cool_down_keys(self._tool, arguments)[1:]
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:

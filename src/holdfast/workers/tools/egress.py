@@ -76,8 +76,9 @@ class Private(Struct, frozen=True):
     port: int | None
 
     def covers(self, host: str, port: int, address: Address | None) -> bool:
-        """Whether this entry lets workers reach the host at this address and port. An entry with a host's name covers every address of that
-        host, except the addresses of metadata services."""
+        """Whether this entry lets workers reach the host at this address and port. `address` is None if it is not known yet. An entry with
+        a host's name covers every address of that host, except those of metadata services. A range does not cover a metadata service
+        either; only an entry with exactly its address does."""
         if self.port is not None and self.port != port:
             return False
         if self.network is None:
@@ -95,13 +96,14 @@ class Egress(Struct, frozen=True):
 
     @classmethod
     def of(cls, allow_private: Sequence[str] = (), ports: Sequence[int] = (80, 443)) -> Egress:
-        """The rules that the settings describe. `allow_private` has names, addresses or ranges; each may end with `:port`. Raises
-        InvalidParameter if an entry is none of these."""
+        """The rules that the settings describe. `allow_private` has names, addresses or ranges; each may end with `:port`. `ports` are the
+        ports that are open on every allowed host. Raises InvalidParameter if an entry of `allow_private` is not valid."""
         return cls(tuple(_private(entry) for entry in allow_private), tuple(ports))
 
     def admit(self, url: str, domains: Sequence[str] | None, before: Target | None = None) -> Target:
-        """The target of this URL. Raises ToolFailed if its scheme, host or port is not allowed. `domains` are the contract's; None allows
-        every host. `before` is the target that redirected to this URL; None if it is the first URL of the call."""
+        """The target of this URL. Raises ToolFailed if the URL is not valid, if its scheme, host or port is not allowed, or if the redirect
+        goes from https to http. `domains` are the contract's; None allows every host. `before` is the target that redirected to this URL;
+        None if it is the first URL of the call."""
         target = target_of(url)
         if before is not None and before.scheme == "https" and target.scheme == "http":
             raise ToolFailed("egress_denied", f"The redirect from {before.origin} to {target.origin} goes from https back to http.")
@@ -176,8 +178,8 @@ def target_of(url: str) -> Target:
 
 
 def host_of(name: str) -> str:
-    """A host's name in the form in which names are compared: lower case, punycode, without a dot at the end. Empty if the text is not a
-    valid host's name."""
+    """A host's name in the form in which names are compared: lower case, punycode, without a dot at the end; an IP address in its usual
+    form. Empty if the text is not a valid host."""
     name = name.strip().lower().removesuffix(".")
     ip = _parsed(name)
     if ip is not None:
@@ -192,7 +194,7 @@ def host_of(name: str) -> str:
 
 def _covers(entry: str, target: Target) -> bool:
     """Whether an entry of the contract's domains covers a target. `shop.example` covers itself and its subdomains; `*.shop.example` only
-    the subdomains. An entry with `:port` covers only that port."""
+    the subdomains; an IP address only itself. An entry with `:port` covers only that port."""
     name, port = _split_port(entry)
     if port is not None and port != target.port:
         return False

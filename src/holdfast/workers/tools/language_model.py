@@ -1,8 +1,8 @@
 """language_model: asks a model on any server that speaks the OpenAI protocol. It limits the length of the answer, and counts the cost.
 
-- `reserve` estimates the tokens of the input, gives the rest of the budget to the output, and computes the price of both.
+- `reserve` estimates the tokens of the input, limits the tokens of the output to what the budget leaves, and computes the price of both.
 - `call` sends the limit to the server, reads the answer while the server writes it, and checks it against its schema. It charges what the
-  server counted or, without a complete answer, an estimate of what was sent and received.
+  server counted or, if the server reports no count, an estimate.
 
 With a `schema` the result is the JSON value of the answer; without one it is the text.
 """
@@ -121,8 +121,8 @@ class LanguageModel:
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
         """The reservation for a call: the estimated input tokens, and as many output tokens as the call asks for, but not more than the
-        budget leaves. Raises ToolFailed if the budget is too small, if a cost limit holds and the model has no price, or if the model is
-        not allowed."""
+        operator allows and the budget leaves. Raises ToolFailed if the budget is too small, if a cost limit holds and the model has no
+        price, or if the model is not allowed."""
         model = self._model(arguments)
         schema = self._schema_text(arguments)
         tokens_in = estimated_input(self._messages(arguments), schema)
@@ -183,8 +183,8 @@ class LanguageModel:
     # --- the call
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """Ask the model once, without retries. Returns the text, or with a `schema` the JSON value. Raises ToolFailed if there is no
-        complete answer, or if the answer does not fit the schema."""
+        """Ask the model once, without retries. Returns the text, or with a `schema` the JSON value. Raises ToolFailed if the model cannot
+        be asked, if there is no complete answer, or if the answer does not fit the schema."""
         model = self._model(arguments)
         if "schema" in arguments:
             await check_schema(arguments["schema"], "The schema", call.tenant)
@@ -240,7 +240,8 @@ class LanguageModel:
         return Usage(tokens_in, tokens_out, self._cost(model, tokens_in, tokens_out, cached), cached, reasoning)
 
     def _unfinished(self, model: str, exchange: Exchange, reservation: Reservation) -> Usage:
-        """The usage of a call that was sent and has no complete answer: the estimated input, and the output that arrived."""
+        """The estimated usage of a call that was sent and failed, if the server reported none: the estimated input, and the output that
+        arrived."""
         tokens_in, tokens_out = max(reservation.tokens - (reservation.output_tokens or 0), 0), exchange.streamed(reservation.output_tokens)
         return Usage(tokens_in, tokens_out, self._cost(model, tokens_in, tokens_out), is_estimated=True)
 
@@ -281,7 +282,7 @@ def _traced(call: Call) -> dict[str, str]:
 
 async def _exchanged(client: Any, exchange: Exchange, request: dict[str, Any], hears: Hears | None) -> Mapping[str, Any]:
     """Send a request and read its answer piece by piece, so that followers get each piece of text at once, and so that the length of a
-    broken answer is known."""
+    broken answer is known. Returns the whole answer as one JSON object."""
     current.set(exchange)
     async with client.chat.completions.with_streaming_response.create(**request) as response:
         answer = exchange.answer = answer_of(response.headers.get("content-type"))

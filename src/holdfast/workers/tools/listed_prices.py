@@ -34,8 +34,8 @@ def check_source(source: str | None) -> None:
 
 @lru_cache(maxsize=1000)
 def listed_price(model: str, base_url: str) -> Price | None:
-    """The price of a model at the server with this address; its `as_of` is the present day. None if the list has no price of the model for
-    this server, or if the price depends on the time or on the amount."""
+    """The price of a model at the server with this address; its `as_of` is the day on which this process first looked it up. None if the
+    list has no price of the model for this server, or if the price depends on the time or on the amount."""
     package, today = _package(), datetime.fromtimestamp(SystemClock().now() / 1000, UTC)
     at_any_hour = {_price_at(package, model, base_url, moment) for moment in (today, *_LATER)}
     found = at_any_hour.pop()

@@ -44,7 +44,7 @@ class Answer(Protocol):
 
     def take(self, piece: bytes) -> str:
         """Take the next bytes of the answer. Returns the part of the answer's text that these bytes add, which may be empty. Raises
-        AnswerInvalid if the answer is too large, or if the server reports an error."""
+        AnswerInvalid if the answer is too large, or if the server reports an error, and ValueError if a line of a stream is not JSON."""
         ...
 
     def document(self) -> Mapping[str, Any]:
@@ -110,7 +110,8 @@ class StreamedAnswer:
 
     def take(self, piece: bytes) -> str:
         """Take the next bytes of the answer, and read the lines that are complete now. Returns the part of the answer's text in these
-        lines. Raises AnswerInvalid if the answer is above a limit, or if the server reports an error."""
+        lines. Raises AnswerInvalid if the answer is above a limit, or if the server reports an error, and ValueError if a line is not
+        JSON."""
         self._bytes += len(piece)
         self._line += piece
         told: list[str] = []

@@ -68,8 +68,9 @@ ARGUMENTS: Final[Mapping[str, Any]] = {
 
 
 def parse_html(html: str, base_url: str = "", select: Mapping[str, str | Mapping[str, Any]] | None = None) -> dict[str, Any]:
-    """The title, language, metadata, links, readable text and JSON-LD of a page, and what `select` asks for: for each name a CSS selector,
-    or an object with `css` and options. `base_url` makes relative links absolute. Raises ToolFailed if a selector is not valid."""
+    """The title, language, metadata, links, readable text and JSON-LD of a page, and in `selected` what `select` asks for. `select` has for
+    each name a CSS selector, or an object with `css` and options. The value for a name is that of the first node found (None: no node);
+    with the option `all`, a list. `base_url` makes relative links absolute. Raises ToolFailed if a selector is not valid."""
     tree = parsed(html)
     base = base_of(tree, base_url)
     selected = {name: _selected(tree, name, how) for name, how in (select or {}).items()}
@@ -164,8 +165,8 @@ def squeezed(text: str) -> str:
 
 
 def meta_of(tree: LexborHTMLParser) -> dict[str, str]:
-    """The page's metadata: the content of each `<meta>` tag by its `name`, `property`, `http-equiv` or `itemprop`, in lower case. If two
-    tags have the same name, the content of the first of them is used."""
+    """The page's metadata: the content of each `<meta>` tag, by the tag's name in lower case. The name is the tag's `name`, `property`,
+    `http-equiv` or `itemprop`. If two tags have the same name, the content of the first of them is used."""
     found: dict[str, str] = {}
     for node in tree.css("meta")[:MAX_FOUND]:
         name = attribute(node, "name") or attribute(node, "property") or attribute(node, "http-equiv") or attribute(node, "itemprop")

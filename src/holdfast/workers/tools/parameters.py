@@ -55,7 +55,7 @@ class ParameterFile:
 
     def parameter(self, name: str) -> Any:
         """The value of a parameter. The table `parameters` is searched for the whole name first, then for the parts of the name:
-        `/shop/limits/max` is `max` in `[parameters.shop.limits]`. Raises ToolFailed if there is none."""
+        `/shop/limits/max` is `max` in `[parameters.shop.limits]`. Raises ToolFailed if there is none, or if the file cannot be read."""
         table = self.table("parameters")
         value = table.get(name, table.get(name.strip("/"), _ABSENT))
         if value is _ABSENT:
@@ -80,7 +80,7 @@ class Ssm:
 
     def parameter(self, name: str) -> Any:
         """The value of a parameter under the operator's prefix; a StringList is returned as a list. Raises ToolFailed for a name outside
-        the prefix, for a missing parameter and for a SecureString."""
+        the prefix, for a missing parameter and for a SecureString, and if SSM refuses or cannot be reached."""
         if not name.startswith(self._prefix) or "/../" in name:
             raise ToolFailed("access_denied", f"Workers may read parameters under {self._prefix!r} only, not {name!r:.200}.")
         found = self._get(name, decrypt=False)
@@ -160,7 +160,7 @@ class ParameterStore:
         return Reservation()
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """The value of one parameter. Raises ToolFailed if there is none."""
+        """The value of one parameter. Raises ToolFailed if there is none, or if it may not or cannot be read."""
         return Called(await in_thread(Purpose.SECRETS, self._source.parameter, str(arguments["name"])))
 
     async def close(self) -> None:

@@ -73,8 +73,8 @@ def names_of(persons: Sequence[Sequence[str]]) -> Names:
 
 
 def found_in(text: str, names: Names) -> list[Span]:
-    """Every place with personal data, in the order of the text. Places that overlap are joined into one, so that no part of them remains in
-    the text."""
+    """Every place with personal data, in the order of the text. Places that overlap are joined into one, with the kind of the first of
+    them, so that no part of them remains in the text."""
     found = [*_emails(text), *_ibans(text), *_addresses(text), *_cards(text), *_phones(text), *_named(text, names)]
     kept: list[Span] = []
     for span in sorted(found, key=lambda one: (one.start, -one.end)):
@@ -90,8 +90,8 @@ def _emails(text: str) -> Iterator[Span]:
 
 
 def _ibans(text: str) -> Iterator[Span]:
-    """The IBANs in a text: letters and digits, as many as an IBAN of the country has, with the right check digits. There may be signs
-    between groups."""
+    """The IBANs in a text: letters and digits, as many as an IBAN of the country has, with the right check digits. There may be one space
+    or hyphen between two characters."""
     for hit in _IBAN.finditer(text):
         length = _IBAN_LENGTHS.get(hit.group(1).upper())
         taken, at = hit.group(), hit.end()

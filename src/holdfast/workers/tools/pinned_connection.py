@@ -70,7 +70,7 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         """Resolve the name, check its addresses, and connect to the first allowed address that answers; at most four are tried. Raises
-        ToolFailed if no address is allowed."""
+        ToolFailed if no address is allowed, and an error of httpcore if the name is not resolved or no address answers."""
         try:
             addresses = await asyncio.wait_for(self._resolver(host, port), timeout)
         except TimeoutError:

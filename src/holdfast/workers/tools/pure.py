@@ -54,8 +54,8 @@ def parse_html(html: str, base_url: str = "", select: Mapping[str, str | Mapping
 
 
 def json_schema_validate(value: Any, schema: Mapping[str, Any] | bool) -> dict[str, Any]:
-    """Whether a value fits a JSON Schema (draft 2020-12), and at most 50 places where the value does not fit. Raises ToolFailed if the
-    schema is not valid."""
+    """Whether a value fits a JSON Schema, draft 2020-12 (`valid`), and at most 50 places where the value does not fit (`problems`). Raises
+    ToolFailed if the schema is not valid."""
     try:
         problems = checker_of(schema).problems(value)
     except SchemaInvalid as error:
@@ -64,8 +64,9 @@ def json_schema_validate(value: Any, schema: Mapping[str, Any] | bool) -> dict[s
 
 
 def rules_engine(value: Any, rules: list[dict[str, Any]]) -> dict[str, Any]:
-    """Whether a value keeps these rules (`holds`), and the places where it breaks one, up to a limit (contract.rules). A broken rule whose
-    severity is lower than `error` is listed, but does not make `holds` false. Raises ToolFailed if a rule cannot be checked."""
+    """Whether a value keeps these rules (`holds`), and the places where it breaks one, up to a limit (`reasons`; see contract.rules). A
+    broken rule whose severity is lower than `error` is listed, but does not make `holds` false. Raises ToolFailed if a rule cannot be
+    checked."""
     read = [json_structs.converted(rule, Rule) for rule in rules]
     for at, rule in enumerate(read):
         if (flaw := flaw_of(rule)) is not None:
@@ -78,14 +79,15 @@ def rules_engine(value: Any, rules: list[dict[str, Any]]) -> dict[str, Any]:
 def merge_rules(
     parts: list[dict[str, Any]], policy: MergePolicy, key: str | None = None, choices: Mapping[str, str] = NO_CHOICES
 ) -> dict[str, Any]:
-    """Merge the values of several parts into one, by a merge policy (contract.merges). A part that has no member `value` counts as missing.
-    `error_code` in the result is None, or `merge_conflict` if the policy `strict` refuses the result."""
+    """Merge the values of several parts into one. `policy`, `key` and `choices` say how (contract.merges). A part that has no member
+    `value` counts as missing. `error_code` in the result is None, or `merge_conflict` if the policy `strict` refuses the result."""
     result = merged([(part["source"], part.get("value", MISSING)) for part in parts], policy, key, choices)
     return {**result.document, "error_code": failure_of(policy, result)}
 
 
 def redact_pii(texts: list[str], names: list[str | list[str]] | None = None) -> dict[str, Any]:
-    """The texts with placeholders in place of personal data, and the value behind each placeholder (redact_pii.redact_pii)."""
+    """The texts with placeholders in place of personal data, and the value behind each placeholder. `names` are the persons' names to
+    replace (redact_pii.redact_pii)."""
     from holdfast.workers.tools.redact_pii import redact_pii as redact  # imported at the first call, because few workers need it
 
     return redact(texts, names or ())

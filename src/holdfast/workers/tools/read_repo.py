@@ -152,7 +152,7 @@ def _read(fd: int, most: int) -> bytes:
 
 def _lines(data: bytes, first: int, last: int | None, repo: RepoSettings) -> dict[str, Any]:
     """The lines from number `first` to number `last` (None: to the end), but not more than one call may return. In the result, `truncated`
-    says whether lines were left out."""
+    says whether some of these lines were left out for that reason."""
     lines = data.decode("utf-8", "replace").split("\n")
     if lines[-1] == "":
         lines.pop()

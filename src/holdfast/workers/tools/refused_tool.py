@@ -26,7 +26,7 @@ class RefusedTool:
         raise ToolFailed("tool_not_trusted", self.refusal)
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """Raise ToolFailed."""
+        """Always raise ToolFailed."""
         raise ToolFailed("tool_not_trusted", self.refusal)
 
     async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:

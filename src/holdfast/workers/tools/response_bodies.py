@@ -33,8 +33,9 @@ class TooLarge(ToolFailed):
 
 
 async def read_body(parts: AsyncIterator[bytes], encoding: str, cap: int, *, truncate: bool = False) -> bytes:
-    """The whole body, decompressed. Raises TooLarge if it has more than `cap` bytes; with `truncate`, returns its first `cap` bytes
-    instead. Raises ToolFailed if the compression is broken or unknown."""
+    """The whole body, decompressed. `encoding` is its `Content-Encoding`. Raises TooLarge if it has more than `cap` bytes, compressed or
+    decompressed; with `truncate`, returns what was decompressed until then, at most `cap` bytes. Raises ToolFailed if the compression is
+    broken or unknown."""
     unpack = _unpacker(encoding)
     body = bytearray()
     packed = 0
@@ -113,7 +114,8 @@ def _unpacker(encoding: str) -> _Plain | _Inflate:
 
 def decoded(body: bytes, content_type: str) -> tuple[str, str]:
     """The text of a body, and the name of its charset. The charset is the first of these that there is: that of the byte order mark, of the
-    header, of the page's own declaration; UTF-8 if the body is valid UTF-8; else windows-1252, which can decode any bytes."""
+    header `content_type`, of the page's own declaration; UTF-8 if the body is valid UTF-8 (its last character may be cut off); else
+    windows-1252."""
     for mark, name in _BOMS:
         if body.startswith(mark):
             return body[len(mark) :].decode(name, errors="replace"), name
@@ -132,7 +134,7 @@ def decoded(body: bytes, content_type: str) -> tuple[str, str]:
 
 
 def media_type(content_type: str) -> str:
-    """The media type alone, in lower case."""
+    """The media type in a `Content-Type` header, without parameters such as `charset`, in lower case."""
     return content_type.partition(";")[0].strip().lower()
 
 

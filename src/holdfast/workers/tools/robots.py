@@ -1,6 +1,6 @@
 """robots.txt: whether a site allows a page to be fetched (RFC 9309). The file is fetched once for each origin, and kept for an hour.
 
-If there is no such file, or the server refuses it (4xx), every page may be fetched. If the server fails (429 or 5xx), no page may be
+If the server fails (429 or 5xx), no page may be fetched. If it answers with any other status than 200, such as 404, every page may be
 fetched.
 """
 
@@ -42,7 +42,7 @@ Read: TypeAlias = Callable[[str], Awaitable[tuple[int, bytes]]]
 
 class _Kept(Struct):
     body: bytes | None
-    """The compressed file. None if the site has none or the server refuses it (4xx): every page may be fetched."""
+    """The compressed file. None if the server answered with another status than 200, such as 404: every page may be fetched."""
     until: float
     """When the file is fetched again, in seconds of `monotonic`."""
     rules: dict[str, Rules] = {}

@@ -17,8 +17,8 @@ _SHOWN: Final = 2_000
 
 
 async def check_schema(schema: Mapping[str, Any], what: str, who: str) -> None:
-    """Raise ToolFailed if the value is not a JSON Schema, or if the schema is above a limit. `what` names the schema in the error. `who`
-    says for whom the check is made: a tenant and a worker."""
+    """Raise ToolFailed if the value is not a JSON Schema, if the schema is above a limit, or if it cannot be checked now. `what` names the
+    schema in the error. `who` says for whom the check is made: a tenant and a worker."""
     try:
         await examined(schema, who)
     except SchemaInvalid as wrong:
@@ -29,7 +29,8 @@ async def check_schema(schema: Mapping[str, Any], what: str, who: str) -> None:
 
 
 async def check_arguments(tool: str, schema: Mapping[str, Any] | None, arguments: dict[str, Any], who: str) -> None:
-    """Raise ToolFailed if the arguments of a tool do not fit its schema. Without a schema nothing is checked."""
+    """Raise ToolFailed if the arguments of a tool do not fit its schema, or if they cannot be checked now. Without a schema nothing is
+    checked. `who` says for whom the check is made."""
     problems = () if schema is None else await mismatches(schema, arguments, who)
     if problems:
         told = f"{tool} was called with arguments that do not fit its schema: {told_of(problems)}."
@@ -37,7 +38,8 @@ async def check_arguments(tool: str, schema: Mapping[str, Any] | None, arguments
 
 
 async def mismatches(schema: Mapping[str, Any], value: Any, who: str) -> tuple[Mismatch, ...]:
-    """The places where a value does not fit its schema. Raises ToolFailed if the check would take too long or cannot be made now."""
+    """The places where a value does not fit its schema; empty if it fits. Raises ToolFailed if the check would take too long or cannot be
+    made now. `who` says for whom the check is made."""
     try:
         return await problems_in(schema, value, who)
     except (CheckTooCostly, Overloaded) as refused:

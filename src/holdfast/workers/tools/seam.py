@@ -105,8 +105,8 @@ class Call(Struct, frozen=True, kw_only=True):
     traceparent: str | None = None
     """The W3C trace context of this call, which the tool sends to the servers that it calls; None: it sends none."""
     hears: Hears | None = None
-    """The function to which the tool gives the text of its result while the text arrives, for followers of the run; None if no follower
-    wants the text."""
+    """The function to which the tool gives the text of its result while the text arrives, for followers of the run. None if the text is not
+    passed on, for example because the tool has no attribute `streams`."""
 
 
 class ToolFailed(Exception):
@@ -137,7 +137,8 @@ class ToolFailed(Exception):
         """A key, such as `domain:shop.example`. Calls of this tenant with the key are refused until `retry_after_seconds` have passed.
         None: no calls are refused."""
         self.known = known
-        """Whether it is known that the effect of the call did not take place. If not, the gateway finds out whether it did."""
+        """Whether it is known that the effect of the call did not take place. If not, and the call is a write, the gateway finds out
+        whether it did."""
         self.usage = usage or Usage()
         self.details = details
 

@@ -22,7 +22,8 @@ from holdfast.workers.tools.seam import ToolFailed
 from holdfast.workers.tools.secret_beginnings import Beginnings
 
 _SHORTEST: Final = 4
-"""A shorter secret is replaced only if it is the whole text: otherwise a secret `a` would be replaced in every text."""
+"""A secret with fewer characters than this is replaced only if it is the whole text: otherwise a secret `a` would be replaced in every
+text."""
 _RUNNERS: Final = "HOLDFAST_"
 _SHORTEST_CORE: Final = 8
 _SHORTEST_LINE: Final = 16
@@ -71,7 +72,8 @@ class FileSecrets:
         self.where = f"{path.name}{'/' if path.is_dir() else ''}"
 
     def get(self, name: str) -> str | None:
-        """A secret; None if it is missing or empty. The file is read at each call, so that a changed secret is used at once."""
+        """A secret; None if it is missing or empty. The file is read at each call, so that a changed secret is used at once. Raises
+        ToolFailed if a TOML or JSON file cannot be read."""
         if self._path.is_dir():
             file = self._path / name
             if name != Path(name).name or not file.is_file():
@@ -90,7 +92,8 @@ class SsmSecrets:
         self.where = f"SSM {prefix}*"
 
     def get(self, name: str) -> str | None:
-        """The decrypted value of a parameter; None if there is none."""
+        """The decrypted value of the parameter whose name is the prefix followed by `name`; None if there is none. Raises ToolFailed if SSM
+        refuses or cannot be reached."""
         return self._ssm.secret(self._prefix + name)
 
 
@@ -107,8 +110,8 @@ class Secrets:
         self._sources = tuple(sources)
 
     def resolve(self, names: Iterable[str], tool: str) -> dict[str, str]:
-        """The values of the secrets with these names. Raises ToolFailed if one is missing. Blocks, because it reads files or asks SSM.
-        `tool` is for the error."""
+        """The values of the secrets with these names. Raises ToolFailed if one is missing, or if a source cannot be read. Blocks, because
+        it reads files or asks SSM. `tool` is for the error."""
         found: dict[str, str] = {}
         missing: list[str] = []
         for name in names:

@@ -27,7 +27,8 @@ def sweep(own: str) -> None:
 
 
 def kill_below() -> None:
-    """Kill all descendants until none is left. A process that forks while it is killed leaves an orphan; the next round kills it."""
+    """Kill all descendants of this process until none is left. A process that forks while it is killed leaves an orphan; the next round
+    kills it."""
     while True:
         todo = processes.children(os.getpid())
         while todo:

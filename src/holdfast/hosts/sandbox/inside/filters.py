@@ -82,12 +82,12 @@ def refuse(number: int) -> int:
 
 
 def equal(argument: int, value: int) -> ArgumentTest:
-    """Tests whether an argument equals a number."""
+    """A test that holds if an argument equals this value. `argument` is the number of the argument, from 0."""
     return ArgumentTest(argument, _EQUAL, value)
 
 
 def any_bit(argument: int, bits: int) -> ArgumentTest:
-    """Tests whether one of these bits is set."""
+    """A test that holds if at least one of these bits of an argument is set. `argument` is the number of the argument, from 0."""
     return ArgumentTest(argument, _ANY_BIT, bits)
 
 

@@ -43,14 +43,16 @@ class KeeperSockets(NamedTuple):
 
 
 class DiskPlace(NamedTuple):
-    """Folders on the disk: an empty folder that becomes the root, and a scratch folder for systems without tmpfs in the jail."""
+    """Folders on the disk. `root` is an empty folder, which becomes the root of a body in namespaces. `scratch` is the scratch of a body
+    without namespaces."""
 
     root: str
     scratch: str
 
 
 def keep(plan: Plan, features: KernelFeatures, place: DiskPlace, lines: KeeperSockets, mapper: socket.socket) -> NoReturn:
-    """Run one attempt, from its namespaces to its end, then exit this process. An error is reported to the runner as `unable`."""
+    """Run one attempt, from its namespaces to its end, then exit this process. An error is reported to the runner as `unable`. `mapper` is
+    the socket over which the stub maps the users (namespaces.py)."""
     try:
         _kept(plan, features, place, lines, mapper)
     except BaseException as error:

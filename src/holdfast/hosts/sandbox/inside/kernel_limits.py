@@ -20,7 +20,7 @@ the limit, before the kernel refuses a task."""
 
 
 def apply(plan: Plan) -> dict[str, int]:
-    """Set all limits except those of tasks and open files. Returns the values that were set, by name."""
+    """Set all limits of this process except those of tasks and open files. Returns the values that were set, by name."""
     limits = {
         "cpu_seconds": (resource.RLIMIT_CPU, math.ceil(plan.cpu_seconds * 2) + 2),  # once for the import, once for the attempt
         "file_bytes": (resource.RLIMIT_FSIZE, plan.scratch_mb * _MB),
@@ -45,8 +45,8 @@ def _set(kind: int, value: int) -> int:
 
 
 def tighten(body: int, memory_mb: int, cpu_seconds: float) -> None:
-    """Lower the kernel's limits of a spare whose attempt has tighter limits than its jail. `body` is the pid of the spare. A limit of the
-    kernel that is lower already stays."""
+    """Lower the kernel's limits of a body whose attempt has tighter limits than its jail. `body` is its pid; `cpu_seconds` are counted from
+    the start of its process. A limit of the kernel that is lower already stays."""
     wanted = {
         resource.RLIMIT_DATA: data_bytes(memory_mb),
         resource.RLIMIT_AS: _mapped(body) + _address_bytes(memory_mb),

@@ -30,8 +30,8 @@ class KernelMemory:
         self._looks = 0
 
     def of_sockets(self) -> int:
-        """The kilobytes that the body's sockets may hold. If the body has no network namespace of its own, only the sockets that it has
-        open are counted. Raises Unreadable if the kernel does not say how many sockets there are."""
+        """The kilobytes that the body's sockets may hold, without the first 16 sockets. If the body has no network namespace of its own,
+        only the sockets that it has open are counted. Raises Unreadable if the kernel does not say how many sockets there are."""
         count = _in_namespace() if self._own_network else processes.open_sockets(self._body)
         if count is None:
             raise processes.Unreadable("the kernel no longer tells how many sockets the body has")

@@ -21,7 +21,8 @@ _STARTERS: Final = {"fork", "forkpty", "_fork_exec", "posix_spawn", "posix_spawn
 
 
 def launch(plan: Plan, scratch: str) -> NoReturn:
-    """Call the entry, and exit with a code for its result."""
+    """Import the entry, call it, and end this process with an exit code for its result. `scratch` becomes the folder for HOME and for
+    temporary files."""
     os.environ.clear()
     os.environ.update(HOME=scratch, TMPDIR=scratch, LANG="C.UTF-8", PATH=os.path.dirname(sys.executable), PYTHONDONTWRITEBYTECODE="1")
     sys.path[:] = [*[path for path in sys.path if path not in plan.path], plan.package, *plan.path]
@@ -52,8 +53,8 @@ def _outcome(plan: Plan) -> int:
 
 
 def passed_limit(error: BaseException) -> str | None:
-    """The limit that caused an exception; None if no limit did. If it is not None, a body that catches all exceptions should raise this
-    exception again, so that the attempt ends with the name of the limit."""
+    """The name of the limit that caused an exception; None if no limit did. If it is not None, a body that catches all exceptions should
+    raise this exception again, so that the attempt ends with the name of the limit."""
     if isinstance(error, MemoryError):
         return "memory_exceeded"
     if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
@@ -69,7 +70,8 @@ def passed_limit(error: BaseException) -> str | None:
 
 
 def _starts(at: TracebackType | None) -> bool:
-    """Whether the error came from starting a process."""
+    """Whether the error came from starting a process. `at` is the error's traceback: its last frame must use a function that starts
+    processes."""
     while at is not None and at.tb_next is not None:
         at = at.tb_next
     return at is not None and bool(_STARTERS & set(at.tb_frame.f_code.co_names))

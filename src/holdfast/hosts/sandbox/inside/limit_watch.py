@@ -30,7 +30,9 @@ class Breach(NamedTuple):
 
 
 class LimitWatch:
-    """Watches one body. `scratch` is a descriptor of its own tmpfs, or the path of a folder on a shared disk."""
+    """Watches one body. `scratch` is a descriptor of its own tmpfs, or the path of a folder on a shared disk. With `whole_tree`, all
+    descendants of the keeper are measured, because orphans of the body become children of the keeper. `own_network`: the body has a network
+    namespace of its own."""
 
     def __init__(self, body: int, plan: Plan, scratch: int | str, whole_tree: bool, own_network: bool) -> None:
         self._body = body

@@ -17,9 +17,9 @@ _HOST_NAME: Final = "sandbox"
 
 
 def lock(plan: Plan, features: KernelFeatures, root: str, scratch: str, keeper: socket.socket) -> dict[str, Any]:
-    """Lock this process in, as the plan says. `root` is the empty folder that becomes its root, `scratch` the path of its scratch, and
-    `keeper` its socket to the keeper. Returns the locks that are in force, for the report. Raises an OSError if a required lock cannot be
-    set."""
+    """Lock this process in, as the plan says. `root` is an empty folder, which becomes the root of this process if it is in namespaces.
+    `scratch` is the path of its scratch, and `keeper` its socket to the keeper. Returns the locks that are in force, for the report. Raises
+    an OSError if a required lock cannot be set."""
     os.setsid()
     processes.give_way(0, plan.nice)  # again: a new session is a new group
     jailed = features.jails(plan)
@@ -50,7 +50,8 @@ def lock(plan: Plan, features: KernelFeatures, root: str, scratch: str, keeper: 
 
 
 def prepare(plan: Plan, features: KernelFeatures) -> None:
-    """Compute in the stub what is the same for all attempts, so that no attempt must compute it."""
+    """Compute in the stub what is the same for all attempts, so that no attempt must compute it. Without namespaces there is nothing to
+    compute."""
     if features.jails(plan) and features.namespaces:
         mounts.survey(tuple(plan.seen()))
         mounts.survey(mounts.DEVICES)
@@ -89,8 +90,8 @@ def _hand_over(scratch: str, keeper: socket.socket) -> None:
 
 
 def _die_with(keeper: socket.socket) -> None:
-    """Ask the kernel to kill this process when the keeper dies. This comes late, because a change of user clears it. The keeper may have
-    died before that. So this process sends the keeper a question, and exits if no answer arrives."""
+    """Ask the kernel to kill this process when the keeper dies. This is done after the change of user, which would undo it. The keeper may
+    have died before this call. So this process sends the keeper a question, and exits if no answer arrives."""
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     keeper.sendall(body_channel.ARE_YOU_THERE)
     if keeper.recv(1) != body_channel.I_AM:

@@ -40,7 +40,8 @@ class MountStep(NamedTuple):
 
 def enter(root: str, readable: Iterable[str], scratch_mb: int, owner: int, machine: str) -> None:
     """Build a new root in the empty folder `root`, make it the root of this process, and detach the old root. `readable`: the paths that
-    the new root shows. `scratch_mb`: the size of the scratch. `owner`: the user id that owns the scratch."""
+    the new root shows. `scratch_mb`: the size of the scratch. `owner`: the user id that owns the scratch. `machine`: the machine's
+    architecture, such as `x86_64`."""
     kernel.unshare(_NEW_MOUNTS)
     kernel.mount(None, "/", None, _REC | _PRIVATE)
     kernel.mount("tmpfs", root, "tmpfs", _NOSUID | _NODEV, "mode=755,size=1m,nr_inodes=4k")
@@ -106,7 +107,7 @@ def _follow(path: str, steps: dict[str, MountStep]) -> None:
 
 
 def _shown(path: str, steps: dict[str, MountStep]) -> bool:
-    """Whether one of the steps already mounts a folder that contains this path."""
+    """Whether one of the steps already mounts this path or a folder that contains it."""
     while path:
         if path in steps and steps[path].kind.startswith("bound"):
             return True

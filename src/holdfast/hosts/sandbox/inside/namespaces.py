@@ -19,8 +19,8 @@ _ENTERED, _MAPPED = b"e", b"m"
 
 
 def enter(mapper: socket.socket) -> None:
-    """Enter new namespaces. Processes that are forked from now on are in the new PID namespace. Raises an OSError if the kernel does not
-    allow it."""
+    """Enter new namespaces. Processes that are forked from now on are in the new PID namespace. If root runs this process, wait until the
+    stub, at the other end of `mapper`, has mapped the users. Raises an OSError if the kernel does not allow it."""
     user, group = os.getuid(), os.getgid()
     kernel.unshare(_NEW)
     if user == 0:

@@ -52,7 +52,7 @@ class Plan(NamedTuple):
         return cls(**{name: data[name] for name in cls._fields if name in data})
 
     def seen(self) -> list[str]:
-        """Every path that the body may read."""
+        """The paths of the plan that the body may read."""
         return [*self.readable, *self.path, self.package]
 
     def most_processes(self) -> int:

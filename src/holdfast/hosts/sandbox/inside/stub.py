@@ -33,7 +33,8 @@ _keepers: set[int] = set()
 
 
 def main() -> None:
-    """Serve one runner until it closes the socket."""
+    """Read the jail from the runner, then fork a keeper for each attempt, until the runner closes the socket. An error is reported to the
+    runner, and ends the stub."""
     control = socket.socket(fileno=0)
     if kernel.LINUX:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -135,6 +135,7 @@ _MACHINES: Final = {"x86_64": 0, "aarch64": 1}
 
 
 def numbers(machine: str) -> dict[str, int]:
-    """The numbers of one machine. Raises KeyError for an unknown machine."""
+    """The numbers of the system calls on one machine, by name, without those that it does not have. Raises KeyError for an unknown
+    machine."""
     column = _MACHINES[machine]
     return {name: number for name, pair in _NUMBERS.items() if (number := pair[column]) is not None}

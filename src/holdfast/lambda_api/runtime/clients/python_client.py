@@ -1,7 +1,7 @@
-"""A Lambda runtime client in plain Python: it asks for invocations, calls the handler, and answers. Used when awslambdaric is missing.
+"""A Lambda runtime client in plain Python: it asks for invocations, calls the handler, and answers.
 
-Run as `python -u python_client.py module.function` in the function's folder. It imports nothing of Holdfast: the function's interpreter
-may not have Holdfast installed.
+It is used if awslambdaric is not installed, or if the function runs on another Python than the server. Run as `python -u python_client.py
+module.function` in the function's folder. It imports nothing of Holdfast: the function's interpreter may not have Holdfast installed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Context:
 
 
 class ClientContext:
-    """The data that a mobile client sent about itself."""
+    """The data that the caller sent about its client: Lambda's client context."""
 
     def __init__(self, sent: dict[str, Any]) -> None:
         self.client = sent.get("client")
@@ -91,7 +91,7 @@ class _Sink:
         self._writing = threading.Lock()
 
     def write(self, text: str, level: int) -> None:
-        """Write one record."""
+        """Write one record. `level` is a level of Python's logging."""
         if self._frames is None:
             return self._written(1, text.replace("\n", "\r").encode(errors="replace") + b"\n")
         record = text.encode(errors="replace")
