@@ -42,8 +42,15 @@ def placeholders(table: str) -> str:
 
 def arguments(table: str, rows: Sequence[Row]) -> dict[str, str]:
     """The values for the placeholders of a table. `rows` must have at least one row."""
-    columns = zip(KINDS[table], zip(*rows, strict=True), strict=True)
-    return {f"{table}_{n}": _WRITERS[kind](values) for n, (kind, values) in enumerate(columns)}
+    columns = zip(_NAMES[table], zip(*rows, strict=True), strict=True)
+    return {name: _column(write, values) for (name, write), values in columns}
+
+
+def _column(write: Callable[[Iterable[Any]], str], values: tuple[Any, ...]) -> str:
+    """The text of an array of these values. If all are equal, as in most columns of a large batch, the text of one is repeated."""
+    if values.count(values[0]) < len(values):
+        return write(values)
+    return "{" + ",".join([write(values[:1])[1:-1]] * len(values)) + "}"
 
 
 def numbers(values: Iterable[Any]) -> str:
@@ -87,3 +94,5 @@ def unmarked(payload: str | None) -> str | None:
 
 
 _WRITERS: Final[Mapping[str, Callable[[Iterable[Any]], str]]] = {"n": numbers, "f": _fractions, "t": texts, "p": _payloads}
+_NAMES: Final = {table: [(f"{table}_{n}", _WRITERS[kind]) for n, kind in enumerate(kinds)] for table, kinds in KINDS.items()}
+"""For each table: the name of the placeholder of each column, and the function that writes its array."""

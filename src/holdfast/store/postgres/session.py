@@ -40,6 +40,12 @@ class Statement:
         return [parameters[name] for name in self._names] if isinstance(parameters, Mapping) else parameters
 
 
+def _has_rows(cursor: psycopg.Cursor[Any]) -> bool:
+    """Whether the last statement returns rows, perhaps none. `description` would say so, too, but describes every column first."""
+    result = cursor.pgresult
+    return result is not None and result.status == psycopg.pq.ExecStatus.TUPLES_OK
+
+
 class Session:
     """A connection and its lock: one thread at a time uses it."""
 
@@ -88,7 +94,7 @@ class Session:
             self._last = self._numbered.execute(statement.text, statement.arguments(parameters), prepare=prepare)
         else:
             self._last = self._cursor.execute(statement, parameters, prepare=prepare)
-        return self._last.fetchall() if self._last.description is not None else []
+        return self._last.fetchall() if _has_rows(self._last) else []
 
     def ask(self, statement: bytes | Statement, parameters: Parameters = None, *, prepare: bool = True) -> list[Row]:
         """Run one statement, and return its rows. If the connection is lost outside a transaction, another is opened and the statement runs
