@@ -119,3 +119,24 @@ async def test_when_all_branches_wait_the_invocation_ends(coloured: Decorator) -
         ending = running.ending(execution)
     assert ending.payload == "[null, null]"
     assert [event["EventType"] for event in ending.history].count("InvocationCompleted") == 2
+
+
+@both_colours
+async def test_away_from_the_service_the_time_after_a_child_context_is_the_same_in_a_replay(coloured: Decorator) -> None:
+    seen: list[str] = []
+
+    @durable_execution
+    @coloured
+    async def handler(event: Any, context: Any) -> None:
+        @coloured
+        async def rests(inner: Any) -> None:
+            await now(inner.wait(Duration.from_hours(1)))
+
+        began = context.now()
+        await now(context.run_in_child_context(rests))
+        seen.append(str(context.now() - began))
+        await now(context.wait(Duration.from_hours(1)))
+
+    async with opened(lambda clock: LambdaRuntime(handler)) as running:
+        await running.drive(await running.start(), {})
+    assert seen == ["1:00:00", "1:00:00"]

@@ -201,6 +201,11 @@ class AsyncState(ExecutionState):
         return self.hooks is None
 
     @property
+    def has_service_clock(self) -> bool:
+        """Always True: this state is inside the runner."""
+        return True
+
+    @property
     def is_writing(self) -> bool:
         """Whether a write is under way."""
         return self._in_write is not None

@@ -106,8 +106,9 @@ class BaseContext:
         return self._scope.replaying
 
     def now(self) -> datetime:
-        """The service's time at this context's latest durable call: when its operation ended, or when it began if it is still open. Before
-        the first call: when the execution began. The same in every replay."""
+        """The service's time at this context's latest durable call: when its operation ended; after `create_callback` and `create_timer`,
+        when it began. Before the first call of a child context: the time of the context around it. Before the first call of the handler:
+        when the execution began. The same in every replay."""
         return self._scope.now()
 
     def uuid(self) -> uuid.UUID:
@@ -164,7 +165,7 @@ class BaseContext:
     def _callback(self, name: str | None, config: CallbackConfig) -> tuple[Identity, Plan[str]]:
         name = argument_checks.name(name, "create_callback")
         _check_times(config, "create_callback")
-        at = self._scope.next_identity(Type.CALLBACK, config.sub_type or SubType.CALLBACK.value, name)
+        at = self._scope.only_begins(self._scope.next_identity(Type.CALLBACK, config.sub_type or SubType.CALLBACK.value, name))
         return at, create_callback(at, config)
 
     def _result(self, at: Identity, serdes: SerDes[Any] | None) -> Plan[Any]:
@@ -230,7 +231,7 @@ class BaseContext:
 
     def _timer(self, duration: Duration, name: str | None) -> tuple[Identity, Plan[None]]:
         seconds, name = _at_least_a_second(duration, "create_timer"), argument_checks.name(name, "create_timer")
-        at = self._scope.next_identity(Type.WAIT, SubType.WAIT.value, name)
+        at = self._scope.only_begins(self._scope.next_identity(Type.WAIT, SubType.WAIT.value, name))
         return at, started(at, seconds)
 
     def _first(self, awaited: Sequence[Awaited], name: str | None) -> tuple[Identity, Plan[int]]:

@@ -68,6 +68,7 @@ class Scope:
     """The state of one context: the number of its calls, whether it replays, and what it must check when its code ends."""
 
     __slots__ = (
+        "_beginnings",
         "_busy",
         "_chances",
         "_count",
@@ -117,6 +118,8 @@ class Scope:
         """The id of the next call, if it is known already: a replay looks one call ahead."""
         self._busy = False
         self._seen_at = state.header.started_at
+        self._beginnings: set[str] | None = None
+        """The ids of callbacks and timers whose creating call has not returned yet."""
         self._uuids = 0
         self._chances = 0
         self._patches: dict[str, bool] | None = None
@@ -156,7 +159,7 @@ class Scope:
     def child(self, identity: Identity, *, virtual: bool = False) -> Scope:
         """The scope of the calls inside the operation `identity`. A virtual scope has no operation of its own in the history, so the parent
         of its calls is the operation around it."""
-        return Scope(
+        made = Scope(
             self.state,
             self.make_context,
             parent_id=self.parent_id if virtual else identity.operation_id,
@@ -164,6 +167,8 @@ class Scope:
             replaying=self.replaying,
             log_to=self._log_to,
         )
+        made._seen_at = self._seen_at
+        return made
 
     def branch(self, identity: Identity, index: int, sub_type: SubType, name: str) -> Identity:
         """The identity of a branch. `identity` is that of its batch. The branch's id depends only on the batch and on `index`, not on the
@@ -194,11 +199,26 @@ class Scope:
         self._busy = False
         operations = self.state.operations
         done = operations.get(identity.operation_id)
-        if done is not None:
-            self._seen_at = max(self._seen_at, done.ended_at or done.started_at)
+        if done is not None and self._beginnings is not None and identity.operation_id in self._beginnings:
+            self._beginnings.discard(identity.operation_id)
+            self._seen_at = max(self._seen_at, done.started_at)
+        elif done is not None:
+            self.passed(done)
         if self.replaying:
             self._upcoming = operation_id(self.prefix, self._count + 1)
             self.replaying = not resumed and self._upcoming in operations
+
+    def only_begins(self, identity: Identity) -> Identity:
+        """Note that the next call with this identity only begins its operation, and returns before the operation has ended. In a replay the
+        operation may have ended already; the call must not tell. Returns the identity."""
+        self._beginnings = {*(self._beginnings or ()), identity.operation_id}
+        return identity
+
+    def ends_now(self) -> int:
+        """The time at which a child context ends now, although its end is written later. `now` returns this time from now on."""
+        ended_at = self.state.clock.now()
+        self._seen_at = max(self._seen_at, ended_at)
+        return ended_at
 
     def passed(self, done: Operation) -> None:
         """Note when `done` ended (if it is open: when it began), so that `now` returns that time or a later one. `done` is the last
@@ -293,8 +313,7 @@ class Scope:
     # --- the same on every replay, without a checkpoint
 
     def now(self) -> datetime:
-        """The service's time at this context's latest durable call: when its operation ended, or when it began if it is still open. Before
-        the first call: when the execution began."""
+        """The value of `context.now()`, as `BaseContext.now` explains it."""
         return datetime.fromtimestamp(self._seen_at / 1000, UTC)
 
     def uuid(self) -> uuid.UUID:

@@ -90,6 +90,11 @@ class ExecutionState:
         write."""
         return False
 
+    @property
+    def has_service_clock(self) -> bool:
+        """Whether the handler has the clock that dates what is written, because it runs inside the runner."""
+        return False
+
     def look(self, identity: Identity) -> Operation | None:
         """The recorded operation with this id; None if there is none. Raises NonDeterministicExecutionError if the recorded operation is
         not the one that the code asks for. Raises what `check_usable` raises, if durable calls are no longer possible."""

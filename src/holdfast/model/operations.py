@@ -211,6 +211,9 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     member."""
     replay_children: bool = False
     """CONTEXT SUCCEED: whether a replay needs the operations inside the context."""
+    ended_at: int | None = None
+    """CONTEXT SUCCEED and FAIL: when the context ended, by the runner's clock, if the code went on before this update was written. None:
+    when the update is written. Not on the wire: AWS always takes the time of the write."""
     delay_seconds: int | None = None
     """STEP RETRY: seconds until the next attempt."""
     wait_seconds: int | None = None

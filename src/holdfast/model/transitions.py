@@ -331,15 +331,16 @@ def _closed(draft: Draft, update: Update, before: Operation | None, status: Stat
     payload = result if error is None else codec.failure_text(error)
     number = draft.log(BY_ACTION[update.type, update.action], update.id, payload, _with_frames(detail, update))
     born = before if before is not None else _born(draft, update, number)
+    ended_at = draft.at if update.ended_at is None else update.ended_at
     return Operation(
         id=born.id,
         type=born.type,
         status=status,
-        started_at=born.started_at,
+        started_at=min(born.started_at, ended_at),  # the START may be in the same write
         sub_type=born.sub_type,
         name=born.name,
         parent_id=born.parent_id,
-        ended_at=draft.at,
+        ended_at=ended_at,
         attempt=attempt,
         replay_children=update.replay_children,
         result=result,

@@ -104,7 +104,7 @@ class _Batch:
                 scope.replaying = False
             elif scope.state.hooks is not None:
                 scope.state.hooks.met_open(seen)
-        return (yield from child(at, scope, self._branches[index].func, self._each))
+        return (yield from child(at, scope, self._branches[index].func, self._each, is_branch=True))
 
     def first(self) -> Plan[BatchResult[Any]]:
         """Start branches in the order of their indexes, at most `max_concurrency` at a time, until all have ended or the completion policy

@@ -3,7 +3,9 @@ operations inside it.
 
 In an `async def` handler without plugins, the end of a context is written together with the next write, and the code does not wait for it.
 If the process crashes before that write, nothing that depends on the end is on disk either. The body then runs again on its recorded
-operations, and ends in the same way.
+operations, and ends in the same way. The update says when the context ended, so that `context.now()` is the same in every replay. A handler
+outside of the runner cannot say it, because the wire has no such member. There the code after a context waits for the write; only a branch
+of a batch does not, because no code of the author runs directly after it.
 """
 
 from __future__ import annotations
@@ -30,18 +32,21 @@ LARGE_RESULT: Final = 256 * 1024
 the recorded operations inside the context."""
 
 
-def child(at: Identity, scope: Scope, func: Callable[[Any], T], config: ChildConfig[T]) -> Plan[T]:
-    """Run `func` with a context of its own, inside a context operation, and return its result."""
+def child(at: Identity, scope: Scope, func: Callable[[Any], T], config: ChildConfig[T], *, is_branch: bool = False) -> Plan[T]:
+    """Run `func` with a context of its own, inside a context operation, and return its result. `is_branch`: the context is a branch of a
+    batch."""
 
     def body(inner: Scope) -> Plan[T]:
         value: T = yield Run(func, (scope.make_context(inner),), inline=True)
         inner.check_not_swallowed()
         return value
 
-    return (yield from contained(at, scope, body, config, func))
+    return (yield from contained(at, scope, body, config, func, is_branch=is_branch))
 
 
-def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], config: ChildConfig[T], func: Any = None) -> Plan[T]:
+def contained(
+    at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], config: ChildConfig[T], func: Any = None, *, is_branch: bool = False
+) -> Plan[T]:
     """Run the plan that `body` makes, inside a context operation; record its result and return it. If the history has the result or the
     error already, the plan does not run. A virtual context (`config.is_virtual`) is not recorded, so its plan always runs.
 
@@ -77,8 +82,7 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
         described = ErrorObject.from_exception(error)
         tell_raised(scope.state, error, described.to_failure(), at)
         if not config.is_virtual:
-            failed = at.update(Action.FAIL, error=described.to_failure(), frames=frames_of(error))
-            yield Record(failed, wait=not scope.state.ends_ride)
+            yield _end(at, scope, Action.FAIL, is_branch=is_branch, error=described.to_failure(), frames=frames_of(error))
         elif hooks is not None:
             hooks.context_ended(at, error=described)
         described.raise_as_operation_error(ChildContextError)
@@ -94,6 +98,13 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
     if large:
         summary = config.summary_generator(raw) if config.summary_generator else ""
         text = argument_checks.optional_text(summary, "run_in_child_context", "what the summary_generator gave")
-    yield Record(at.update(Action.SUCCEED, payload=text, replay_children=large), wait=not scope.state.ends_ride)
+    yield _end(at, scope, Action.SUCCEED, is_branch=is_branch, payload=text, replay_children=large)
     inner.tell_unread()
     return cast("T", result)
+
+
+def _end(at: Identity, scope: Scope, action: Action, *, is_branch: bool, **values: object) -> Record:
+    """The end of a context, for the next write. `values` are further members of the update."""
+    rides = scope.state.ends_ride and (is_branch or scope.state.has_service_clock)
+    ended_at = scope.ends_now() if rides and not is_branch else None
+    return Record(at.update(action, ended_at=ended_at, **values), wait=not rides)

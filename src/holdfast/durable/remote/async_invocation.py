@@ -32,6 +32,11 @@ class RemoteState(AsyncState):
     def __init__(self, invocation: Invocation, port: RemotePort, threads: Threads) -> None:
         super().__init__(invocation, port, port.clock, LoopStragglers(), threads=threads, quiet=self.settle)
 
+    @property
+    def has_service_clock(self) -> bool:
+        """Always False: this state is outside of the runner."""
+        return False
+
     def watch(self, factories: Sequence[DurableInstrumentationPluginFactory], context: contextvars.Context) -> None:
         """From now on, call the plugins that these factories make. Hooks that report on the current asyncio task, which runs the handler,
         run in `context`."""
