@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import psycopg
 
-from holdfast.model.errors import HoldfastError, LeaseLost, StoreBusy
+from holdfast.model.errors import HoldfastError, LeaseLost
 from holdfast.model.execution import Claimant, Execution, State
 from holdfast.model.places import path
 from holdfast.model.verbs import Admit, Answer
@@ -109,9 +109,7 @@ class Admissions(Doubts):
                 walked = walk.changed()
                 if done.changes or walked:
                     done.sent = True
-                    agreed, signalled = self._put(done, now, walked)
-                    if not agreed:
-                        raise StoreBusy(f"{self._shown}: executions that were locked have changed. Try again.")
+                    signalled = self._put(done, now, walked).signalled
         except psycopg.Error:
             if not self._writer.is_lost:
                 raise

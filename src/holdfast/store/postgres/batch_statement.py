@@ -36,10 +36,18 @@ class BatchStatement(PostgresReads):
     _member: str
 
     def _write(
-        self, put: Mapping[str, Sequence[rows.Row]], decided_on: Mapping[int, int], *, news: bool, clock: int | None = None, now: int = 0
+        self,
+        put: Mapping[str, Sequence[rows.Row]],
+        decided_on: Mapping[int, int],
+        *,
+        news: bool,
+        unheard: bool = False,
+        clock: int | None = None,
+        now: int = 0,
     ) -> Written:
         """Write the rows of `put`, if every execution still has the revision in `decided_on`, which has revisions by the key of the
-        execution. Otherwise write nothing. If `news` is True, the other processes are notified. `clock` is the new clock of the lane above
+        execution. Otherwise write nothing. `unheard`: signals were left out, so write nothing if there is a subscriber. If `news` is True,
+        the other processes are notified. `clock` is the new clock of the lane above
         all queues; None if it has not changed. `now` is the time of the batch; only rates need it."""
         values: dict[str, object] = {"news": news, "channel": self._channel, "member": self._member}
         if decided_on:
@@ -54,7 +62,7 @@ class BatchStatement(PostgresReads):
             values |= {"now_ns": now * NS_PER_MS, "most_ns": MAX_SPAN_NS}
         if clock is not None:
             values["clock"] = clock
-        parts = _parts(put, decides=bool(decided_on), moves_clock=clock is not None)
+        parts = _parts(put, decides=bool(decided_on), unheard=unheard, moves_clock=clock is not None)
         ((agreed, signalled, _),) = self._writer.run(self._statement(parts), values)
         return Written(agreed, signalled)
 
@@ -66,12 +74,12 @@ class BatchStatement(PostgresReads):
         return made
 
 
-def _parts(put: Mapping[str, Sequence[rows.Row]], *, decides: bool, moves_clock: bool) -> tuple[str, ...]:
+def _parts(put: Mapping[str, Sequence[rows.Row]], *, decides: bool, unheard: bool, moves_clock: bool) -> tuple[str, ...]:
     """The names of the parts from which the statement is put together. If a needed part refers to a part that the batch does not need, an
     empty part takes the place of the latter."""
     signals, lanes, born = bool(put.get("signals")), bool(put.get("lanes")), bool(put.get("executions"))
     return (
-        "agreed" if decides else "unopposed",
+        ("agreed" if decides else "unopposed") + ("_unheard" if unheard else ""),
         *(["no_changes"] if (born or lanes or signals) and not put.get("changes") else []),
         *(["no_executions"] if (lanes or signals) and not born else []),
         *(["no_lanes"] if signals and not lanes else []),

@@ -465,10 +465,20 @@ agreed AS MATERIALIZED (
     FROM (SELECT key, revision FROM executions WHERE key = ANY(%(keys)s::bigint[]) ORDER BY key FOR UPDATE) AS locked
 )
 
+-- name: write_agreed_unheard
+-- As above, for a batch without its signals: it may be written only if there is no subscriber.
+agreed AS MATERIALIZED (
+    SELECT coalesce(array_agg(revision ORDER BY key), '{}') = %(revisions)s::bigint[] AND NOT EXISTS (SELECT 1 FROM subscribers) AS yes
+    FROM (SELECT key, revision FROM executions WHERE key = ANY(%(keys)s::bigint[]) ORDER BY key FOR UPDATE) AS locked
+)
+
 -- name: write_unopposed
--- The batch has only new executions, so there are no revisions to compare. If another process took a name meanwhile, the unique index
--- raises an error.
+-- The batch has only new executions, or executions that it has locked, so there are no revisions to compare. If another process took a name
+-- meanwhile, the unique index raises an error.
 agreed AS (SELECT TRUE AS yes)
+
+-- name: write_unopposed_unheard
+agreed AS MATERIALIZED (SELECT NOT EXISTS (SELECT 1 FROM subscribers) AS yes)
 
 -- name: write_changes
 -- Executions that were there before. Only what may change after a start is sent.

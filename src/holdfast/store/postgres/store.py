@@ -89,6 +89,8 @@ class PostgresStore(
         self._untold: list[Change] = []
         """Changes by follow-ups of a batch that was in doubt and is written. The result of the next batch has them, too."""
         self._foreign = False
+        self._is_heard = True
+        """Whether there may be a subscriber of signals. False if there was none at the last look."""
         self._writer = Session(address, self._texts["session"].encode())
         try:
             self.seal = Seal(prepare(self._writer, address, self._texts, codec, migrating=migrate))
@@ -207,7 +209,9 @@ class PostgresStore(
     def _put(self, done: PostgresBatch, now: int, walked: Sequence[LaneRow] | None = None) -> Written:
         """Write all rows of a batch. A row that was changed several times is written once, as its last change leaves it. Returns whether
         the revisions agreed (if not, nothing was written), and whether signals were written. `walked` has the lanes that an admission has
-        changed."""
+        changed; the executions that an admission changes are locked, so their revisions are not compared.
+
+        Signals are left out while there is no subscriber. If the statement then finds one, the batch is written with signals."""
         bases = done.bases
         headers = last_headers(done.changes)
         wide = {change.header.id for change in done.changes if not change.slight}
@@ -219,21 +223,29 @@ class PostgresStore(
         # In the same order for all processes, so that two batches never wait for names of each other. Of two that had the same name one
         # after the other in this batch, the one that gave it up is written first.
         new = sorted(wide & done.born, key=lambda x: (headers[x].name, headers[x].function, headers[x].superseded_by is None))
-        return self._write(
+        signals = signals_of(done.changes, bases) if self._is_heard else ()
+        unheard = bool(wide) and not self._is_heard
+        written = self._write(
             {
                 "changes": [rows.changed_row(bases[x].key, headers[x]) for x in headers if x in wide and x not in done.born],
                 "executions": [rows.execution_row(bases[x].key, headers[x]) for x in new],
                 "touches": [(bases[x].key, *rows.touched_row(h), h.due_at) for x, h in headers.items() if x not in wide],
                 "operations": [rows.operation_row(key, operation) for (key, _), operation in operations.items()],
                 "events": done.events,
-                "signals": signals_of(done.changes, bases),
+                "signals": signals,
                 **lane_writes(done.lanes, walked or ()),
             },
-            {bases[x].key: bases[x].header.revision for x in headers if x not in done.born},
+            {} if walked is not None else {bases[x].key: bases[x].header.revision for x in headers if x not in done.born},
             news=bool(wide) if walked is None else is_news(headers.values(), walked),
+            unheard=unheard,
             clock=next((lane.clock for lane in walked or () if lane.key == ROOT), None),
             now=now,
         )
+        if unheard and not written.agreed:
+            self._is_heard = True
+            return self._put(done, now, walked)
+        self._is_heard &= not signals or not written.agreed or written.signalled
+        return written
 
     def _remember(self, done: PostgresBatch) -> None:
         self._know_lanes(done.lanes)

@@ -12,6 +12,7 @@ from holdfast.model.signals import StatusSignal
 from holdfast.model.verbs import Started
 from holdfast.store.seam import Store
 from holdfast.testing.stores.handles import OneHandle, Opening, TwoHandles
+from holdfast.testing.stores.queue_writes import admitted, several
 from holdfast.testing.stores.writes import (
     LEASE,
     OOPS,
@@ -330,6 +331,18 @@ class SharedOutboxSuite(TwoHandles):
         other.subscribe("mail")
         started(store, "c")
         assert said(told(other, "mail", "there")) == [("c", X.RUNNING)]
+
+    def test_a_subscriber_of_the_other_is_told_of_our_next_admission_and_of_our_next_end(self, store: Store, other: Store) -> None:
+        (job,) = several(store, "job")
+        header = started(store, "a")
+        other.subscribe("billing")
+        assert [one.id for one in admitted(store, 1)] == [job.id]
+        assert said(told(other, "billing", "there")) == [("job", X.RUNNING)]
+        other.unsubscribe("billing")
+        started(store, "b")
+        other.subscribe("mail")
+        written(store, Stop(header.id))
+        assert said(told(other, "mail", "there")) == [("a", X.STOPPED)]
 
     def test_signals_of_both_are_told_in_the_order_of_their_commits(self, store: Store, other: Store) -> None:
         store.subscribe("billing")
