@@ -48,7 +48,7 @@ def test_no_source_and_a_broken_file_are_clear(tmp_path: Path) -> None:
 def test_a_mounted_secret_that_cannot_be_read_fails_the_call_with_a_known_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "A").write_bytes(b"\xff\xfe secret")
     secrets = Secrets([FileSecrets(tmp_path)])
-    with pytest.raises(ToolFailed, match="'A' in .* is not UTF-8 text") as not_text:
+    with pytest.raises(ToolFailed, match=r"'A' in .* is not UTF-8 text") as not_text:
         secrets.resolve(["A"], "pay")
     assert "ff" not in not_text.value.message
 
@@ -56,7 +56,7 @@ def test_a_mounted_secret_that_cannot_be_read_fails_the_call_with_a_known_outcom
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(Path, "read_text", refused)  # the tests may run as root, who may read every file
-    with pytest.raises(ToolFailed, match="'A' in .* cannot be read: Permission denied") as denied:
+    with pytest.raises(ToolFailed, match=r"'A' in .* cannot be read: Permission denied") as denied:
         secrets.resolve(["A"], "pay")
     assert (not_text.value.known, denied.value.known) == (True, True)
 
