@@ -4,13 +4,13 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast.hosts.toolhost import tool_process
 from holdfast.hosts.toolhost.tool_frames import MAX_FRAME
 from holdfast.hosts.toolhost.tool_host import HostLimits, ToolHost
 from holdfast.workers.tools.author_tool import AuthorTool
@@ -301,7 +301,7 @@ async def test_a_process_that_cannot_be_started_is_known_not_to_have_done_it(
     host: ToolHost, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as system:
-        system.setattr(tool_process.sys, "executable", str(file.parent / "no-python"))
+        system.setattr(sys, "executable", str(file.parent / "no-python"))
         error = await failure(made(host, file, "count"), {})
     words = "count was not called: its process cannot be started: No such file"
     assert (error.code, error.known, words in error.message) == ("tool_unavailable", True, True), error.message
