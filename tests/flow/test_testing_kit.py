@@ -163,6 +163,24 @@ def test_a_sound_function_comes_to_the_same_wherever_it_crashes(function: Any) -
     assert points == 2 * 4 + 1
 
 
+def test_a_callback_of_wait_for_callback_is_found_by_the_name_that_its_author_gave() -> None:
+    @durable_execution
+    async def asking(event: Any, context: AsyncDurableContext) -> Any:
+        same = await context.create_callback(name="ask")
+        asked = await context.wait_for_callback(lambda callback_id, _: None, name="ask")
+        return [asked, await same.result()]
+
+    with Runner(asking) as runner:
+        arn = runner.run_async()
+        whole = runner.wait_for_callback(arn, "ask create callback id")
+        assert runner.wait_for_callback(arn, "ask") != whole, "a callback that has the name itself comes first"
+        runner.send_callback_success(runner.wait_for_callback(arn, "ask"), "second")
+        assert runner.wait_for_callback(arn, "ask") == whole
+        runner.send_callback_success(whole, "first")
+        assert runner.wait_for_result(arn).result == ["first", "second"]
+    assert crash_everywhere(asking, answers={"ask": "yes"}) > 4
+
+
 def test_ids_and_chance_drawn_from_the_context_are_the_same_in_every_run() -> None:
     @durable_execution
     async def drawn(event: Any, context: AsyncDurableContext) -> Any:

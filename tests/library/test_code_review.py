@@ -162,6 +162,17 @@ def test_lines_around_a_change_come_from_the_repository_where_it_has_the_same_li
         assert (told.status, "~" in told.calls[0][1]["prompt"]) == ("ok", False)
 
 
+def test_lines_around_a_hunk_that_only_removes_lines_stand_before_and_after_it(tmp_path: Path) -> None:
+    (tmp_path / "f.py").write_text("".join(f"line {at}\n" for at in range(1, 41)))
+    diff = f"{HEAD}@@ -21,2 +20,0 @@\n-old\n-older\n"
+    settings = WorkerSettings(policy=Policy(isolation="inline"), repos={"shop": RepoSettings(folder=str(tmp_path))})
+    inputs = {"diff": diff, "repo_context": {"repo": "shop"}}
+    ((_, arguments),) = worker_kit.run(WORKER, inputs, tools={"language_model": said()}, worker_settings=settings).calls
+    shown = [line.strip() for line in arguments["prompt"].split("file f.py\n")[1].splitlines()]
+    before, after = ([f"{at} ~ line {at}" for at in numbers] for numbers in (range(11, 21), range(21, 31)))
+    assert shown == [*before, "- old", "- older", *after]
+
+
 def test_without_an_opened_repository_the_review_goes_on_with_the_diff_alone() -> None:
     told = reviewed(said(), repo_context={"repo": "shop"})
     assert (told.status, len(told.calls)) == ("ok", 1)

@@ -86,6 +86,25 @@ MERGE = (
         calls={"resolves": 1},
     ),
     Case(
+        id="merge-strict-resolver",
+        graph=graph_of(*DIFFER, merge(policy="strict", conflicts="worker", resolver="resolves"), gives={"r": out("r")}),
+        outputs={"r": {"decided": 1}},
+        calls={"resolves": 1},
+    ),
+    Case(
+        id="merge-strict-resolver-missing",
+        graph=graph_of(
+            SKIPPED,
+            worker_node("b", "echo", n=1),
+            worker_node("c", "echo", n=2),
+            merge(policy="strict", conflicts="worker", resolver="resolves", parts=tuple(Part(name, out(name)) for name in "abc")),
+            gives={"r": out("r")},
+        ),
+        status="permanent_error",
+        code="merge_conflict",
+        calls={"resolves": 0},
+    ),
+    Case(
         id="merge-cancel",
         graph=graph_of(*DIFFER, merge(policy=None, worker="slow"), gives={}),
         acts=(cancel(),),
@@ -210,6 +229,17 @@ UNDO = (
         status="needs_human",
         code="undo_failed",
         states={"u": "ok"},
+    ),
+    Case(
+        id="undo-of-outputs-that-a-person-gave",  # the person says what took place in place of the worker: the undo gets these outputs
+        graph=graph_of(
+            worker_node("u", "fails", undo=Undo(worker="echo"), on_failure={"*": "escalate"}), failing(after=after("u")), gives={}
+        ),
+        acts=(act("use", outputs={"n": 7}),),
+        status="permanent_error",
+        code="broken_part",
+        states={"u": "undone"},
+        calls={"echo": 1},
     ),
     Case(
         id="undo-siblings-end-first",

@@ -20,6 +20,13 @@ from tests.pipelines.templates import out, ref
 WORKER = (
     Case(id="worker-ok", graph=graph_of(worker_node(), gives={"n": out("a", "n")}), outputs={"n": 6}, states={"a": "ok"}),
     Case(
+        id="gives-no-object",
+        graph=graph_of(worker_node(), gives=out("a", "n")),
+        status="invalid_output",
+        code="output_schema_mismatch",
+    ),
+    Case(id="gives-a-whole-result", graph=graph_of(worker_node(), gives=out("a")), outputs={"n": 6}),
+    Case(
         id="worker-chain",
         graph=graph_of(worker_node(n=ref("inputs", "n")), worker_node("b", n=out("a", "n")), gives={"n": out("b", "n")}),
         inputs={"n": 2},

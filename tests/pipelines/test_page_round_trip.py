@@ -26,7 +26,7 @@ from holdfast.pipelines.page.layout import WIDTH
 from holdfast.pipelines.page.node_fields import is_template
 from holdfast.pipelines.page.reader import read_pipeline
 from holdfast.pipelines.page.references import template_doc
-from holdfast.pipelines.page.writer import page_of
+from holdfast.pipelines.page.writer import _difference, page_of
 from holdfast.workers.packages import Packages
 from holdfast.workers.policy import Policy
 from tests import parts
@@ -242,3 +242,12 @@ def test_a_graph_that_says_what_no_page_can_say_is_refused_with_what() -> None:
     title = built_graph(WHOLE).contract | {"title": "two\nlines"}
     with pytest.raises(PipelineInvalid, match="would differ in `title` of its contract"):
         page_of(msgspec.structs.replace(built_graph(WHOLE), contract=title))
+
+
+def test_the_part_in_which_two_graphs_differ_is_named() -> None:
+    whole = built_graph(WHOLE)
+    shorter = msgspec.structs.replace(whole, nodes=whole.nodes[:-1])
+    strict = msgspec.structs.replace(whole, gates="required" if whole.gates == "advised" else "advised")
+    last = f"the node `{whole.nodes[-1].name}`"
+    assert (_difference(whole, shorter), _difference(shorter, whole), _difference(whole, strict)) == (last, last, "`gates`")
+    assert _difference(whole, msgspec.structs.replace(whole, gives={})) == "what it gives"

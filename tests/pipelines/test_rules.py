@@ -84,6 +84,16 @@ def test_a_value_has_a_bounded_number_of_reasons() -> None:
     assert len(broken([Rule(path="[*]", op="equals", value=0)], [1] * 100_000)) == MAX_REASONS
 
 
+def test_a_hundred_warnings_do_not_hide_an_error() -> None:
+    warning, error = (Rule(path="[*]", op="equals", value=0, severity=severity) for severity in ("warning", "error"))
+    value = [1] * (MAX_REASONS + 1)
+    reasons = broken([warning, error], value)
+    assert [reason.severity for reason in reasons] == ["warning"] * (MAX_REASONS - 1) + ["error"]
+    assert (reasons[-1].path, holds([warning, error], value)) == ("[0]", False)
+    assert {reason.severity for reason in broken([warning, warning], value)} == {"warning"}
+    assert len(broken([error, warning], value)) == MAX_REASONS
+
+
 @pytest.mark.parametrize(
     "rule, told",
     [

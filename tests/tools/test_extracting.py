@@ -383,6 +383,17 @@ def test_a_deep_step_from_places_inside_each_other_finds_each_element_once() -> 
     assert (sorted(result.data["x"]), result.data["first"]) == (["1", "2", "3", "4", "5"], ["1", "2", "3", "5"])
 
 
+def test_two_slashes_before_an_attribute_or_a_text_read_it_at_all_levels() -> None:
+    page = "<div id=a>one<p>two<b id=b>three</b></p></div><div><a href=/x>four</a><a>five</a><a href=/y></a></div>"
+    paths = ("//@id", "//@href", "//div//@id", "//p//text()", "//div[2]//text()", "//b/@id")
+    result = extract(page, {path: {"path": path, "list": True} for path in paths})
+    assert list(result.data.values()) == [["a", "b"], ["/x", "/y"], ["a", "b"], ["two", "three"], ["four", "five"], ["b"]]
+    assert extract(page, {"x": {"path": "//@href"}, "y": {"css": "p", "fields": {"z": {"path": ".//@id"}}}}).data == {
+        "x": "/x",
+        "y": {"z": "b"},
+    }
+
+
 @settings(max_examples=examples(60), deadline=None)
 @given(
     st.text(alphabet=st.sampled_from("<>/=\"' apdivlangth1[]{}:,.!-&;\0é"), max_size=200),

@@ -12,6 +12,7 @@ from typing import Any
 import genai_prices
 import pytest
 
+from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import InvalidParameter
 from holdfast.workers.tools import listed_prices
 from holdfast.workers.tools.language_model import LanguageModel, ModelSettings
@@ -99,10 +100,19 @@ def test_a_listed_price_that_will_change_is_no_price_and_one_that_has_changed_is
         return SimpleNamespace(model_price=SimpleNamespace(input_mtok=now, output_mtok=now))
 
     monkeypatch.setattr(genai_prices, "calc_price", calc_price)
-    listed_prices.listed_price.cache_clear()
+    listed_prices._price_on.cache_clear()
     found = {model: listed(model).price_of(model) for model in changes}
-    listed_prices.listed_price.cache_clear()
+    listed_prices._price_on.cache_clear()
     assert {model: price and price.input for model, price in found.items()} == {"soon": None, "lately": Decimal(2)}
+
+
+def test_a_listed_price_is_of_the_present_day_also_in_a_process_that_runs_for_weeks(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = VirtualClock(int(datetime(2026, 11, 1, 23, 59, tzinfo=UTC).timestamp() * 1000))
+    monkeypatch.setattr(listed_prices, "SystemClock", lambda: clock)
+    first = listed("gpt-4.1-mini").price_of("gpt-4.1-mini")
+    clock.move_to(clock.now() + 60_000)
+    second = listed("gpt-4.1-mini").price_of("gpt-4.1-mini")
+    assert [price and price.as_of for price in (first, second)] == ["2026-11-01", "2026-11-02"]
 
 
 def test_a_source_that_is_not_there_is_told_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,7 @@ def test_rules_are_asked_and_each_broken_place_is_named() -> None:
     assert told["holds"] is False
     assert [(reason["path"], reason["severity"]) for reason in told["reasons"]] == [(".price", "error"), (".tags[1]", "warning")]
     assert call_pure("rules_engine", {"value": {"price": 1, "tags": ["b"]}, "rules": rules})["holds"] is True
+    assert call_pure("rules_engine", {"value": {"price": -1, "tags": ["b"] * 200}, "rules": rules[::-1]})["holds"] is False
 
 
 @pytest.mark.parametrize("rule", [

@@ -1,6 +1,7 @@
 """Secrets: where they come from, and how they are kept out of what is written down."""
 
 import base64
+import errno
 import json
 from pathlib import Path
 from urllib.parse import quote, quote_plus
@@ -42,6 +43,22 @@ def test_no_source_and_a_broken_file_are_clear(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text("= broken")
     with pytest.raises(ToolFailed, match=r"s\.toml is not valid TOML or JSON"):
         Secrets([FileSecrets(tmp_path / "s.toml")]).resolve(["A"], "pay")
+
+
+def test_a_mounted_secret_that_cannot_be_read_fails_the_call_with_a_known_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "A").write_bytes(b"\xff\xfe secret")
+    secrets = Secrets([FileSecrets(tmp_path)])
+    with pytest.raises(ToolFailed, match=r"'A' in .* is not UTF-8 text") as not_text:
+        secrets.resolve(["A"], "pay")
+    assert "ff" not in not_text.value.message
+
+    def refused(*_: object, **__: object) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", refused)  # the tests may run as root, who may read every file
+    with pytest.raises(ToolFailed, match=r"'A' in .* cannot be read: Permission denied") as denied:
+        secrets.resolve(["A"], "pay")
+    assert (not_text.value.known, denied.value.known) == (True, True)
 
 
 @pytest.mark.parametrize("form", [

@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.hosts.toolhost.tool_frames import MAX_FRAME
 from holdfast.hosts.toolhost.tool_host import HostLimits, ToolHost
 from holdfast.workers.tools.author_tool import AuthorTool
 from holdfast.workers.tools.declarations import declarations_of
@@ -293,6 +295,26 @@ async def test_a_file_that_cannot_be_imported_is_known_not_to_have_done_it(host:
     file.write_text(f"from holdfast import tool\n@tool\ndef pay(call): ...\n{source}\n")
     error = await failure(made(host, file, "pay"), {})
     assert (error.code, error.known, words in error.message) == ("tool_failed", True, True), error.message
+
+
+async def test_a_process_that_cannot_be_started_is_known_not_to_have_done_it(
+    host: ToolHost, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as system:
+        system.setattr(sys, "executable", str(file.parent / "no-python"))
+        error = await failure(made(host, file, "count"), {})
+    words = "count was not called: its process cannot be started: No such file"
+    assert (error.code, error.known, words in error.message) == ("tool_unavailable", True, True), error.message
+    assert (await called(made(host, file, "count"), {})).result["calls"] == 1
+
+
+async def test_a_call_that_is_too_large_is_not_sent_and_its_process_lives(host: ToolHost, file: Path) -> None:
+    await called(made(host, file, "look"), {"what": "remaining"})
+    before = host.pids
+    error = await failure(made(host, file, "look"), {"what": "ü" * (MAX_FRAME // 6)})
+    words = "look was not called: A frame has"
+    assert (error.code, error.known, words in error.message) == ("tool_failed", True, True), error.message
+    assert host.pids == before
 
 
 async def test_a_file_may_be_named_like_a_module_of_python(host: ToolHost, tmp_path: Path) -> None:

@@ -309,6 +309,18 @@ async def test_artifacts_are_made_again_and_kept_nowhere(scene: Scene) -> None:
     assert sorted(scene.folder.rglob("*")) == before
 
 
+async def test_an_artifact_of_an_earlier_run_is_opened_again(scene: Scene) -> None:
+    async def opening(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        with await ctx.open(inputs["file"]) as file:
+            return {"read": file.read().decode()}
+
+    left = [b"hello"]
+    kept = Artifacts(Folder(scene.folder), 1000).keep(LOCAL.tenant, "note.txt", "text/plain", lambda _: left.pop() if left else b"")
+    finished, response = await scene.ran(opening, file={"artifact_id": kept.artifact_id})
+    assert response.outputs == {"read": "hello"}
+    assert told_of(await scene.again(finished, opening)) == []
+
+
 @pytest.mark.parametrize(
     "before, after, found",
     [

@@ -166,6 +166,16 @@ async def test_a_body_that_finds_its_inputs_wrong_leaves_the_key_to_better_ones(
     assert asked[4].error.error_code == "idempotency_conflict"
 
 
+async def test_a_request_without_a_worker_is_refused(tmp_path: Path, resting: int) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        return {}
+
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, resting=resting) as force:
+        response = await force.ask({"inputs": {}}, "default", None)
+    assert response.error is not None
+    assert (response.run_id, response.error.error_code, "worker_id" in response.error.message) == ("", "schema_mismatch", True)
+
+
 @pytest.mark.parametrize("code", ["Not A Code!", "", "a" * 65, "drop\ntable"])
 async def test_a_code_is_a_name_and_no_sentence(tmp_path: Path, resting: int, code: str) -> None:
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:

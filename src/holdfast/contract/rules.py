@@ -89,13 +89,20 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 def broken(rules: Sequence[Rule], value: Any) -> list[Reason]:
     """The reasons why a value breaks the rules, errors and warnings, in the order of the rules; at most MAX_REASONS. Empty if all rules
-    hold."""
+    hold. Warnings never hide that an error exists: if the first MAX_REASONS are all warnings, the first error replaces the last of them."""
     reasons: list[Reason] = []
+    has_error = False
     for rule in rules:
+        is_error = rule.severity == "error"
+        if len(reasons) == MAX_REASONS and (has_error or not is_error):
+            continue
         for reason in _broken(rule, value):
             if len(reasons) == MAX_REASONS:
-                return reasons
+                if is_error and not has_error:
+                    reasons[-1], has_error = reason, True
+                break
             reasons.append(reason)
+            has_error |= is_error
     return reasons
 
 

@@ -175,10 +175,10 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
         """Apply the updates. If this request repeats the last accepted one (same token, same ClientToken), nothing is applied, and the
         answer has the same next token as before.
 
-        If the deadline of the execution has passed, the execution times out, and no update is applied. If the execution gets more
-        operations or bytes than its terms allow, it fails. Raises LeaseLost if the invocation of the token does not own the execution any
-        more, for example because the execution is closed. Raises InvalidToken if the token was used before. Raises InvalidParameter or
-        PayloadTooLarge if an update is not allowed.
+        If the deadline of the execution has passed, the execution times out, and no update is applied, no charge and no entry of the
+        ledger either. If the execution gets more operations or bytes than its terms allow, it fails. Raises LeaseLost if the invocation of
+        the token does not own the execution any more, for example because the execution is closed. Raises InvalidToken if the token was
+        used before. Raises InvalidParameter or PayloadTooLarge if an update is not allowed.
         """
         header, at = view.header, self.at
         client = self.client_token and f"{at.epoch}.{at.sequence}.{codec.storable(self.client_token)}"
@@ -201,18 +201,19 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
             missed = (op for op in view.newer(at.revision) if op.id not in draft.operations)
             operations = (*sorted(missed, key=_changed_at), *operations)
         if closing is not None:
-            change = _close_by(draft, closing)
+            change = self._charged(_close_by(draft, closing))
             change = msgspec.structs.replace(change, header=msgspec.structs.replace(change.header, client=client))
             return change, Checkpointed(None, operations, change.header.revision)
         if draft.total > header.terms.max_operations or draft.stored > header.terms.max_bytes:
             life.complete_invocation(draft)
-            change = life.close(draft, ExecutionStatus.FAILED, codec.failure_text(_too_much(draft)))
+            change = self._charged(life.close(draft, ExecutionStatus.FAILED, codec.failure_text(_too_much(draft))))
             return change, Checkpointed(None, operations, change.header.revision)
         token = Position(header.id, at.epoch, at.sequence + 1, draft.revision)
-        change = self._accepted(draft, client)
-        if self.charges or self.ledger:
-            change = msgspec.structs.replace(change, charges=self.charges, ledger=self.ledger)
-        return change, Checkpointed(token, operations, draft.revision)
+        return self._charged(self._accepted(draft, client)), Checkpointed(token, operations, draft.revision)
+
+    def _charged(self, change: Change) -> Change:
+        """The change with the charges and the entries of the ledger of this checkpoint: they are written wherever its updates are."""
+        return msgspec.structs.replace(change, charges=self.charges, ledger=self.ledger) if self.charges or self.ledger else change
 
     def _accepted(self, draft: Draft, client: str | None) -> Change:
         header = draft.header

@@ -83,10 +83,10 @@ def crash_everywhere(
     the side effects, or that quarantines the execution.
 
     `answers` are the answers to callbacks, by the callback's name: a text, or a `Failure`. (The callback of `wait_for_callback` with the
-    name `sign` has the name `sign create callback id`.) `reset()` is called before each run, and `effects()` after it; what `effects()`
-    returns must be the same for every run. A step's body may run again if the crash came before its result was on disk, so return what must
-    be equal: the used keys, not the number of calls. `functions`, `stubs` and `workers` are as in `Runner`; ids and times of runs of
-    workers are not compared.
+    name `sign` has the name `sign create callback id`; both names may be used.) `reset()` is called before each run, and `effects()` after
+    it; what `effects()` returns must be the same for every run. A step's body may run again if the crash came before its result was on
+    disk, so return what must be equal: the used keys, not the number of calls. `functions`, `stubs` and `workers` are as in `Runner`; ids
+    and times of runs of workers are not compared.
     """
     script = Answers(answers or {})
 
@@ -117,7 +117,7 @@ def _driven(runner: Runner, input: Any, script: Answers) -> Result:
         callback = runner.wait_for_callback_or_end(arn, among=script.by_name)
         if callback is None:
             return runner.look(arn)
-        answer = script.by_name[callback.name or ""]
+        answer = next(script.by_name[name] for name in callback.names if name in script.by_name)
         if isinstance(answer, Failure):
             runner.send_callback_failure(callback.id, answer.message, answer.type)
         else:

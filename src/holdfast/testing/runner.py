@@ -46,6 +46,8 @@ _PATIENCE = 60.0
 _POLL_SECONDS = 0.002
 _AT_REST: Final = (State.CLOSED, State.QUARANTINED)
 _SEAL: Final = Seal(bytes(32))
+_MADE_NAME: Final = " create callback id"
+"""How the name of the callback of a `wait_for_callback` ends, in the official SDK and here. Before it is the author's name."""
 
 
 class TestClock(VirtualClock):
@@ -69,6 +71,13 @@ class WaitingCallback(NamedTuple):
 
     id: str
     name: str | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names by which a test may ask for it: its own name (empty if it has none), and, if it belongs to a `wait_for_callback`, the
+        name of that."""
+        own = self.name or ""
+        return (own, own.removesuffix(_MADE_NAME)) if own.endswith(_MADE_NAME) else (own,)
 
 
 class NotYet(HoldfastError, TimeoutError):
@@ -184,7 +193,7 @@ class Runner:
 
     def wait_for_callback(self, execution_arn: str, name: str | None = None, timeout: float = _PATIENCE) -> str:
         """Let time pass until the execution waits for a callback of this name, or for any callback if `name` is None. Returns the
-        callback's id. The callback of `wait_for_callback` with the name `sign` has the name `sign create callback id`.
+        callback's id. The callback of `wait_for_callback` with the name `sign` has the name `sign create callback id`; both names find it.
 
         Raises NotYet if the execution ends first, or after `timeout` seconds of real time; ExecutionQuarantined if the execution is
         quarantined.
@@ -206,7 +215,7 @@ class Runner:
         quarantined."""
 
         def found() -> WaitingCallback | None:
-            return next((open_ for open_ in self._open_callbacks(execution_arn) if (open_.name or "") in among), None)
+            return next((open_ for open_ in self._open_callbacks(execution_arn) if any(name in among for name in open_.names)), None)
 
         def reached() -> bool:
             state = self._header(execution_arn).state
@@ -222,7 +231,8 @@ class Runner:
             raise quarantined(self._store, header)
 
     def _open_callback(self, execution_arn: str, name: str | None) -> WaitingCallback | None:
-        return next((open_ for open_ in self._open_callbacks(execution_arn) if name in (None, open_.name)), None)
+        found = [open_ for open_ in self._open_callbacks(execution_arn) if name in (None, open_.name, *open_.names)]
+        return min(found, key=lambda open_: name not in (None, open_.name), default=None)  # its own name comes first
 
     def _open_callbacks(self, execution_arn: str) -> Iterator[WaitingCallback]:
         for operation in self._store.operations(self._header(execution_arn).id):

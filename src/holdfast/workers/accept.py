@@ -75,7 +75,7 @@ def read_request(asked: Mapping[str, Any]) -> WorkerRequest | Response:
         error = refused
     except (msgspec.ValidationError, TypeError, ValueError) as odd:  # values that JSON cannot hold, such as a key that is not a text
         error = InvalidRequest(f"The request does not fit: {odd}.")
-    unknown = WorkerRequest(worker_id=str(asked["worker_id"]), inputs={})
+    unknown = WorkerRequest(worker_id=str(asked.get("worker_id", "")), inputs={})
     return refusal(unknown, error.error_code, str(error), error.details)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from holdfast.contract.protocol import Response
+from holdfast.contract.protocol import ArtifactRef, Response
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal
 from holdfast.model import codec, json_structs
@@ -212,6 +212,12 @@ class _Overlay(Artifacts):
     def __init__(self, real: Artifacts, folder: Path, most: int) -> None:
         super().__init__(Folder(folder), most)
         self._real = real
+
+    def find(self, tenant: str, identity: str) -> ArtifactRef:
+        try:
+            return super().find(tenant, identity)
+        except ArtifactMissing:
+            return self._real.find(tenant, identity)
 
     def open(self, tenant: str, identity: str) -> int:
         try:

@@ -237,7 +237,7 @@ def run_views(
             workers.add(header.function)
             if accepted.is_shard:
                 if parent is not None:
-                    for run_view in run_views(store, asker, worker=worker, limit=limit, parent=header.id):
+                    for run_view in run_views(store, asker, worker=worker, limit=limit, parent=header.id, queue=queue):
                         limit -= 1
                         yield run_view
                 continue

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
-from holdfast.hosts.toolhost.tool_frames import Frame
+from holdfast.hosts.toolhost.tool_frames import Frame, FrameBroken
 from holdfast.hosts.toolhost.tool_process import HostedTool, Log, ToolProcess, ToolProcessDied
 from holdfast.model.clock import monotonic
 
@@ -62,18 +62,29 @@ class CallLate(Struct, frozen=True):
 
 
 class CallCrashed(Struct, frozen=True):
-    """The process ended without an answer, sent bytes that are not a frame, or could not import the tool's file, or the call was too large
-    to send. `sent` says whether the process may have begun the call."""
+    """The process ended without an answer, sent bytes that are not a frame, or could not import the tool's file. `sent` says whether the
+    process may have begun the call."""
 
     reason: str
     sent: bool
+
+
+class CallNotSent(Struct, frozen=True):
+    """The call was sent to no process. `passing`: no process can be started now; else the call is too large to send."""
+
+    reason: str
+    passing: bool
 
 
 class NoProcessFree(Struct, frozen=True):
     """No process was free before the call's deadline."""
 
 
-CallEnd = CallAnswered | CallLate | CallCrashed | NoProcessFree
+CallEnd = CallAnswered | CallLate | CallCrashed | CallNotSent | NoProcessFree
+
+
+class _NotStarted(Exception):
+    """The system could not start a process."""
 
 
 class ToolHost:
@@ -90,8 +101,7 @@ class ToolHost:
         self._closed = False
 
     async def ask(self, hosted: HostedTool, asked: ToolRequest) -> CallEnd:
-        """Make one call, and return how it ended. If it ended without an answer, its process is dead when this returns. Raises OSError if
-        no process can be started."""
+        """Make one call, and return how it ended. If it was sent and ended without an answer, its process is dead when this returns."""
         share = self._shares.setdefault(str(asked.call.get("tenant")), asyncio.Semaphore(self._limits.tenant_processes))
         async with AsyncExitStack() as held:
             try:
@@ -125,6 +135,11 @@ class ToolHost:
             return CallLate(sent)
         except ToolProcessDied as died:
             return CallCrashed(str(died), sent)
+        except FrameBroken as large:
+            whole = True
+            return CallNotSent(str(large), passing=False)
+        except _NotStarted as error:
+            return CallNotSent(f"its process cannot be started: {error}", passing=True)
         finally:
             if process is not None:
                 await asyncio.shield(self._returned(process, whole))
@@ -154,6 +169,8 @@ class ToolHost:
             if self._idle and len(self._live) + self._starting > self._limits.processes:
                 await self._end(self._idle.pop(0)[1])
             process = await ToolProcess.start(hosted, max_result_bytes=self._limits.max_result_bytes, log=self._log)
+        except OSError as error:
+            raise _NotStarted(f"{error.strerror or error}") from None
         finally:
             self._starting -= 1
         self._live.add(process)

@@ -45,8 +45,7 @@ class HostedTool(Struct, frozen=True):
 
 
 class ToolProcessDied(Exception):
-    """Raised if the process ended without an answer, sent bytes that are not a frame, or could not import the tool's file, or if the call
-    is too large to send."""
+    """Raised if the process ended without an answer, sent bytes that are not a frame, or could not import the tool's file."""
 
     def __init__(self, reason: str, *, begun: bool = True) -> None:
         super().__init__(reason)
@@ -74,7 +73,12 @@ class ToolProcess:
         or the process ends, and OSError if the process cannot be started."""
         ours, theirs = socket.socketpair()
         # A pipe of our own: if asyncio made it, `wait` would also wait for processes that left the group and still have the pipe.
-        printed, printing = os.pipe()
+        try:
+            printed, printing = os.pipe()
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-I", "-B", "-u", str(_CHILD), str(theirs.fileno()), str(_ROOT),
@@ -122,13 +126,14 @@ class ToolProcess:
         return self._process.pid
 
     async def ask(self, frame: Mapping[str, Any]) -> Frame:
-        """Make one call and return its answer. Raises ToolProcessDied if the process ends without an answer, or if the call or the answer
-        is not a valid frame."""
+        """Make one call and return its answer. Raises FrameBroken if the call is too large: then nothing was sent. Raises ToolProcessDied
+        if the process ends without an answer, or if the answer is not a valid frame."""
         return await self._ask(frame)
 
     async def _ask(self, frame: Mapping[str, Any]) -> Frame:
+        data = packed(dict(frame))
         try:
-            self._writer.write(packed(dict(frame)))
+            self._writer.write(data)
             await self._writer.drain()
             answer = await read_frame(self._reader)
         except FrameBroken as error:

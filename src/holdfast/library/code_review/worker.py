@@ -133,7 +133,8 @@ async def _around(files: Sequence[File], context: dict[str, Any], ctx: WorkerCon
     repo = context.get("repo")
     changes = [(file.path, hunk) for file in files for hunk in file.hunks] if repo is not None else []
     for path, hunk in changes[:_MOST_READS]:
-        first, last = max(1, hunk.first - _AROUND), hunk.first + hunk.count - 1 + _AROUND
+        begin = hunk.first if hunk.count else hunk.first + 1  # the head of a hunk without new lines names the line before it
+        first, last = max(1, begin - _AROUND), begin + hunk.count - 1 + _AROUND
         try:
             told = await ctx.tools.read_repo(repo=repo, path=path, first=first, last=last)
         except WorkerError as refused:
@@ -142,7 +143,7 @@ async def _around(files: Sequence[File], context: dict[str, Any], ctx: WorkerCon
                 break
             continue
         lines = told["lines"]
-        skipped = hunk.first - first
+        skipped = begin - first
         if lines[skipped : skipped + hunk.count] == _new_lines(hunk):
             before = [_shown("~", first + at, text) for at, text in enumerate(lines[:skipped])]
             after_at = skipped + hunk.count

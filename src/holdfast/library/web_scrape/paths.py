@@ -3,7 +3,8 @@
     //table[@id='t']/tr[2]/td[last()]/text()      //a[contains(@href, 'shop')]/@href      .//li[not(@hidden)]      ../h2
 
 Steps `/` and `//`, names or `*`, `.` and `..`; predicates: a number, `last()`, `@a`, `@a='v'`, `@a!='v'`, `text()='v'`, `.='v'`,
-`contains(x, 'v')`, `starts-with(x, 'v')`, `not(…)`; at the end `@attribute` or `text()`.
+`contains(x, 'v')`, `starts-with(x, 'v')`, `not(…)`; at the end `@attribute` or `text()`. `//@href` is the attribute of every element that
+has it, and `//text()` the text of every element that has a text of its own.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Step(Struct, frozen=True):
     """One step of a path: for which element it looks, and under which conditions."""
 
     deep: bool
-    """Whether it looks at all levels below (`//`), and not only at the children (`/`)."""
+    """Whether it looks at all levels below (`//`), and not only at the children (`/`). With the name `.`: at the place itself and at all
+    levels below."""
     name: str
     tests: tuple[Test, ...] = ()
 
@@ -89,6 +91,8 @@ def path_of(text: str) -> Path:
             if tests:
                 raise PathInvalid(f"{test} cannot have a predicate")
             take = test.lower()
+            if hit.group("slash") == "//":  # it is read at all levels: at the place itself and at every element below that has it
+                steps.append(Step(True, ".", (Test("has", take[1:]) if take.startswith("@") else Test("!=", take),)))
         else:
             if tests and test in (".", ".."):
                 raise PathInvalid(f"{test} cannot have a predicate")
@@ -149,7 +153,7 @@ class _Walk:
 
     def _of(self, place: LexborNode, step: Step, from_root: bool, searched: set[int]) -> Iterable[LexborNode]:
         if step.name == ".":
-            return [place]
+            return self._passed(self._below(place, searched), step) if step.deep else [place]
         if step.name == "..":
             parent = place.parent
             return [parent] if parent is not None and not _is_document(parent) else []
@@ -157,13 +161,17 @@ class _Walk:
         if from_root:  # the first step may find the root itself, which is no child of a node
             groups.append([place])
         if step.deep:
-            below = list(place.traverse())
-            self._count(len(below))
-            searched.update(node.mem_id for node in below)
-            groups += [self._children(node) for node in below]
+            groups += [self._children(node) for node in self._below(place, searched)]
         elif not from_root:
             groups.append(self._children(place))
         return (node for group in groups for node in self._passed(group, step))
+
+    def _below(self, place: LexborNode, searched: set[int]) -> list[LexborNode]:
+        """The place itself and all elements below it. They are added to `searched`."""
+        below = list(place.traverse())
+        self._count(len(below))
+        searched.update(node.mem_id for node in below)
+        return below
 
     def _children(self, node: LexborNode) -> list[LexborNode]:
         children = list(node.iter())
@@ -171,7 +179,7 @@ class _Walk:
         return children
 
     def _passed(self, group: list[LexborNode], step: Step) -> list[LexborNode]:
-        kept = [node for node in group if step.name in ("*", node.tag)]
+        kept = [node for node in group if step.name in ("*", ".", node.tag)]
         for test in step.tests:
             if test.how == "position":
                 kept = kept[test.number - 1 : test.number]

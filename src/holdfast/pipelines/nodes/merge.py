@@ -15,8 +15,9 @@ from holdfast.pipelines.scene.scene import NotReached, Scene
 
 async def advance(node: MergeNode, scene: Scene) -> NodeProgress:
     """Merge the parts by the policy or by a worker. A part whose node has no result is missing. If there are conflicts, the resolver
-    decides them; without one, the node's `conflicts` or the policy `strict` may fail the node. The node is partial if a part is missing
-    that the author wanted. Raises NotReached, so that the node is skipped, if all parts are missing."""
+    decides them; without one, the node's `conflicts` or the policy `strict` may fail the node. With `strict` a missing part fails the node
+    also if it has a resolver. The node is partial if a part is missing that the author wanted. Raises NotReached, so that the node is
+    skipped, if all parts are missing."""
     parts, lost = await _parts(node, scene)
     there = [(source, value) for source, value in parts if value is not MISSING]
     if not there:
@@ -30,7 +31,8 @@ async def advance(node: MergeNode, scene: Scene) -> NodeProgress:
         if not isinstance(outputs, dict):
             return outputs
         document, refused = await _by_worker(scene, outputs, [source for source, value in parts if value is MISSING]), False
-    if document["conflicts"] and node.resolver is not None:
+    incomplete = refused and len(there) < len(parts)  # a resolver decides conflicts; it cannot replace a missing part
+    if document["conflicts"] and node.resolver is not None and not incomplete:
         outputs = await _asked(node, scene, node.resolver, there, part="resolver", conflicts=document["conflicts"])
         if not isinstance(outputs, dict):
             return None if outputs is None else Failed(outputs.error, document=document)

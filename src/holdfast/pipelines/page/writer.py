@@ -4,6 +4,7 @@ reads has another id."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import PurePosixPath
 
 import msgspec
@@ -71,11 +72,15 @@ def _graph_lines(graph: Graph, include: Sequence[str]) -> Iterator[str]:
 
 
 def _difference(wanted: Graph, found: Graph) -> str:
-    """Names the first part in which two graphs differ: a key of the contract, a node, or else what the graph gives."""
+    """Names the first part in which two graphs differ: a key of the contract, `gates`, a node, or else what the graph gives. The files of
+    steps are not compared."""
     for key in sorted(wanted.contract.keys() | found.contract.keys()):
         if codec.dumps(wanted.contract.get(key)) != codec.dumps(found.contract.get(key)):
             return f"`{key}` of its contract"
-    for one, other in zip(wanted.nodes, found.nodes, strict=False):
-        if one != other:
-            return f"the node `{one.name}`"
+    if wanted.gates != found.gates:
+        return "`gates`"
+    for one, other in zip_longest(wanted.nodes, found.nodes):
+        named = one or other
+        if one != other and named is not None:
+            return f"the node `{named.name}`"
     return "what it gives"

@@ -43,26 +43,29 @@ async def responded(run: PipelineRun, ending: Ending | None, left: Sequence[Unfi
 async def _given(run: PipelineRun) -> Response:
     """The response with the outputs that the graph gives. An output is left out if its node has no result, for instance because it was
     skipped, or if there is no value at its path. The response has an error if an output has no value for another reason, if an artifact in
-    the outputs is missing, or if the outputs do not fit the contract."""
-    outputs: dict[str, Any] = {}
+    the outputs is missing, or if the outputs are not an object or do not fit the contract."""
+    outputs: Any = {}
+    tenant, policy, artifacts = run.accepted.tenant, run.service.policy, run.service.artifacts
     for name, template in _members(run.graph.gives):
         found = await run.values.value(template, run.results())
-        if not isinstance(found, Unresolved):
-            outputs |= {name: found} if name else found if isinstance(found, dict) else {}
-        elif found.reason not in ("no_result", "missing"):
+        if isinstance(found, Unresolved):
+            if found.reason in ("no_result", "missing"):
+                continue
             error = unresolved_error("the outputs", found)
             return _answer(run, AttemptResult(error=BodyError(error_code=error.code, message=error.message, details=error.details)))
-    tenant, policy, artifacts = run.accepted.tenant, run.service.policy, run.service.artifacts
-    try:
-        whole = {name: await run.values.whole(value) for name, value in outputs.items()}
-    except ArtifactMissing as gone:
-        return _answer(run, AttemptResult(error=BodyError(error_code=gone.code, message=str(gone))))
-    return _answer(run, await checked_outputs(AttemptResult(outputs=whole), run.contract, artifacts, tenant, policy.inline_artifact_bytes))
+        try:
+            whole = await run.values.whole(found)
+        except ArtifactMissing as gone:
+            return _answer(run, AttemptResult(error=BodyError(error_code=gone.code, message=str(gone))))
+        outputs = whole if name is None else {**outputs, name: whole}
+    return _answer(
+        run, await checked_outputs(AttemptResult(outputs=outputs), run.contract, artifacts, tenant, policy.inline_artifact_bytes)
+    )
 
 
-def _members(gives: Template) -> list[tuple[str, Template]]:
-    """The name and the template of each output. If the outputs are one template that is not a plain object, its name is empty."""
-    return [("", gives)] if not isinstance(gives, dict) or form_of(gives) is not None else list(gives.items())
+def _members(gives: Template) -> list[tuple[str | None, Template]]:
+    """The name and the template of each output. If the outputs are one template that is not a plain object, its name is None."""
+    return [(None, gives)] if not isinstance(gives, dict) or form_of(gives) is not None else list(gives.items())
 
 
 def _answer(run: PipelineRun, result: AttemptResult) -> Response:

@@ -1,9 +1,10 @@
 """Undo: when a run fails, is cancelled, takes too long or has no valid outputs, what its nodes did is taken back by their `undo`. The node
 that ended last is undone first.
 
-A worker or map node is undone if it ended ok or partial. The undo of a worker node is one child run. The undo of a map has one child run
-for each item that succeeded, and the undo of a supervise node one for each choice that succeeded and has an undo. If an undo fails, a
-person is asked, without a time limit, and the run stays open until the person has answered or the question is withdrawn.
+A worker or map node is undone if it ended ok or partial. So is a node that failed and whose outputs a person then gave (`use`): the undo
+gets these outputs, because they say what was done in place of the worker. The undo of a worker node is one child run. The undo of a map has
+one child run for each item that succeeded, and the undo of a supervise node one for each choice that succeeded and has an undo. If an undo
+fails, a person is asked, without a time limit, and the run stays open until the person has answered or the question is withdrawn.
 """
 
 from __future__ import annotations

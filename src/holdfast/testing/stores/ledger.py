@@ -6,14 +6,15 @@ import msgspec
 
 from holdfast.model.charges import Charge
 from holdfast.model.errors import LimitReached
-from holdfast.model.execution import Outcome, OutcomeStatus
+from holdfast.model.execution import ExecutionStatus, Outcome, OutcomeStatus, Terms
 from holdfast.model.ledger import DAY_MS, CostFilter, CostSample, Dimension, EntryState, LedgerEntry, expiry
-from holdfast.model.operations import Action
+from holdfast.model.life import Claimant
+from holdfast.model.operations import Action, Type, Update
 from holdfast.model.outside import Fire, Stop
 from holdfast.store.seam import Store
 from holdfast.testing.stores.handles import OneHandle, Opening, TwoHandles
 from holdfast.testing.stores.races import PROCESSES, together
-from holdfast.testing.stores.writes import LEASE, T0, answers, at, checkpoint, forgotten, live, settled, step
+from holdfast.testing.stores.writes import LEASE, T0, answers, at, checkpoint, forgotten, live, settled, step, wanted, written
 
 S = EntryState
 
@@ -55,6 +56,20 @@ class LedgerSuite(OneHandle):
         limited, _ = answers(store, beyond, bad)
         assert isinstance(limited, LimitReached)
         assert (store.ledger("r"), sums(store)) == ([], [])
+
+    def test_a_checkpoint_that_ends_its_execution_is_written_with_its_entries_and_charges(self, store: Store) -> None:
+        by = Claimant("here", "here-1")
+        starts = [wanted("guarded", terms=Terms(3600, max_operations=1)), wanted("closed")]
+        guarded, closed = (written(store, msgspec.structs.replace(start, by=by)) for start in starts)
+        end = Update(id="end", type=Type.EXECUTION, action=Action.FAIL)
+        for header, updates in ((guarded, (step("s"), step("t"))), (closed, (end,))):
+            who: dict[str, Any] = {"run": header.id, "root": header.id, "path": header.id}
+            paid = Charge(f"day/{header.id}", 5, None, at(60))
+            entries = (entry("c", **who), entry("c", S.SETTLED, **who))
+            answers(store, msgspec.structs.replace(checkpoint(header, *updates), charges=(paid,), ledger=entries))
+            assert (store.find(header.id) or header).status is ExecutionStatus.FAILED
+            assert [one.state for one in store.ledger(header.id)] == [S.RESERVED, S.SETTLED]
+            assert [counter.amount for counter in store.counters([paid.key])] == [5]
 
     def test_sums_are_those_of_the_entries_by_any_dimension_and_by_day(self, store: Store) -> None:
         header = live(store, "a")

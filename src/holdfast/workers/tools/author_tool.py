@@ -14,7 +14,16 @@ from typing import Any, Final
 
 from holdfast.contract.checking import problems_of
 from holdfast.hosts.toolhost.tool_frames import Frame
-from holdfast.hosts.toolhost.tool_host import CallAnswered, CallCrashed, CallEnd, CallLate, NoProcessFree, ToolHost, ToolRequest
+from holdfast.hosts.toolhost.tool_host import (
+    CallAnswered,
+    CallCrashed,
+    CallEnd,
+    CallLate,
+    CallNotSent,
+    NoProcessFree,
+    ToolHost,
+    ToolRequest,
+)
 from holdfast.hosts.toolhost.tool_process import HostedTool
 from holdfast.model.clock import monotonic
 from holdfast.model.threads import Purpose, in_thread
@@ -126,6 +135,8 @@ class AuthorTool:
                 raise ToolFailed("tool_unavailable", f"{self.name} crashed in the middle of the call: {reason}.", known=False)
             case CallCrashed(reason):
                 raise ToolFailed("tool_failed", f"{self.name} could not be started: {reason}")
+            case CallNotSent(reason, passing):
+                raise ToolFailed("tool_unavailable" if passing else "tool_failed", f"{self.name} was not called: {reason}")
             case NoProcessFree():
                 raise ToolFailed("overloaded", f"No process was free for {self.name} in time.")
 

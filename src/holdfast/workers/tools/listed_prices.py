@@ -32,11 +32,17 @@ def check_source(source: str | None) -> None:
     _package()
 
 
-@lru_cache(maxsize=1000)
 def listed_price(model: str, base_url: str) -> Price | None:
-    """The price of a model at the server with this address; its `as_of` is the day on which this process first looked it up. None if the
-    list has no price of the model for this server, or if the price depends on the time or on the amount."""
-    package, today = _package(), datetime.fromtimestamp(SystemClock().now() / 1000, UTC)
+    """The price of a model at the server with this address; its `as_of` is the present day (UTC). None if the list has no price of the
+    model for this server, or if the price depends on the time or on the amount."""
+    now = datetime.fromtimestamp(SystemClock().now() / 1000, UTC)
+    return _price_on(now.replace(hour=0, minute=0, second=0, microsecond=0), model, base_url)
+
+
+@lru_cache(maxsize=1000)
+def _price_on(today: datetime, model: str, base_url: str) -> Price | None:
+    """The listed price on the day that begins at `today`."""
+    package = _package()
     at_any_hour = {_price_at(package, model, base_url, moment) for moment in (today, *_LATER)}
     found = at_any_hour.pop()
     if at_any_hour or found is None:

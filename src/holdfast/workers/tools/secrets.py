@@ -73,12 +73,18 @@ class FileSecrets:
 
     def get(self, name: str) -> str | None:
         """A secret; None if it is missing or empty. The file is read at each call, so that a changed secret is used at once. Raises
-        ToolFailed if a TOML or JSON file cannot be read."""
-        if self._path.is_dir():
-            file = self._path / name
-            if name != Path(name).name or not file.is_file():
-                return None
-            return file.read_text(encoding="utf-8").rstrip("\r\n") or None
+        ToolFailed if a file exists but cannot be read."""
+        try:
+            if self._path.is_dir():
+                file = self._path / name
+                if name != Path(name).name or not file.is_file():
+                    return None
+                return file.read_text(encoding="utf-8").rstrip("\r\n") or None
+        except OSError as error:
+            told = f"The secret {name!r} in {self.where} cannot be read: {error.strerror}. Let the user of the runner read its file."
+            raise ToolFailed("tool_unavailable", told) from None
+        except UnicodeDecodeError:  # its text would show bytes of the secret
+            raise ToolFailed("tool_failed", f"The secret {name!r} in {self.where} is not UTF-8 text. Save its file as UTF-8.") from None
         value = ParameterFile(self._path).table("secrets").get(name)
         return value if isinstance(value, str) and value else None
 

@@ -49,6 +49,7 @@ class LimitWatch:
         self.processes = 1
         self.most_data = 0
         """The most writable kilobytes of the body at any look."""
+        self._wrote: int | None = None
         if kernel.LINUX:
             self._kernel = KernelMemory(body, own_network)
             if processes.uses(body) is None:  # our child exists, so this means that processes are hidden (hidepid)
@@ -195,7 +196,7 @@ class LimitWatch:
         return total
 
     def _written(self) -> int:
-        if self._wrote is None:  # this kernel does not count written bytes
+        if self._wrote is None:  # this kernel does not count written bytes, or it is not Linux
             return 0
         found = _written(self._body)
         if found is None:
