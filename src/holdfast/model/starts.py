@@ -11,6 +11,7 @@ from holdfast.model import codec, life
 from holdfast.model.admission import REPLACED, placed
 from holdfast.model.audit import Note
 from holdfast.model.charges import Charge
+from holdfast.model.credentials import tenant_of
 from holdfast.model.draft import Draft
 from holdfast.model.enqueues import Enqueue, Same
 from holdfast.model.errors import ExecutionAlreadyStarted, InvalidParameter
@@ -181,7 +182,7 @@ class Start(msgspec.Struct, frozen=True, gc=False):
         or it belongs to another tenant. For another tenant's execution, the error tells only the name.
         """
         found, wanted = view.header, self.header
-        if found.tenant != wanted.tenant:
+        if tenant_of(found.tenant) != tenant_of(wanted.tenant):
             raise ExecutionAlreadyStarted(f"An execution named {found.name} was started by another tenant.")
         same = Same.EXISTING if self.enqueue is None else self.enqueue.same
         # This change only supersedes the old execution. A follow-up write (follow_ups.py) makes the new one.

@@ -123,6 +123,12 @@ class ScheduleSuite(OneHandle):
         assert seen(Only(tenants=frozenset({"absent"}))) == ([], [], False)
         assert seen(Only(frozenset({"emails"}), frozenset({"acme"}))) == ([], [], False)
 
+    def test_a_schedule_without_a_tenant_is_one_of_the_tenant_default(self, store: Store) -> None:
+        for name, tenant in (("a", "acme"), ("b", "default"), ("none", None)):
+            store.put_schedule(schedule(name, tenant=tenant))
+        seen = {tenant: [one.name for one in store.schedules("", 10, tenant)] for tenant in ("default", "acme", "absent", None)}
+        assert seen == {"default": ["b", "none"], "acme": ["a"], "absent": [], None: ["a", "b", "none"]}
+
     def test_a_paused_schedule_is_never_due_and_a_waiting_one_is_found(self, store: Store) -> None:
         state = schedule()
         store.put_schedule(state)
