@@ -906,6 +906,9 @@ SELECT coalesce(l.waiting, 0),
        0, coalesce(l.drain, 0), coalesce(l.drained_at, 0), 0
 FROM (SELECT 1) AS one LEFT JOIN lanes AS l ON l.key = %(lane)s
 
+-- name: waiting_in
+SELECT key, waiting FROM lanes WHERE key = ANY(%s::text[]) AND waiting > 0
+
 -- name: lanes
 SELECT key, waiting, held, at_once, closed_until FROM lanes WHERE queue = %s AND key > %s ORDER BY key LIMIT %s
 

@@ -553,6 +553,9 @@ SELECT coalesce(l.waiting, 0),
        0, coalesce(l.drain, 0), coalesce(l.drained_at, 0), 0
 FROM (SELECT 1) LEFT JOIN lanes AS l ON l.key = :lane
 
+-- name: waiting_in
+SELECT key, waiting FROM lanes WHERE key IN (SELECT value FROM json_each(?)) AND waiting > 0
+
 -- name: lanes
 SELECT key, waiting, held, at_once, closed_until FROM lanes WHERE queue = ? AND key > ? ORDER BY key LIMIT ?
 

@@ -213,6 +213,8 @@ class QueueSettingSuite(QueueHandle):
         none = mail.queue_state(MAIL, T0, "absent")
         assert (none.waiting, none.held, none.delayed, none.parked, none.per_minute) == (0, 0, 0, 0, 0)
         assert list(mail.parked(MAIL, tenant="absent")) == []
+        seen = {tenant: mail.waiting_in([MAIL, "absent"], tenant) for tenant in ("acme", longest, "default", None, "absent")}
+        assert seen == {"acme": {MAIL: 3}, longest: {MAIL: 3}, "default": {MAIL: 3}, None: {MAIL: 9}, "absent": {}}
 
     def test_a_refused_redrive_leaves_the_parked_one(self, mail: Store) -> None:
         declare(mail, most_waiting=1)
