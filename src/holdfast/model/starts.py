@@ -118,6 +118,9 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     """What this start restarts; None if it is not a restart. The old execution gives up its name and stays in the store, superseded."""
     notes: tuple[Note, ...] = ()
     """Lines for the audit log. They are written only if the start supersedes an older execution because of `again`."""
+    keeps_hash: bool = False
+    """Whether `input_hash` of the header comes from the execution that this start replaces. A store with a codec then keeps it, because it
+    may be of a text that is not in the store (`same`)."""
 
     @property
     def execution(self) -> str:
