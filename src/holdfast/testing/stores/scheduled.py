@@ -174,6 +174,13 @@ class SharedScheduleSuite(TwoHandles):
         (late,) = answers(store, firing(state, HOUR), now=at(HOUR))
         assert isinstance(late, ScheduleChanged)
 
+    def test_a_schedule_that_the_other_removed_is_told(self, store: Store, other: Store) -> None:
+        store.put_schedule(schedule())
+        assert other.changed()
+        assert not other.changed()
+        assert store.remove_schedule("hourly", 1)
+        assert other.changed()
+
     def test_of_many_that_fire_one_occurrence_at_once_one_starts_it(self, opening: Opening, store: Store) -> None:
         state = schedule()
         store.put_schedule(state)
