@@ -424,7 +424,12 @@ async def test_logins_that_come_together_read_the_credentials_once(store: Store,
     keys = guard._keys
     assert keys is not None
     refresh = keys.refresh
-    monkeypatch.setattr(keys, "refresh", lambda: (reads.append(1), refresh()))
+
+    def counted() -> None:
+        reads.append(1)
+        refresh()
+
+    monkeypatch.setattr(keys, "refresh", counted)
     asked = Mock(origin="127.0.0.1")
     found = await asyncio.gather(*(guard.log_in(asked, issued.secret) for _ in range(3)))
     assert (found, reads) == ([issued.credential] * 3, [1])

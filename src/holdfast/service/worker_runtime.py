@@ -33,6 +33,7 @@ from holdfast.service.pipeline_runtime import PipelineRuntime, with_their_worker
 from holdfast.service.schedule_declarations import Schedule, page_schedule
 from holdfast.service.worker_search import PAGE, declares_pipelines, served_files
 from holdfast.service.worker_signals import Signals, SignalSettings
+from holdfast.workers.accept import Served
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.packages import Package, PackagedWorker, Packages, WorkerChanged, WorkerInvalid
 from holdfast.workers.policy import Policy
@@ -212,7 +213,8 @@ class WorkerRuntime:
                 told = f"This server did not know {package.contract.worker_id} when it started, and it cannot add a worker while it runs."
                 raise InvalidParameter(f"{told} Restart the server to serve it.")
         pipelines = await self.pipeline_runtime.built(self._pipelines, found)
-        for served in (*(self._worker(package) for package in changed), *pipelines):
+        ready: list[Served] = [*map(self._worker, changed), *pipelines]
+        for served in ready:
             self.worker_service.serve(served)
         self._found = found
         await self.worker_service.follow_rates()
