@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from holdfast.console.schema_form import filled, form_of, rows_of
 from holdfast.model.audit import NoteFilter
+from holdfast.model.browse_errors import ReadTooLong
+from holdfast.model.ids import id_at
 from holdfast.store.browse import Browse
 from tests.console import serving_scene
 from tests.console.scene import Scene
@@ -79,6 +83,59 @@ async def test_the_form_starts_a_run_that_the_contract_has_checked(stage: Servin
         noted = [one.note for one in stage.store.audit(NoteFilter(limit=50)) if one.note.what == "start"]
     assert [(note.on, note.outcome) for note in noted] == [(run, "of say")]
     assert noted[0].who.startswith("hft-")
+
+
+async def test_a_start_whose_key_has_a_run_already_is_not_noted_as_a_start(stage: ServingScene) -> None:
+    async with stage.browser("operator") as person:
+        fields: dict[str, Any] = {"in.text": "hello", "version": "1.0", "key": "once"}
+        answers = [await person.post("workers/say/start", **fields) for _ in range(2)]
+        runs = [answer.headers["location"].rpartition("/")[2] for answer in answers]
+        stage.over(runs[0])
+        noted = [one.note.on for one in stage.store.audit(NoteFilter(limit=50)) if one.note.what == "start"]
+    assert runs[0] == runs[1]
+    assert noted == runs[:1]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [{"type": "string"}, {"type": "integer"}, {"type": "number"}, {"enum": [771177, 2]}, {"type": "array"}, {"type": "boolean"}],
+    ids=lambda part: str(part.get("type", "enum")),
+)
+@pytest.mark.parametrize("mark", ["writeOnly", "x-redact"])
+def test_a_secret_field_shows_no_default_no_value_and_no_example(part: dict[str, Any], mark: str) -> None:
+    told = {**part, mark: True, "default": 771177, "examples": [771177]}
+    schema = {"type": "object", "properties": {"pin": told}, "required": ["pin"]}
+    for form in (form_of(schema), form_of(schema, {"pin": 771177})):
+        (field,) = form.fields
+        assert "771177" not in field.value + field.example + field.bounds
+        typed, _ = filled(form, {field.key: "771177"})
+        assert typed.fields[0].value == ""
+    (row,), _ = rows_of(schema)
+    assert (row.secret, row.bounds) == (True, "")
+
+
+async def test_figures_that_are_not_of_all_runs_say_so_and_figures_that_cannot_be_read_are_not_zero(
+    stage: ServingScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.engine.run("say", {"text": "a"})
+    browse = type(stage.store).browse
+
+    def cut(store: Any, wanted: Browse, seconds: float) -> Any:
+        return msgspec.structs.replace(browse(store, wanted, seconds), searched_to=id_at(0))
+
+    def late(store: Any, wanted: Browse, seconds: float) -> Any:
+        if wanted.since is not None:
+            raise ReadTooLong("It took too long.")
+        return browse(store, wanted, seconds)
+
+    async with stage.browser() as person:
+        assert "Figures of the newest" not in await person.text("workers/say")
+        monkeypatch.setattr(type(stage.store), "browse", cut)
+        assert "Figures of the newest 10,000 runs" in await person.text("workers/say")
+        monkeypatch.setattr(type(stage.store), "browse", late)
+        shown = await person.text("workers/say")
+    assert "The figures of the last 24 hours could not be read in time." in shown
+    assert "Runs, 24 h" not in shown
 
 
 async def test_a_form_that_does_not_fit_says_where(stage: ServingScene) -> None:

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.console.run_as_test import Called, Gave, RecordedRun, written
-from holdfast.durable import DurableContext, durable_execution
+from holdfast.console.sources import run_tests
+from holdfast.durable import DurableContext, InvokeError, durable_execution
 from tests.console import serving_scene
 from tests.console.serving_scene import ServingScene, serving
 
@@ -122,6 +123,17 @@ def asks(event: dict[str, Any], context: DurableContext) -> str:
     return "done"
 
 
+@durable_execution
+def invokes(event: dict[str, Any], context: DurableContext) -> str:
+    """Invokes a function several times, and goes on if it fails."""
+    for number, price in enumerate(event["prices"]):
+        try:
+            context.invoke("order", {"price": price}, name=f"order-{number}")
+        except InvokeError:
+            continue
+    return "done"
+
+
 async def test_without_its_contract_no_value_of_a_worker_that_a_function_ran_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,3 +200,58 @@ def test_a_value_that_is_left_out_is_told_wherever_it_stands() -> None:
         exec(values, scope)
         assert scope["WORKERS"] == {"say": [(None, (None,))]}
         assert scope["TOOLS"] == {"say": [None]}
+
+
+def _recorded(**more: Any) -> str:
+    return written(RecordedRun(**{"kind": "function", "function": "f", "run": "0", "day": "2026-01-31", **more}))
+
+
+def test_a_test_without_crashes_says_why() -> None:
+    for more, why in (
+        ({"error": "ValueError"}, "the execution failed"),
+        ({"callbacks": [Called(name="a", error="no")]}, "a callback failed"),
+        ({"callbacks": [Called(name="a", text="1"), Called(name="a", text="2")]}, "several callbacks have the same name"),
+        ({"kind": "worker", "error": "no_luck"}, "the run failed"),
+    ):
+        text = _recorded(**more)
+        assert f"# There is no test of crashes here: {why}." in text
+        assert "crash_everywhere(" not in text
+        compile(text, "test_run.py", "exec")
+    assert "There is no test of crashes" not in _recorded(callbacks=[Called(name="a", text="1"), Called(name="b", text="2")])
+
+
+async def test_runs_and_calls_above_the_bound_are_told_as_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_tests, "MOST_CHILDREN", 1)
+    monkeypatch.setattr(serving_scene, "FUNCTIONS", [asks])
+    monkeypatch.setattr(
+        serving_scene, "WORKERS", serving_scene.WORKERS.replace('return {"said', 'ctx.tools.post(text="x")\n    return {"said')
+    )
+    with serving(tmp_path) as stage:
+        execution = stage.engine.start("asks", {"texts": ["hello", "there"]}).id
+        stage.over(execution)
+        asked = await _text(stage, execution)
+        called = await _text(stage, stage.engine.run("say", {"text": "a"}).run_id)
+    assert "# The test has only the first 1 runs that this run asked for." in asked
+    assert "# The test has only the first 1 calls of tools." in called
+
+
+async def test_children_without_an_answer_and_secrets_of_children_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving_scene, "FUNCTIONS", [invokes, serving_scene.order])
+    with serving(tmp_path) as stage:
+        execution = stage.engine.start("invokes", {"prices": [3, 200, 300]}).id
+        stage.over(execution)
+        text = await _text(stage, execution)
+    assert "# 2 runs that this run asked for have no answer: they are left out." in text
+
+
+def test_answers_that_the_test_cannot_give_are_told() -> None:
+    left = run_tests._LeftOut()
+    assert left.notes(False, {"say": [Gave(given=1, value=2), Gave(given=1, value=2)]}) == []
+    assert left.notes(False, {"say": [Gave(given=1, value=2), Gave(given=1, value=3)]}) == [run_tests._DIFFERS]
+    assert left.notes(False, {"say": [Gave(given=1, value="[redacted]")]}) == [run_tests._SECRETS_NOTE]
+    assert left.notes(True, {"say": [Gave(given=1, value="[redacted]")]}) == []
+    left.undecided, left.calls = 1, 2
+    assert left.notes(False) == [
+        "2 calls of a tool have no answer that counts: they are left out.",
+        "1 question has no decision: it is left out.",
+    ]

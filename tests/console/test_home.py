@@ -15,18 +15,23 @@ import pytest
 import holdfast
 from holdfast import AsyncDurableContext, durable_execution
 from holdfast.console.charts import Slice, bars
+from holdfast.console.sources.home import Count, HomeSource
+from holdfast.console.sources.viewer import Viewer
 from holdfast.model.clock import VirtualClock
 from holdfast.model.enqueues import Enqueue
 from holdfast.model.errors import HoldfastError
-from holdfast.model.execution import Terms, new_execution
+from holdfast.model.execution import OutcomeStatus, Terms, new_execution
 from holdfast.model.ids import id_at
 from holdfast.model.ledger import EntryState, LedgerEntry, expiry
+from holdfast.model.queues import QueueRow
 from holdfast.model.schedules import Origin
 from holdfast.model.verbs import Checkpoint, Start
 from holdfast.service.schedule_declarations import Schedule
 from holdfast.service.schedules import Schedules
 from holdfast.service.store_queues import StoreQueues
+from holdfast.testing.stores.queue_writes import declare, ended, running
 from holdfast.testing.stores.writes import LEASE, answers, checkpoint, live, step
+from holdfast.workers.run_lookup import Asker
 from tests.console.scene import Scene, plain
 from tests.console.scene import scene as open_scene
 
@@ -103,6 +108,35 @@ async def test_a_paused_queue_and_a_schedule_that_comes_are_told(scene: Scene) -
         said = await browser.text()
     assert re.search(r"emails paused 1 0 ", said)
     assert re.search(r"nightly send .*02:00", said)
+
+
+async def test_a_queue_that_is_paused_or_has_much_to_do_is_told_behind_any_number_of_idle_queues(scene: Scene) -> None:
+    await ran(scene, {})
+    queues, now = StoreQueues(scene.store, scene.clock, id_at), scene.clock.now()
+    scene.store.declare([QueueRow(name=f"idle-{number:03}") for number in range(120)] + [QueueRow(name="z-paused")])
+    for number, queue in enumerate(("z-busy", "z-busy", "z-less")):
+        header = new_execution(id_at(now), f"m{number}", "send", "1", payload="1", now=now, terms=Terms())
+        header = msgspec.structs.replace(header, tenant="acme" if queue == "z-busy" else None)
+        scene.store.commit([Start(header, "1", enqueue=Enqueue(queue=queue))], now)
+    queues.pause("z-paused")
+    async with scene.browser() as browser:
+        said = await browser.text()
+    async with scene.browser("viewer", tenant="acme") as browser:
+        own = await browser.text()
+    assert re.search(r"z-paused paused 0 0 .*z-busy 2 0 .*z-less 1 0 ", said)
+    assert "z-busy 2 0" in own
+    assert "z-less" not in own
+    assert "idle-" not in said
+
+
+def test_parked_runs_of_a_tenant_are_counted_behind_any_number_of_others(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.console.sources.home.MOST_COUNTED", 3)
+    declare(scene.store)
+    for number, tenant in enumerate([None] * 5 + ["acme"]):
+        header = running(scene.store, f"m{number}", tenant=tenant)
+        ended(scene.store, header, OutcomeStatus.FAILED)
+    viewer = Viewer(scene.store, scene.where, clock=scene.clock, ids=id_at, asker=Asker(), actor=None, tenant="acme")
+    assert HomeSource(viewer).needs().parked == Count(1)
 
 
 async def test_a_tenant_sees_its_own_work_and_its_own_money_only(tmp_path: Path) -> None:

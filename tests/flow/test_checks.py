@@ -213,6 +213,23 @@ async def test_a_serdes_that_writes_no_text_fails_its_own_step(harness: Harness)
         await harness.run(handler)
 
 
+class Silent(Bytes):
+    """A serdes whose author forgot to return the text."""
+
+    def serialize(self, value: Any, context: Any) -> Any:
+        return None
+
+
+async def test_a_serdes_that_returns_nothing_fails_its_own_step_but_for_a_result_that_is_none(harness: Harness) -> None:
+    @durable_execution
+    def handler(event: Any, context: DurableContext) -> Any:
+        return context.step(lambda _: event, config=StepConfig(serdes=Silent()))  # type: ignore[arg-type]
+
+    with pytest.raises(ExecutionFailed, match=r"Silent\.serialize returned NoneType .* it must return str"):
+        await harness.run(handler, 5)
+    assert await harness.run(handler, None) is None
+
+
 async def test_the_engines_verbs_say_what_they_were_given(harness: Harness) -> None:
     @durable_execution
     def handler(event: Any, context: DurableContext) -> None: ...

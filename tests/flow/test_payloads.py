@@ -11,9 +11,12 @@ import pytest
 from holdfast import AsyncDurableContext, DurableContext, StepConfig, durable_execution
 from holdfast.durable.execution import DurableFunction
 from holdfast.durable.retries import RetryDecision
+from holdfast.model import codec
 from holdfast.model.clock import VirtualClock
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
-from holdfast.model.errors import ExecutionFailed, ExecutionStopped, HoldfastError
+from holdfast.model.errors import ExecutionFailed, ExecutionStopped, HoldfastError, PayloadNotJson
+from holdfast.model.schedules import checked_input
+from holdfast.service.pushes import read_line
 from tests.flow.harness import Harness, pending, types
 from tests.histories import wire
 
@@ -161,3 +164,13 @@ async def test_a_value_of_the_functions_own_that_cannot_be_stored_fails_the_exec
         assert told in str(failed.value)
         assert types(wire(await execution.history()))[-1] == "ExecutionFailed"
         assert len(await engine.list()) == 1
+
+
+@pytest.mark.parametrize("text", ["NaN", "[1, -Infinity]", '{"a": Infinity}', "{", "1 2", "[" * 200_000], ids=lambda text: text[:20])
+def test_a_text_that_is_no_json_is_refused_and_a_stored_result_with_nan_is_read(text: str) -> None:
+    for refuses in (codec.parsed, codec.check, checked_input, lambda text: read_line(text.encode())):
+        with pytest.raises(PayloadNotJson):
+            refuses(text)
+    if text in ("NaN", "[1, -Infinity]"):  # AWS's SDK writes such results
+        assert repr(codec.loads(text)) in ("nan", "[1, -inf]")
+        codec.check(text, stored=True)

@@ -52,7 +52,9 @@ async def test_depth_oldest_drain_rate_admitted_parked_and_retries_are_shown_by_
         await engine.enqueue(send, {}, queue="paused")
         with pytest.raises(HoldfastError, match="it accepts at most 1"):
             await engine.enqueue(send, {}, queue="paused")
-        told = counts(measured.text())
+        text = measured.text()
+    assert "refused, because the queue was full, was drained, or had reached its limit of cost" in text
+    told = counts(text)
     assert told['queue_depth{queue="emails"}'] == 0
     assert told['queue_depth{queue="paused"}'] == 2
     assert told['queue_admitted_count{queue="emails"}'] == 2

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import holdfast
 from holdfast import AsyncDurableContext, Duration, durable_execution
 from holdfast.engine.engine import Engine
 from holdfast.engine.enqueues import Item, enqueue_of
@@ -18,6 +19,8 @@ from holdfast.model.execution import ExecutionStatus, State
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.queues import Mode, QueueRow
 from holdfast.model.verbs import Started
+from holdfast.service.settings import Settings
+from holdfast.store.encryption import AesGcm
 from tests.flow.harness import Harness, eventually
 from tests.flow.queue_jobs import STORES, Asked, Line, declare, echo, engine_of, harness_on, held_in
 
@@ -271,6 +274,28 @@ async def test_a_parked_job_is_redriven_under_its_name_in_its_lane(harness: Harn
         with pytest.raises(InvalidParameter, match="not parked"):
             await engine.redrive(first.id)
         assert engine.store.find_named("poor", "letter").id == again.id
+
+
+@pytest.mark.parametrize("sealed", [None, AesGcm({"k": bytes(32)}, "k")], ids=["plain", "with a codec"])
+async def test_a_job_with_an_identity_is_found_by_it_also_after_a_redrive(harness: Harness, sealed: AesGcm | None) -> None:
+    @durable_execution
+    async def poor(event: str, context: AsyncDurableContext) -> str:
+        if event == "a":
+            raise ValueError("not today")
+        return event
+
+    settings = Settings(clock=harness.clock, resting=harness.resting, codec=sealed)
+    async with holdfast.open(harness.store, functions=[poor], settings=settings) as opened:
+        engine = opened._engine
+        asked: dict[str, Any] = {"name": "letter", "identity": "who asks"}
+        first = await engine.enqueue_asked("poor", '"a"', enqueue_of("emails"), **asked)
+        assert (await engine.ending(first.id)).header.parked
+        again = await engine.redrive(first.id)
+        found = await engine.enqueue_asked("poor", '"another"', enqueue_of("emails"), **asked)
+        assert found.id == again.id
+        with pytest.raises(ExecutionAlreadyStarted):
+            await engine.enqueue_asked("poor", '"a"', enqueue_of("emails"), name="letter", identity="another asks")
+        await engine.ending(again.id)
 
 
 # --- many

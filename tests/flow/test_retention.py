@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -193,3 +195,24 @@ async def test_signals_that_everybody_has_had_go_too(harness: Harness) -> None:
         await (await engine.start(short)).result()
         await eventually(lambda: len(had) == 4)
     assert had == sorted(set(had))
+
+
+async def test_an_end_waits_for_the_present_chore_and_begins_no_further_one() -> None:
+    came, goes_on, done = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def first() -> None:
+        came.set()
+        await goes_on.wait()
+        done.append("first")
+
+    async def second() -> None:
+        done.append("second")
+
+    kept_in_order = upkeep.Upkeep(Mock(), VirtualClock(), [first, second])
+    kept_in_order.look(1)
+    await came.wait()
+    ending = asyncio.create_task(kept_in_order.end())
+    await asyncio.sleep(0)
+    goes_on.set()
+    await ending
+    assert done == ["first"]

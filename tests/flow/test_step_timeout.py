@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -125,6 +126,12 @@ async def test_a_step_in_time_gives_its_result_and_its_own_errors(harness: Harne
             return [context.step(lambda _: 1, config=config), error.message]
 
     assert await harness.run(quick if colour == "async" else blocking_quick) == [1, "the body's own"]
+
+
+@pytest.mark.parametrize("wrong", [5, 0.5, "5s", timedelta(seconds=5), True], ids=repr)
+def test_a_timeout_that_is_no_duration_is_refused_with_what_to_write(wrong: Any) -> None:
+    with pytest.raises(ValidationError, match=r"timeout is .*test_step_timeout\.py:\d+\. It must be a Duration: write `timeout=Duration\."):
+        StepConfig(timeout=wrong)
 
 
 def test_a_timeout_below_a_second_is_refused() -> None:

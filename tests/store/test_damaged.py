@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.model.credentials import Credential, CredentialKind, Role
-from holdfast.model.errors import RowDamaged
+from holdfast.model.errors import RowDamaged, StoreBroken
 from holdfast.model.schedules import Definition, Origin, new_schedule
 from holdfast.model.timing import Timing
 from holdfast.store.postgres.store import PostgresStore
@@ -112,3 +112,20 @@ def test_a_damaged_credential_admits_no_caller_and_the_others_stay_good(damaged:
     store.remove_credential("good")
     with pytest.raises(RowDamaged):  # a store without any would let this machine ask without one
         store.credentials()
+
+
+def test_damage_that_sqlite_names_by_bytes_that_are_no_text_is_explained_to_all_readers_and_writers(tmp_path: Path) -> None:
+    where = tmp_path / "store.db"
+    with contextlib.closing(SqliteStore(str(where), "here")) as store:
+        header = started(store, "a")
+        copy = store.snapshot(header.id)
+        assert copy is not None
+        schedule = new_schedule("s", Definition(function="order", timing=Timing(every=60)), "1", origin=Origin.CLI, now=at(0))
+        with contextlib.closing(sqlite3.connect(where, isolation_level=None)) as rows:
+            rows.execute("PRAGMA writable_schema = on")
+            rows.execute("UPDATE sqlite_master SET sql = 'CREATE nonsense', name = CAST(x'ff41' AS TEXT) WHERE name = 'graphs'")
+            (version,) = rows.execute("PRAGMA schema_version").fetchone()
+            rows.execute(f"PRAGMA schema_version = {version + 1}")  # the others read the schema again
+        for verb in (lambda: store.snapshot(header.id), lambda: store.adopt(copy), lambda: store.put_schedule(schedule)):
+            with pytest.raises(StoreBroken, match=r"store\.db is damaged"):
+                verb()

@@ -278,6 +278,7 @@ INDEXES = {
     "parked_in": "executions_parked",
     "queue_state": "executions_waiting executions_delayed executions_parked lanes_pkey",
     "queue_state_of": "executions_delayed executions_parked lanes_pkey",
+    "waiting_in": "lanes_pkey",
     "cost_samples": "ledger_by_pipeline",
     "cost_samples_of_worker": "ledger_by_worker",
 }

@@ -30,6 +30,7 @@ INDEXES: dict[str, tuple[Any, set[str]]] = {
     "parked": ({"beyond": "", "limit": 1, "tenant": None}, {"executions_parked"}),
     "parked_in": ({"queue": "q", "beyond": "", "limit": 1, "tenant": "t"}, {"executions_parked"}),
     "lanes": (("q", "", 1), {"lanes_of_queue"}),
+    "waiting_in": (("[]",), {"PRIMARY"}),
     "idle_lanes": ((1, 1), {"lanes_idle"}),
     "due": ((1, 1), {"executions_due"}),
     "next_due": ((), {"executions_due", "lanes_closed"}),

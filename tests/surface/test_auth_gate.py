@@ -8,6 +8,7 @@ import hashlib
 import logging
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import httpx
@@ -407,6 +408,31 @@ async def test_a_tenant_sees_only_its_own_executions_and_callbacks(store: Store)
                 assert [(answer.status_code, answer.json()["tenant"]) for answer in asks] == [(200, "north")] * 6
             else:
                 assert [aws_error(answer) for answer in asks] == [(404, "ResourceNotFoundException")] * 6
+
+
+async def test_an_execution_without_a_tenant_is_one_of_the_tenant_default(store: Store) -> None:
+    default = token(store, "admin", tenant="default")
+    arns = [started(store, name, tenant)[0] for name, tenant in (("a", None), ("b", "default"), ("c", "north"))]
+    async with client(gate(store), headers=bearer(default)) as asking:
+        answers = [await asking.get(f"/2025-12-01/durable-executions/{arn}") for arn in arns]
+    assert [answer.status_code for answer in answers] == [200, 200, 404]
+
+
+async def test_logins_that_come_together_read_the_credentials_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    issued = token(store, "viewer")
+    guard, reads = gate(store).guard, list[int]()
+    keys = guard._keys
+    assert keys is not None
+    refresh = keys.refresh
+
+    def counted() -> None:
+        reads.append(1)
+        refresh()
+
+    monkeypatch.setattr(keys, "refresh", counted)
+    asked = Mock(origin="127.0.0.1")
+    found = await asyncio.gather(*(guard.log_in(asked, issued.secret) for _ in range(3)))
+    assert (found, reads) == ([issued.credential] * 3, [1])
 
 
 async def test_a_tenant_starts_only_its_own(store: Store) -> None:

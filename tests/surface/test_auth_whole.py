@@ -172,3 +172,24 @@ async def test_a_listener_of_a_tenant_hears_what_its_tenant_does(whole: Whole) -
             if len(heard) == 4:
                 break
     assert sorted(heard) == [("b", "RUNNING"), ("b", "SUCCEEDED"), ("d", "RUNNING"), ("d", "SUCCEEDED")]
+
+
+async def test_the_tenant_default_hears_and_lists_executions_without_a_tenant(whole: Whole) -> None:
+    root, north, default = whole.client("operator"), whole.client("operator", tenant="north"), whole.client("operator", tenant="default")
+    heard = list[str]()
+    async with (
+        asyncio.timeout(30),
+        httpx.AsyncClient(trust_env=False, headers=whole.listener("viewer", tenant="default")) as client,
+        client.stream("GET", f"{whole.url}/events") as stream,
+    ):
+        for name, who in (("north", north), ("root", root), ("default", default)):
+            verb = {"FunctionName": "order", "Qualifier": "$LATEST", "DurableExecutionName": name, "InvocationType": "Event"}
+            await invoked(who, **verb, Payload=b"1")
+        async for line in stream.aiter_lines():
+            if line.startswith("data:"):
+                heard.append(json.loads(line.removeprefix("data:"))["detail"]["durableExecutionName"])
+            if len(heard) == 4:
+                break
+    assert sorted(heard) == ["default", "default", "root", "root"]
+    listed = (await asked(default.list_durable_executions_by_function, FunctionName="order"))["DurableExecutions"]
+    assert sorted(one["DurableExecutionName"] for one in listed) == ["default", "root"]

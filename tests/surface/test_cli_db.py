@@ -45,6 +45,17 @@ def test_a_store_is_checked_copied_migrated_and_put_back(holdfast: Program) -> N
     assert json.loads(holdfast("db", "check", "--json").stdout) == {"version": 6, "least": 6, "behind": True, "findings": []}
 
 
+def test_a_restore_over_a_file_of_another_kind_says_what_it_has_moved(holdfast: Program) -> None:
+    assert holdfast("db", "backup", "copy.db").returncode == 0
+    (holdfast.folder / "notes.txt").write_text("precious")
+    (holdfast.folder / "notes.txt").chmod(0o600)
+    back = holdfast("db", "restore", "copy.db", "--store", "notes.txt")
+    assert back.stderr == (
+        "notes.txt has the content of copy.db now; the old file, which is not a SQLite database, is kept as notes.txt.before-restore\n"
+    )
+    assert (holdfast.folder / "notes.txt.before-restore").read_text() == "precious"
+
+
 def test_findings_are_lines_on_stdout_and_exit_code_three(holdfast: Program) -> None:
     with closing(sqlite3.connect(holdfast.folder / "holdfast.db")) as rows:
         rows.execute("UPDATE executions SET operations = 7 WHERE name = 'bill-1'")

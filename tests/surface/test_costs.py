@@ -90,6 +90,8 @@ def test_costs_are_a_table_a_document_and_a_sheet(holdfast: Program) -> None:
         (["--by", "colour"], "Costs are summed by day, tenant"),
         (["--by", "run"], "name that run"),
         (["--since", "yesterday"], "is not a day"),
+        (["--until", "30d"], "'30d' is not a day: write the last day that is counted, such as 2026-11-01."),
+        (["--until", "2026-02-31"], "'2026-02-31' is not a day"),
         (["no-run"], "There is no run no-run"),
         (["--json", "--csv"], "give one of them"),
         (["--input", "{}"], "--input is for an estimate"),

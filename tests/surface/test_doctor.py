@@ -114,6 +114,15 @@ def test_a_file_that_others_can_read_is_found_left_and_mended_by_the_command(doc
     assert doctor(code=0)["store"][0] == "ok"
 
 
+def test_a_record_of_trust_that_others_can_read_does_not_keep_the_doctor_from_the_store(doctor: Doctor) -> None:
+    doctor.make_store()
+    assert doctor.program("trust", ".").returncode == 0
+    (doctor.configuration / "trusted.json").chmod(0o644)
+    found = doctor(code=3)
+    assert found["permissions"][0] == "problem"
+    assert found["store"][0] == "ok"
+
+
 def test_a_folder_where_every_user_can_replace_the_store_is_a_problem(doctor: Doctor) -> None:
     doctor.folder.chmod(0o777)
     found = doctor(code=3)

@@ -141,6 +141,7 @@ class Server:
             "viewer": token(store, "viewer", now=now),
             "blue": token(store, "operator", now=now, tenant="blue"),
             "red": token(store, "operator", now=now, tenant="red"),
+            "default": token(store, "operator", now=now, tenant="default"),
         }
         gate = open_gate(store, host="127.0.0.1", clock=self.clock)
         routes = ScheduleRoutes(store, self.clock, self._look).routes()
@@ -218,6 +219,14 @@ async def test_a_tenant_sees_and_changes_only_its_own_schedules(server: Server) 
     taken = await server("POST", "", {"name": "b", "run": "mine", "every": "1h", "replace": True}, by="red")
     assert (taken.status_code, taken.json()["error"]["error_code"]) == (400, "schedule_invalid")
     assert [x["name"] for x in (await server("GET", "")).json()["schedules"]] == ["all", "b"]
+
+
+async def test_a_schedule_without_a_tenant_is_one_of_the_tenant_default(server: Server) -> None:
+    await server("POST", "", {"name": "all", "run": "report", "every": "1h"})
+    await server("POST", "", {"name": "b", "run": "report", "every": "1h"}, by="blue")
+    assert [x["name"] for x in (await server("GET", "", by="default")).json()["schedules"]] == ["all"]
+    assert (await server("POST", "/all/pause", by="default")).status_code == 200
+    assert (await server("GET", "/b", by="default")).status_code == 404
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,15 @@ def test_a_full_server_refuses_whoever_holds_as_much_as_anybody() -> None:
     assert doors.open(One("a")) == "at most 2 connections are allowed"
 
 
+def test_a_full_server_leaves_clients_of_a_unix_socket_alone() -> None:
+    """They have no address."""
+    doors = Connections(most=2, most_of_one=2)
+    local = One("")
+    assert [doors.open(one) for one in (local, One("a", idle=False))] == [None, None]
+    assert doors.open(One("a")) == "at most 2 connections are allowed"
+    assert (local.ended, len(doors)) == (False, 2)
+
+
 def test_refusals_are_told_now_and_then_and_not_one_by_one(caplog: pytest.LogCaptureFixture) -> None:
     at = [0.0]
     doors = Connections(most=1, most_of_one=1, now=lambda: at[0])

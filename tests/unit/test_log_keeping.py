@@ -283,6 +283,25 @@ def test_a_tenant_reads_its_own_lines_and_nothing_else(kept: Kept) -> None:
     ]
 
 
+def test_the_tenant_default_reads_lines_of_requests_without_a_tenant_and_no_lines_of_no_request(kept: Kept) -> None:
+    kept.say("of the process")
+    kept.say("of a request", request="r")
+    kept.say("of blue", request="b", tenant="blue")
+    assert kept.find(tenant="default") == ["of a request"]
+
+
+def test_the_sizes_of_logs_are_bytes(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept.say("€" * 100)
+    group = kept.logs.describe_log_groups(asking.DescribeLogGroups(), None)["logGroups"][0]
+    (event,) = kept.logs.filter_log_events(asking.FilterLogEvents(log_group_name=GROUP), None)["events"]
+    kept.say("€" * 100, tenant="blue")
+    mine = kept.logs.describe_log_groups(asking.DescribeLogGroups(), "blue")["logGroups"][0]
+    assert mine["storedBytes"] == len(event["message"].encode()) > 300
+    assert group["storedBytes"] > 300
+    monkeypatch.setattr("holdfast.lambda_api.logs.log_reader._PAGE_BYTES", 300)
+    assert len(kept.logs.filter_log_events(asking.FilterLogEvents(log_group_name=GROUP), None)["events"]) == 1
+
+
 def test_streams_are_sorted_and_come_in_pages(kept: Kept) -> None:
     for stream in ("b", "c", "a"):
         kept.say("x", stream=stream)

@@ -116,6 +116,14 @@ def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
         ('[schedules.a]\nrun = "x"\ncron = "0 2"', "holdfast.toml: [schedules.a]: The cron expression '0 2' has 2 fields"),
         ('[schedules.a]\nrun = "x"\ncron = 2', "[schedules.a] is wrong: `cron` is a whole number, and must be a text."),
         ('[schedules.a]\nrun = "x"\ncorn = "0 2 * * *"', "Did you mean `cron`?"),
+        ('[schedules.a]\nrun = "no name"\nevery = "1h"', "holdfast.toml: [schedules.a]: "),
+        ('[schedules."a b"]\nrun = "x"\nevery = "1h"', "holdfast.toml: [schedules.a b]: "),
+        ('[schedules.a]\nrun = "x"\nevery = "1h"\ninput = nan', "holdfast.toml: [schedules.a]: "),
+        ('[schedules.a]\nrun = "x"\nevery = "often"', "holdfast.toml: [schedules.a]: "),
+        ("[cassette]\nmode = 3", "cassette is wrong"),
+        ("[signals]\nlog = 3", "signals is wrong"),
+        ("[queues]\n'a b' = 3", "holdfast.toml: queues.a b is 3"),
+        ("[queues.'a b']\nmost_waiting = 3", "holdfast.toml: "),
         ("policy = 3", "policy is wrong: it is a whole number, and must be a table."),
         ('[policy]\nisolation = "none"', "policy is wrong: `isolation` is 'none'; write one of all, process, inline."),
         ("[policy]\ncap = 3", "[policy] has cap, which Holdfast does not know; it may have isolation,"),
@@ -143,8 +151,9 @@ def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_its_place(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises((InvalidParameter, ScheduleInvalid), match=re.escape(says)):
+    with pytest.raises((InvalidParameter, ScheduleInvalid), match=re.escape(says)) as refused:
         settings(tmp_path, text)
+    assert str(refused.value).startswith(str(tmp_path / "holdfast.toml"))
 
 
 TABLES: dict[str, Any] = {

@@ -57,6 +57,14 @@ def test_no_bytes_break_it_and_none_of_them_stay(data: bytes) -> None:
     assert frames.take(frame(b"after")) == [TelemetryFrame(b"after", None)]
 
 
+def test_bytes_after_the_last_record_have_no_level_and_the_begin_of_a_record_has_its_own() -> None:
+    frames = TelemetryFrames(100)
+    assert frames.take(frame(b"no", TEXT | ERROR) + b"stray") == [TelemetryFrame(b"no", "ERROR")]
+    assert frames.rest() == [TelemetryFrame(b"stray", None)]
+    frames.take(frame(b"half of", TEXT | ERROR, length=50))
+    assert frames.rest() == [TelemetryFrame(b"half of", "ERROR")]
+
+
 def test_a_length_that_a_process_announces_is_not_kept_in_memory() -> None:
     frames = TelemetryFrames(100)
     frames.take(frame(b"", length=2**32 - 1))

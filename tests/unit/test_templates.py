@@ -246,6 +246,29 @@ def test_no_value_leaves_a_property_out(read: Read) -> None:
     assert only(found).config.environment == {"C": "1"}
 
 
+def test_a_property_that_is_no_value_is_not_given(read: Read) -> None:
+    template = (
+        FUNCTION
+        + """      Timeout: !If [IsProd, 5, !Ref AWS::NoValue]
+      MemorySize: !Ref AWS::NoValue
+      FunctionName: !If [IsProd, named, !Ref AWS::NoValue]
+      Description: !Ref AWS::NoValue
+      ImageUri: !Ref AWS::NoValue
+      Environment: !Ref AWS::NoValue
+      DurableConfig: !Ref AWS::NoValue
+      LoggingConfig: !Ref AWS::NoValue
+      Architectures: !Ref AWS::NoValue
+      Tags: !Ref AWS::NoValue
+      CodeUri: !Ref AWS::NoValue
+"""
+    )
+    found = read(template + MORE)
+    one = only(found)
+    assert (one.name, one.config.timeout, one.config.memory, one.config.description) == ("F", 3, 128, "")
+    assert (one.config.environment, one.config.terms, one.tags, found.warnings) == ({}, None, {}, ())
+    assert (only(read(template + MORE, Stage="prod")).name, only(read(template + MORE, Stage="prod")).config.timeout) == ("named", 5)
+
+
 def test_a_resource_whose_condition_does_not_hold_is_not_there(read: Read) -> None:
     template = with_variables("A: 1", more=MORE).replace("  F:\n", "  G:\n    Condition: IsProd\n    Type: AWS::S3::Bucket\n  F:\n")
     assert read(template).warnings == ()

@@ -15,6 +15,8 @@ from holdfast.contract.protocol import Response, WorkerRequest
 from holdfast.contract.terms import RateLimit, Retries
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import Terms, new_execution
+from holdfast.model.ids import id_at
 from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import ArtifactMissing
@@ -198,3 +200,9 @@ async def test_ever_new_limits_do_not_leave_ever_more_processes(tmp_path: Path) 
             assert code(response) == "ok"
         stubs = [pid for pid in children(os.getpid()) if "stub.py" in command(pid)]
     assert len(stubs) <= 5
+
+
+def test_the_tenant_default_sees_executions_without_a_tenant() -> None:
+    header = new_execution(id_at(0), "a", "order", "$LATEST", payload="{}", now=0, terms=Terms())
+    assert header.tenant is None
+    assert [Asker(tenant=name, logged_in=True).may_see(header) for name in ("default", "ann")] == [True, False]

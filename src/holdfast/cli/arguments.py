@@ -121,6 +121,6 @@ def read_json(option: str, value: str) -> Any:
     text is not JSON."""
     text = read_text(option, value)
     try:
-        return codec.loads(text)
+        return codec.parsed(text)
     except PayloadNotJson as error:
         raise PayloadNotJson(f"{option}: {error}") from None

@@ -102,7 +102,14 @@ def restore(
     place = StorePlace.of(store, None)
     with working(f"restoring {shown(place.where)} from {source}"):
         aside = _kept(place).restore(source)
-    say(f"{shown(place.where)} has the content of {source} now" + (f"; the old store is kept as {aside}" if aside else ""))
+    say(f"{shown(place.where)} has the content of {source} now" + (f"; {_told(aside)} is kept as {aside}" if aside else ""))
+
+
+def _told(aside: Path) -> str:
+    """What a restore has replaced, in words."""
+    from holdfast.store.sqlite.restore import is_database
+
+    return "the old store" if is_database(aside) else "the old file, which is not a SQLite database,"
 
 
 @app.command("size")

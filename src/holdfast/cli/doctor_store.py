@@ -7,7 +7,7 @@ import re
 import shlex
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -32,9 +32,9 @@ _COMMAND: Final = re.compile(r"`([^`]+)`")
 
 def store(question: Question) -> Iterator[Diagnosis]:
     """Report whether the store can be opened, its schema, its size and its clock. Nothing is changed or migrated. The store is not opened
-    if one of its files, or the record of trusted folders, has wrong permissions or another owner."""
+    if one of its files has wrong permissions or another owner."""
     where = shown(question.where)
-    if question.is_file and (exposed := _exposed(question)):
+    if exposed := _exposed(_store_paths(question)):
         names = ", ".join(path.name for path, _, _ in exposed)
         yield warning("store", f"{where} was not opened, because opening it would change the permissions of {names}.", exposed[0][2])
         return
@@ -122,7 +122,7 @@ def disk(question: Question) -> Iterator[Diagnosis]:
 def permissions(question: Question) -> Iterator[Diagnosis]:
     """Report which files and folders of the store and of the configuration belong to another user, or can be used or replaced by other
     users."""
-    exposed = _exposed(question)
+    exposed = _exposed([configuration_folder(question.environment) / "trusted.json", *_store_paths(question)])
     for path, said, mend in exposed:
         yield problem("permissions", f"{path} {said}.", mend)
     try:
@@ -135,13 +135,14 @@ def permissions(question: Question) -> Iterator[Diagnosis]:
         yield ok("permissions", "Only this user can read the files of the store and of the configuration that are there.")
 
 
-def _exposed(question: Question) -> list[tuple[Path, str, str]]:
-    """Those files and folders of the store, and the record of trusted folders, that belong to another user or that other users can use:
-    each as its path, what is wrong, and the command that mends it."""
-    home = configuration_folder(question.environment)
-    paths = [home / "trusted.json"]
-    if question.is_file:
-        paths += [Path(question.where + end) for end in (*_FILES, *_FOLDERS)]
+def _store_paths(question: Question) -> list[Path]:
+    """The files and folders that a store in a file may have; empty for a database."""
+    return [Path(question.where + end) for end in (*_FILES, *_FOLDERS)] if question.is_file else []
+
+
+def _exposed(paths: Iterable[Path]) -> list[tuple[Path, str, str]]:
+    """Those of these files and folders that belong to another user or that other users can use: each as its path, what is wrong, and the
+    command that mends it."""
     found = []
     for path in paths:
         try:

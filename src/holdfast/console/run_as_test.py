@@ -141,13 +141,28 @@ def _function(one: RecordedRun) -> Iterator[str]:
         yield f"    assert result.error is not None and result.error.type == {one.error!r}"
     elif one.compares:
         yield "    assert result.result == OUTPUT"
-    if one.error is None and all(called.error is None for called in one.callbacks):
+    why = _no_crash_test(one)
+    if why:
+        yield ""
+        yield ""
+        yield f"# There is no test of crashes here: {why}."
+    else:
         answers = {called.name or "": called.text or "" for called in one.callbacks}
         yield ""
         yield ""
         yield f"def test_a_crash_of_{_identifier(one.function)}_at_any_point_changes_nothing() -> None:"
         yield from _local(one)
         yield f"    assert crash_everywhere({attribute}, INPUT{f', answers={answers!r}' if answers else ''}{more}) > 0"
+
+
+def _no_crash_test(one: RecordedRun) -> str:
+    """Why the test of a function has no test of crashes; empty if it has one."""
+    names = [called.name for called in one.callbacks]
+    if one.error is not None:
+        return "the execution failed"
+    if any(called.error is not None for called in one.callbacks):
+        return "a callback failed"
+    return "several callbacks have the same name" if len(set(names)) < len(names) else ""
 
 
 def _local(one: RecordedRun) -> Iterator[str]:
@@ -170,9 +185,11 @@ def _run(one: RecordedRun) -> Iterator[str]:
         yield f"    assert ran.error is not None and ran.error.error_code == {one.error!r}"
     elif one.compares:
         yield "    assert ran.outputs == OUTPUT"
-    if one.error is None:
-        yield ""
-        yield ""
+    yield ""
+    yield ""
+    if one.error is not None:
+        yield "# There is no test of crashes here: the run failed."
+    else:
         yield f"def test_a_crash_of_{_identifier(one.function)}_at_any_point_changes_nothing() -> None:"
         yield from _local(one)
         yield f"    assert {kit}.crash_everywhere(FILE, INPUT{more}{which}) > 0"

@@ -64,6 +64,8 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
     value: str = ""
     example: str = ""
     problem: str = ""
+    secret: bool = False
+    """Whether the schema marks the property as secret. Such a field shows no value, no default and no example."""
 
     @property
     def key(self) -> str:
@@ -120,7 +122,7 @@ def _walk(schema: Any, root: Mapping[str, Any], above: str, depth: int, rows: li
 
 def form_of(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> Form:
     """The form of a schema. Its fields contain `values`. If `values` is None, they contain the defaults of the schema, and some show its
-    examples. A field of the kind `secret` is always empty."""
+    examples. The field of a secret property is always empty."""
     whole = _followed(schema, schema)
     known, required = whole.get("properties"), whole.get("required")
     plain = (
@@ -146,8 +148,9 @@ def _field(name: str, part: dict[str, Any], root: Mapping[str, Any], required: b
         longest = part.get("maxLength")
         if kind == "text" and part.get("format") is None and isinstance(longest, int) and longest > _LONG:
             kind = "long"
-    example = next((one for one in _list(part.get("examples"))), part.get("example"))
-    value = part.get("default") if values is None else values.get(name)
+    secret = _is_secret(part)
+    example = None if secret else next((one for one in _list(part.get("examples"))), part.get("example"))
+    value = None if secret else part.get("default") if values is None else values.get(name)
     if value is None and values is None and required and kind == "json":
         value = example if example is not None else [] if part.get("type") == "array" else {} if part.get("type") == "object" else None
     return FormField(
@@ -158,8 +161,9 @@ def _field(name: str, part: dict[str, Any], root: Mapping[str, Any], required: b
         about=_text(part.get("description")),
         bounds=_bounds(part),
         choices=choices,
-        value="" if value is None or kind == "secret" else value if kind in ("text", "long") and isinstance(value, str) else _json(value),
+        value="" if value is None else value if kind in ("text", "long") and isinstance(value, str) else _json(value),
         example="" if example is None else example if isinstance(example, str) else _json(example),
+        secret=secret,
     )
 
 
@@ -185,7 +189,7 @@ def filled(form: Form, given: Mapping[str, str]) -> tuple[Form, dict[str, Any] |
                 inputs[field.name] = _read(field, text)
         except ValueError as wrong:
             problem = str(wrong)
-        fields.append(msgspec.structs.replace(field, value="" if field.kind == "secret" else text, problem=problem))
+        fields.append(msgspec.structs.replace(field, value="" if field.secret else text, problem=problem))
     whole = msgspec.structs.replace(form, fields=tuple(fields))
     return whole, None if any(one.problem for one in fields) else inputs
 
@@ -273,7 +277,7 @@ def _bounds(part: dict[str, Any]) -> str:
         text.format(str(part[word])[:100]) for word, text in _BOUNDS.items() if word in part and not isinstance(part[word], dict | list)
     ]
     told = [text.replace(" items", " item").replace(" characters", " character") if text.startswith("1 ") else text for text in told]
-    if "default" in part:
+    if "default" in part and not _is_secret(part):
         told.append(f"default {_json(part['default'])[:100]}")
     return ", ".join(told)
 

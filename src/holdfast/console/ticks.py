@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator
 from typing import Final
 
 from holdfast.model.clock import monotonic
+from holdfast.model.credentials import tenant_of
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.store.seam import Store
@@ -71,7 +72,7 @@ class Ticks:
 
     async def _may_see(self, request: Request, run: str) -> bool:
         header = await in_thread(Purpose.CONSOLE, self._store.find, run)
-        return header is not None and (request.tenant is None or (header.tenant or "default") == request.tenant)
+        return header is not None and (request.tenant is None or tenant_of(header.tenant) == request.tenant)
 
     async def _chunks(self, request: Request, stream: _Stream) -> AsyncGenerator[bytes, None]:
         self._streams[stream] = None

@@ -207,7 +207,7 @@ def _loaded(document: str | bytes | Mapping[str, Any]) -> Any:
         text = document.encode(errors="surrogatepass") if isinstance(document, str) else document
         if (crowded := crowding(text, MAX_DEPTH)) is not None:
             raise InvalidRequest(f"The request {crowded}.")
-        return codec.loads(document)
+        return codec.parsed(document)
     except PayloadNotJson as error:
         raise InvalidRequest(str(error)) from None
 

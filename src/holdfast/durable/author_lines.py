@@ -70,7 +70,14 @@ def calling_frame(depth: int) -> FrameType:
 def author_line() -> str:
     """`file:line` of the author's code that called into Holdfast."""
     frame = calling_frame(1)
+    while _is_generated(frame) and frame.f_back is not None:
+        frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _is_generated(frame: FrameType) -> bool:
+    """Whether the frame runs a method of Holdfast's that Python generated, such as the `__init__` of a dataclass."""
+    return frame.f_code.co_filename == "<string>" and str(frame.f_globals.get("__name__")).startswith("holdfast.")
 
 
 def line_at(code: CodeType, instruction: int) -> Line:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
+from holdfast.durable import argument_checks
 from holdfast.durable.delays import Duration as Duration
 from holdfast.durable.delays import JitterStrategy as JitterStrategy
 from holdfast.durable.delays import Numeric as Numeric
@@ -223,7 +224,7 @@ class StepConfig:
 
     def __post_init__(self) -> None:
         _check_sub_type(self.sub_type)
-        if self.timeout is not None and self.timeout.to_seconds() < 1:
+        if self.timeout is not None and argument_checks.seconds(self.timeout, "StepConfig", "timeout") < 1:
             raise ValidationError("timeout must be at least 1 second")
 
 

@@ -366,12 +366,12 @@ EXTENDED_TYPES_SERDES: SerDes[Any] = ExtendedTypeSerDes()
 def serialize(serdes: SerDes[T] | None, value: T, operation_id: str, durable_execution_arn: str) -> str:
     """The text of `value`, written by `serdes`; None means the default serdes. The two ids tell the serdes to which operation of which
     execution the value belongs. If the serdes raises RetryableSerDesError, that error is raised unchanged; if it raises any other error,
-    SerDesError is raised."""
+    SerDesError is raised, and also if it returns something else than a text. Only for the value None it may return None."""
     try:
         if serdes is None:
             return _write(value)
         text: object = serdes.serialize(value, SerDesContext(operation_id, durable_execution_arn))
-        if text is not None and not isinstance(text, str):
+        if not isinstance(text, str) and (text is not None or value is not None):  # else None would take the place of the value
             raise SerDesError(
                 f"{type(serdes).__name__}.serialize returned {type(text).__name__} for operation {operation_id}; it must return str."
             )

@@ -142,14 +142,12 @@ def same_place(place: Place) -> Enqueue:
     return Enqueue(queue=place.queue, key=key_of(place.lane), beside=place.lane, units=place.units, money=place.money)
 
 
-def redriven(
-    store: RedriveStore, header: Execution, identity: str, now: int, *, payload: str | None = None, same: str | None = None
-) -> Start:
+def redriven(store: RedriveStore, header: Execution, identity: str, now: int, *, payload: str | None = None) -> Start:
     """The start that enqueues a parked execution again, under its name. The new execution has the id `identity`; the parked one is
     superseded. Raises InvalidParameter if the execution is not parked, or was started again already.
 
     `payload`: the new input; None: the input of the parked execution. A later start of the name counts as the same start if it equals the
-    start of the parked execution. In a store with a codec, it must equal `same` instead, or the new input if `same` is None.
+    start of the parked execution.
     """
     place = header.place
     if place is None or not header.parked or header.status is ExecutionStatus.RUNNING or header.superseded_by is not None:
@@ -166,9 +164,9 @@ def redriven(
     return Start(
         made,
         text,
-        same=same,
         kind=Kind((first.detail or {}).get(KIND, Kind.FUNCTION.value)),
         again=True,
         graph=None if graph is None or header.graph is None else GraphText(header.graph, graph),
         enqueue=same_place(place),
+        keeps_hash=True,
     )

@@ -24,6 +24,7 @@ from holdfast.engine.invocations import Invocations
 from holdfast.engine.registry import Registry
 from holdfast.model import codec
 from holdfast.model.clock import Clock
+from holdfast.model.credentials import tenant_of
 from holdfast.model.errors import ExecutionAlreadyStarted, FunctionNotFound, HoldfastError, Rejected
 from holdfast.model.execution import Execution, ExecutionStatus, goes_on_as, new_execution
 from holdfast.model.ids import IdSource
@@ -48,7 +49,6 @@ _LATER_SECONDS: Final = 5.0
 """After an error, a schedule is tried again after this many seconds."""
 _MOST_COUNTED: Final = 1000
 """In a report to observers, the missed occurrences of one span of time are counted up to this number."""
-_DEFAULT_TENANT: Final = "default"
 
 _ELSEWHERE: Final = frozenset({"overloaded", "version_not_found"})
 """Codes of errors with which the run of an occurrence is refused, but not for good: another runner, or this one a little later, may accept
@@ -271,7 +271,7 @@ class Timetable:
             worker_id=definition.function,
             version=definition.version,
             inputs=inputs,
-            tenant=definition.tenant or _DEFAULT_TENANT,
+            tenant=tenant_of(definition.tenant),
             requested_by=(step.start and step.start.by) or state.changed_by or f"schedule:{state.name}",
             key=f"schedule/{execution_name(occurrence)}",
         )

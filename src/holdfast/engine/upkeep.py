@@ -47,7 +47,7 @@ class Upkeep:
             self._task = asyncio.create_task(self._remove(), name="holdfast-upkeep")
 
     async def end(self) -> None:
-        """Stop. If an upkeep is under way, wait until its chores and its present transaction have ended."""
+        """Stop. If an upkeep is under way, wait until its present chore or transaction has ended."""
         self._closing = True
         if self._task is not None:
             await self._task
@@ -55,6 +55,8 @@ class Upkeep:
     async def _remove(self) -> None:
         try:
             for chore in self._chores:
+                if self._closing:
+                    return
                 await chore()
             while not self._closing:
                 began = monotonic()

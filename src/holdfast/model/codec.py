@@ -47,21 +47,35 @@ def compact(value: object) -> bytes:
     return orjson.dumps(value)
 
 
-def check(text: str | bytes) -> None:
-    """Raise PayloadNotJson if `loads` cannot read a text. For most texts this builds no Python values."""
+def check(text: str | bytes, *, stored: bool = False) -> None:
+    """Raise PayloadNotJson if `parsed` cannot read a text; with `stored`, if `loads` cannot. For most texts this builds no Python
+    values."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
-        loads(text)  # msgspec refuses some texts that are valid JSON
+        (loads if stored else parsed)(text)  # msgspec refuses some texts that are valid JSON
 
 
 def loads(text: str | bytes) -> Any:
-    """The value of a JSON text, with exact integers. `NaN` and `Infinity` are read as floats. Raises PayloadNotJson if the text cannot be
-    read."""
+    """The value of a stored text, with exact integers. `NaN` and `Infinity` are read as floats, because AWS's SDK writes results with them.
+    Raises PayloadNotJson if the text cannot be read."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise PayloadNotJson(f"The payload is not JSON: {error}") from None
+
+
+def parsed(text: str | bytes) -> Any:
+    """The value of a text that a caller gave, with exact integers. Raises PayloadNotJson if the text is not JSON; `NaN` and `Infinity` are
+    not JSON."""
+    try:
+        return json.loads(text, parse_constant=_refused)
+    except (ValueError, RecursionError) as error:
+        raise PayloadNotJson(f"The payload is not JSON: {error}") from None
+
+
+def _refused(word: str) -> Any:
+    raise ValueError(f"{word} is not a value of JSON")
 
 
 def too_deep(value: Any, most: int) -> bool:

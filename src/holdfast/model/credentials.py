@@ -29,6 +29,10 @@ KEYS_VARIABLES: Final = frozenset({KEYS_SECRET_VARIABLE, KEYS_SECRET_BEFORE_VARI
 """The environment variables with which access keys can be decrypted. No function, tool or body gets any of them."""
 
 
+DEFAULT_TENANT: Final = "default"
+"""An execution or a schedule without a tenant counts as one of this tenant."""
+
+
 class CredentialKind(Word):
     """How a caller proves that it has the credential."""
 
@@ -90,6 +94,11 @@ def checked_roles(names: Iterable[str]) -> tuple[Role, ...]:
     if not wanted:
         raise InvalidParameter(f"A credential needs a role. Give at least one of {', '.join(known)}.")
     return tuple(known[name] for name in wanted)
+
+
+def tenant_of(given: str | None) -> str:
+    """The tenant that an execution or a schedule counts for: the one that it has, else `default`."""
+    return DEFAULT_TENANT if given is None else given
 
 
 def checked_tenant(tenant: str | None) -> str | None:

@@ -81,10 +81,12 @@ def decoded_schedule(codec: PayloadCodec, text: str, schedule: str) -> str:
 def identified(start: Start, taken: View | None, codec: PayloadCodec) -> Start:
     """The start, with a fingerprint by the codec as the `input_hash` of its header. The fingerprint is of `Start.same` if that is given,
     else of the input. `taken` is the execution that has the name already; None if the name is free. If the start and `taken` have equal
-    inputs, their fingerprints are equal.
+    inputs, their fingerprints are equal. A start with `keeps_hash` has its fingerprint already.
 
     A plain hash would let a reader of the store test guesses of a short input.
     """
+    if start.keeps_hash:
+        return start
     header, like = start.header, None if taken is None else taken.header.input_hash or None
     mark = _made(
         codec, f"make the fingerprint of the input of execution {header.id}", lambda: codec.fingerprint(start.same or start.input, like)

@@ -11,6 +11,7 @@ from holdfast.model import codec, life
 from holdfast.model.admission import REPLACED, placed
 from holdfast.model.audit import Note
 from holdfast.model.charges import Charge
+from holdfast.model.credentials import tenant_of
 from holdfast.model.draft import Draft
 from holdfast.model.enqueues import Enqueue, Same
 from holdfast.model.errors import ExecutionAlreadyStarted, InvalidParameter
@@ -117,6 +118,9 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     """What this start restarts; None if it is not a restart. The old execution gives up its name and stays in the store, superseded."""
     notes: tuple[Note, ...] = ()
     """Lines for the audit log. They are written only if the start supersedes an older execution because of `again`."""
+    keeps_hash: bool = False
+    """Whether `input_hash` of the header comes from the execution that this start replaces. A store with a codec then keeps it, because it
+    may be of a text that is not in the store (`same`)."""
 
     @property
     def execution(self) -> str:
@@ -181,7 +185,7 @@ class Start(msgspec.Struct, frozen=True, gc=False):
         or it belongs to another tenant. For another tenant's execution, the error tells only the name.
         """
         found, wanted = view.header, self.header
-        if found.tenant != wanted.tenant:
+        if tenant_of(found.tenant) != tenant_of(wanted.tenant):
             raise ExecutionAlreadyStarted(f"An execution named {found.name} was started by another tenant.")
         same = Same.EXISTING if self.enqueue is None else self.enqueue.same
         # This change only supersedes the old execution. A follow-up write (follow_ups.py) makes the new one.

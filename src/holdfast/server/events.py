@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Final
 
+from holdfast.model.credentials import tenant_of
 from holdfast.model.errors import HoldfastError, InvalidParameter, Rejected
 from holdfast.model.ids import Arn
 from holdfast.model.signals import StatusSignal
@@ -53,7 +54,7 @@ class Events:
 
     async def stream(self, request: Request) -> Reply:
         """A stream of signals, as server-sent events. A caller who belongs to a tenant gets only the signals of that tenant's
-        executions."""
+        executions. An execution without a tenant counts as one of the tenant `default`."""
         return await self._begun(request, stream=True)
 
     async def _begun(self, request: Request, *, stream: bool) -> Reply:
@@ -86,7 +87,7 @@ class Events:
             return None
         if tenant is not None:
             found = await in_thread(Purpose.STORE, self._store.find, Arn.parse(signal.arn).id)
-            if found is None or found.tenant != tenant:
+            if found is None or tenant_of(found.tenant) != tenant:
                 return None
         return sse.event_text(event, id=signal.number)
 

@@ -139,10 +139,10 @@ def cost_report(store: Store, asked: CostQuestion, now: int, most_lines: int = _
         raise InvalidParameter("Costs can be summed by run only for one run and the runs below it: name that run.")
     if asked.run is not None and (asked.since or asked.until or asked.pipeline or asked.worker):
         raise InvalidParameter("The cost of a run is the sum of all its calls: leave out the days, the pipeline and the worker.")
-    until = None if asked.until is None else _day(asked.until, now) + 1
+    until = None if asked.until is None else _last_day(asked.until) + 1
     wanted = CostFilter(
         by=by,
-        since_day=None if asked.since is None else _day(asked.since, now),
+        since_day=None if asked.since is None else _first_day(asked.since, now),
         until_day=until,
         tenant=asked.tenant,
         pipeline=asked.pipeline,
@@ -225,17 +225,32 @@ def _usual(asked: CostQuestion) -> tuple[Dimension, ...]:
     return (Dimension.PIPELINE, Dimension.WORKER, Dimension.MODEL)
 
 
-def _day(text: str, now: int) -> int:
-    """The number of the UTC day that a text names, counted from 1970-01-01. `30d` names the first of the last 30 days, today included.
+def _first_day(text: str, now: int) -> int:
+    """The number of the UTC day that `since` names, counted from 1970-01-01. `30d` names the first of the last 30 days, today included.
     Raises InvalidParameter for another text."""
     if (span := _SPAN.fullmatch(text)) is not None:
         return max(0, now // DAY_MS - int(span[1]) + 1)
+    day = _day(text)
+    if day is None:
+        raise InvalidParameter(f"{text!r:.50} is not a day: write 2026-11-01, or 30d for the last 30 days.")
+    return day
+
+
+def _last_day(text: str) -> int:
+    """The number of the UTC day that `until` names, counted from 1970-01-01. Raises InvalidParameter if the text is not a day."""
+    day = _day(text)
+    if day is None:
+        raise InvalidParameter(
+            f"{text!r:.50} is not a day: write the last day that is counted, such as 2026-11-01. A span such as 30d is only for `since`."
+        )
+    return day
+
+
+def _day(text: str) -> int | None:
     try:
-        if _DAY.fullmatch(text) is None:
-            raise ValueError
-        return (date.fromisoformat(text) - date(1970, 1, 1)).days
+        return (date.fromisoformat(text) - date(1970, 1, 1)).days if _DAY.fullmatch(text) else None
     except ValueError:
-        raise InvalidParameter(f"{text!r:.50} is not a day: write 2026-11-01, or 30d for the last 30 days.") from None
+        return None
 
 
 def _shown(name: Dimension, value: str | int | None) -> str:

@@ -139,9 +139,10 @@ def _schedules(told: Any, path: Path) -> tuple[Schedule, ...]:
     found = tuple(schedule_from(name, table, f"{path}: [schedules.{name}]") for name, table in tables.items())
     for schedule in found:
         try:
-            schedule.definition()  # checked here, so that the error names the file
-        except ScheduleInvalid as wrong:
-            raise ScheduleInvalid(f"{path}: [schedules.{schedule.name}]: {wrong}") from None
+            schedule.definition()  # both are checked here, so that the error names the file
+            schedule.input_text()
+        except (ScheduleInvalid, InvalidParameter) as wrong:
+            raise type(wrong)(f"{path}: [schedules.{schedule.name}]: {wrong}") from None
     return found
 
 
@@ -191,7 +192,10 @@ def _cassette(said: str | None, told: Any, path: Path) -> CassetteSettings:
     if isinstance(told, dict):
         settings: CassetteSettings = _converted(told, CassetteSettings, path, "cassette")
     else:
-        settings = cassette_settings(str(told))
+        try:
+            settings = cassette_settings(str(told))
+        except InvalidParameter as wrong:
+            raise InvalidParameter(f"{path}: {wrong}") from None
     return msgspec.structs.replace(settings, path=_beside(path, settings.path)) if settings.path else settings
 
 

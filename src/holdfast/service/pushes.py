@@ -148,7 +148,7 @@ def read_line(text: bytes) -> Any:
     """The JSON value of one line. Raises an error if the line is not JSON, or is longer than an input may be."""
     if len(text.strip()) > codec.MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge(f"The line is longer than {codec.MAX_PAYLOAD_BYTES:,} bytes, the most that an input may have.")
-    return codec.loads(text)
+    return codec.parsed(text)
 
 
 def member_of(value: Any, field: str | None) -> str | None:

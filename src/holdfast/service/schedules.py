@@ -13,6 +13,7 @@ import msgspec
 from holdfast.contract.notes import meant
 from holdfast.model.audit import Actor, Notes
 from holdfast.model.clock import Clock
+from holdfast.model.credentials import tenant_of
 from holdfast.model.schedule_errors import ScheduleChanged, ScheduleInvalid, ScheduleNotFound
 from holdfast.model.schedule_steps import due_between, resumed, retimed
 from holdfast.model.schedules import (
@@ -69,7 +70,7 @@ class Schedules:
 
     def _found(self, name: str) -> ScheduleState | None:
         state = self._store.schedule(checked_schedule_name(name))
-        if state is not None and self._tenant is not None and state.definition.tenant != self._tenant:
+        if state is not None and self._tenant is not None and tenant_of(state.definition.tenant) != self._tenant:
             return None
         return state
 

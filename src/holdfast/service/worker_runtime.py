@@ -33,6 +33,7 @@ from holdfast.service.pipeline_runtime import PipelineRuntime, with_their_worker
 from holdfast.service.schedule_declarations import Schedule, page_schedule
 from holdfast.service.worker_search import PAGE, declares_pipelines, served_files
 from holdfast.service.worker_signals import Signals, SignalSettings
+from holdfast.workers.accept import Served
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.packages import Package, PackagedWorker, Packages, WorkerChanged, WorkerInvalid
 from holdfast.workers.policy import Policy
@@ -204,17 +205,17 @@ class WorkerRuntime:
     async def renew(self) -> Sequence[Package]:
         """Read the files again. New runs get the changed code; runs that have begun keep their code. Returns the packages of workers with
         new content. Raises InvalidParameter if a file declares a worker that was not served before, WorkerInvalid if a worker has errors,
-        and PipelineInvalid if a pipeline has errors."""
+        and PipelineInvalid if a pipeline has errors; new runs then get the code that they got before."""
         known, found = {package.name for package in self._found}, await in_thread(Purpose.HOUSE, self._read)
         changed = [package for package in found if package.name not in known]
         for package in changed:
             if package.contract.worker_id not in self.worker_service.served:
                 told = f"This server did not know {package.contract.worker_id} when it started, and it cannot add a worker while it runs."
                 raise InvalidParameter(f"{told} Restart the server to serve it.")
-        for package in changed:
-            self.worker_service.serve(self._worker(package))
-        for pipeline in await self.pipeline_runtime.built(self._pipelines, found):
-            self.worker_service.serve(pipeline)
+        pipelines = await self.pipeline_runtime.built(self._pipelines, found)
+        ready: list[Served] = [*map(self._worker, changed), *pipelines]
+        for served in ready:
+            self.worker_service.serve(served)
         self._found = found
         await self.worker_service.follow_rates()
         current = {package.name for package in found}

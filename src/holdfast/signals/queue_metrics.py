@@ -54,7 +54,7 @@ class QueueMetrics(Onlooker):
             self._retries.add(header.place.queue)
 
     def refused(self, queue: str) -> None:
-        """Count an enqueue that a queue refused, because it is full or an operator drains it."""
+        """Count an enqueue that a queue refused, because it is full, an operator drains it, or its limit of cost is reached."""
         self._refused.add(queue)
 
     # --- showing
@@ -75,7 +75,7 @@ class QueueMetrics(Onlooker):
             yield from family(name, what, "gauge", "queue", {queue: value[at] for queue, value in values.items()})
         admitted = {queue: float(state.admitted) for queue, state in found.items()}
         yield from family("queue_admitted_count", "Runs that were admitted since the queue was made.", "counter", "queue", admitted)
-        refused = "Enqueues that this process refused because the queue was full."
+        refused = "Enqueues that this process refused, because the queue was full, was drained, or had reached its limit of cost."
         yield from family("queue_refused_count", refused, "counter", "queue", self._refused.values())
         yield from family(
             "queue_retry_count", "Retries of steps and of crashed invocations in this process.", "counter", "queue", self._retries.values()

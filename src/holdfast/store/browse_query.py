@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from holdfast.model.credentials import DEFAULT_TENANT
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.operations import Kind
 from holdfast.model.shown_status import ShownStatus
@@ -22,7 +23,6 @@ from holdfast.store.list_query import Dialect
 FIRST: Final = "0"
 LAST: Final = "~"
 """The id of an execution has only letters, digits, `-` and `_`. So each id lies between FIRST and LAST."""
-DEFAULT_TENANT: Final = "default"
 _MOST_PARTS: Final = 50
 """If a filter has more values than this, the search uses another index: it does not read one range of the index for each value."""
 _OPEN: Final = frozenset({ShownStatus.RUNNING, ShownStatus.WAITING, ShownStatus.PERSON, ShownStatus.RETRYING, ShownStatus.QUARANTINED})

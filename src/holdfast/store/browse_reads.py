@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
+from holdfast.model.credentials import DEFAULT_TENANT
 from holdfast.model.execution import Terms
 from holdfast.model.operations import Kind, Operation
 from holdfast.model.shown_status import ShownStatus
@@ -26,7 +27,7 @@ from holdfast.store.browse import (
     RunnerStatus,
     SubscriberPosition,
 )
-from holdfast.store.browse_query import DEFAULT_TENANT, LAST, BrowseQuery, asked_text, end_of
+from holdfast.store.browse_query import LAST, BrowseQuery, asked_text, end_of
 from holdfast.store.browse_walk import Ask, Walk
 from holdfast.store.pages import readable_execution
 from holdfast.store.reads import Reads

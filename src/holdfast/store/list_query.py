@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from holdfast.model.credentials import DEFAULT_TENANT
 from holdfast.model.execution import ExecutionStatus
 from holdfast.store.seam import Filter
 
@@ -45,7 +46,7 @@ class ListQuery:
             "version": wanted.version,
             "name": wanted.name,
             "parent": wanted.parent,
-            "tenant": wanted.tenant,
+            "default_tenant" if wanted.tenant == DEFAULT_TENANT else "tenant": wanted.tenant,  # no tenant counts as `default`
             "queue": wanted.queue,
             "started_after": wanted.started_after,
             "started_before": wanted.started_before,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from holdfast.model.codec import loads
@@ -84,6 +84,11 @@ class QueueReads(Reads):
             per_minute=drain * fresh,
             money=money,
         )
+
+    def waiting_in(self, queues: Sequence[str], tenant: str | None = None) -> Mapping[str, int]:
+        """How many executions wait in each of these queues, or how many of a tenant. Queues in which none wait are left out."""
+        names = {queue if tenant is None else tenant_lane(queue, self._text(tenant)): queue for queue in queues}
+        return {names[key]: waiting for key, waiting in self._read("waiting_in", (self._array(list(names)),))}
 
     def lanes(self, queue: str, beyond: str = "", limit: int = 100) -> Sequence[LaneState]:
         """At most `limit` lanes of a queue, in the order of their keys: those whose key is larger than `beyond`."""

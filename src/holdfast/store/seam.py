@@ -191,6 +191,11 @@ class QueueStore(Protocol):
         store does not know three of them for one tenant: `oldest_at` is None, `admitted` and `money` are 0."""
         ...
 
+    def waiting_in(self, queues: Sequence[str], tenant: str | None = None) -> Mapping[str, int]:
+        """How many executions wait in each of these queues; if `tenant` is given, of this tenant. Queues in which none wait are left
+        out."""
+        ...
+
     def lanes(self, queue: str, beyond: str = "", limit: int = 100) -> Sequence[LaneState]:
         """At most `limit` lanes of a queue, in the order of their keys: those whose key is larger than `beyond`."""
         ...

@@ -64,7 +64,7 @@ class Connections:
         address = connection.address
         if len(self._open.get(address, ())) >= self.most_of_one and not self._made_room(address):
             return self._refusal(address, f"at most {self.most_of_one} connections of one address are allowed")
-        if self._count >= self.most and not self._made_room(self._crowd(address)):
+        if self._count >= self.most and ((crowd := self._crowd(address)) is None or not self._made_room(crowd)):
             return self._refusal(address, f"at most {self.most} connections are allowed")
         self._open.setdefault(address, OrderedDict())[id(connection)] = connection
         self._count += 1
@@ -90,10 +90,10 @@ class Connections:
         address = max(self._open, key=lambda one: len(self._open[one]))
         return address if len(self._open[address]) > len(self._open.get(newcomer, ())) else None
 
-    def _made_room(self, address: str | None) -> bool:
+    def _made_room(self, address: str) -> bool:
         """Close one idle connection of this address: the idle one whose last request is the longest time ago. Returns False, and closes
         nothing, if no connection of the address is idle."""
-        idle = next((held for held in self._open.get(address or "", OrderedDict()).values() if held.is_idle), None)
+        idle = next((held for held in self._open.get(address, OrderedDict()).values() if held.is_idle), None)
         if idle is not None:
             self.closed(idle)
             idle.end()

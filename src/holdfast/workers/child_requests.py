@@ -16,6 +16,7 @@ from holdfast.contract.protocol import Response, Trace, WorkerRequest
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Limits
 from holdfast.durable.identifier import Identity
+from holdfast.model.credentials import tenant_of
 from holdfast.model.execution import Execution
 from holdfast.model.operations import Failure
 from holdfast.signals.function_traces import execution_trace, span_of
@@ -27,7 +28,6 @@ from holdfast.workers.accepted_request import AcceptedRequest, Budget, FamilyLin
 MAX_DEPTH: Final = 16
 """The deepest level of a run. A run that a caller asked for is at level 0; a run that a durable function asked for is at level 1; a run
 that another run asked for is one level deeper than that other run."""
-_DEFAULT_TENANT: Final = "default"
 
 
 class ChildRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ def ancestry(
         )
     traced, above = execution_trace(parent, find), asked.parent_span_id or span_of(parent.id)
     return Ancestry(
-        tenant=parent.tenant or _DEFAULT_TENANT,
+        tenant=tenant_of(parent.tenant),
         requested_by=f"execution:{parent.id}",
         user=None,
         family=family,

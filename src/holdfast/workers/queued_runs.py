@@ -17,7 +17,6 @@ from holdfast.contract.codes import Status
 from holdfast.contract.protocol import Response
 from holdfast.contract.terms import RateLimit
 from holdfast.engine.enqueues import RedriveStore, redriven
-from holdfast.model import codec
 from holdfast.model.admission import Enqueue
 from holdfast.model.execution import Execution, Outcome, OutcomeStatus
 from holdfast.model.ledger import nanos_of
@@ -78,8 +77,7 @@ def redriven_run(store: RedriveStore, header: Execution, identity: str, now: int
     accepted = accepted_from(store.input(header.id))
     check_kept(store, (*accepted.before, header.id), accepted.tenant)
     payload = msgspec.json.encode(run_again(accepted, header.id)).decode()
-    same = None if accepted.request.idempotency_key is None else codec.dumps(accepted.request.inputs)
-    return redriven(store, header, identity, now, payload=payload, same=same)
+    return redriven(store, header, identity, now, payload=payload)
 
 
 def outcome_of(response: Response, now: int, attempts: int | None = None) -> Outcome:

@@ -16,6 +16,7 @@ from holdfast.contract.codes import meaning_of
 from holdfast.contract.protocol import Observability, Response, ResponseError, response_from
 from holdfast.engine.quarantine_messages import waits
 from holdfast.model.audit import Actor, Note
+from holdfast.model.credentials import tenant_of
 from holdfast.model.errors import CodecFailed, ExecutionNotFound, HoldfastError, RowDamaged
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.history import KIND
@@ -64,7 +65,7 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
     def may_see(self, header: Execution) -> bool:
         """Whether the caller may see this execution: the caller belongs to its tenant or to no tenant, or did not log in (on a server
         without logins)."""
-        return not self.logged_in or self.everywhere or header.tenant == self.tenant
+        return not self.logged_in or self.everywhere or tenant_of(header.tenant) == self.tenant
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):

@@ -87,8 +87,10 @@ class Recent(msgspec.Struct, frozen=True, kw_only=True):
     """The newest runs of one worker, pipeline or function, and the figures of its runs that began in the last 24 hours."""
 
     rows: tuple[RunRow, ...]
-    figures: Figures
+    figures: Figures | None
+    """None if the runs could not be read."""
     bounded: bool = False
+    """Whether more runs may have begun in the last 24 hours than the figures count."""
 
 
 class CatalogSource:
@@ -109,7 +111,7 @@ class CatalogSource:
         entries = tuple(
             msgspec.structs.replace(entry, figures=None if looked is None else told.get(entry.name, Figures())) for entry in shown
         )
-        bounded = looked is not None and (looked.more or looked.searched_to is not None)
+        bounded = looked is not None and _is_bounded(looked)
         return CatalogPage(entries=entries, counts=counts, number=number, more=len(chosen) > number * PAGE, bounded=bounded)
 
     def find(self, name: str) -> Subject:
@@ -142,7 +144,9 @@ class CatalogSource:
         found = RunsSource(self._viewer).page(Query(values=(("worker", name),)), limit=3 * _RECENT).rows
         rows = tuple(row for row in found if not is_shard(row.kind, row.header))[:_RECENT]
         day = self._day([name])
-        return Recent(rows=rows, figures=Figures() if day is None else figures_of(_whole(day)), bounded=day is not None and day.more)
+        if day is None:
+            return Recent(rows=rows, figures=None)
+        return Recent(rows=rows, figures=figures_of(_whole(day)), bounded=_is_bounded(day))
 
     def gates(self, subject: Subject) -> tuple[Sequence[GateVerdicts], int]:
         """The verdicts of a pipeline's gates in its newest runs, with what people decided after each; and the number of runs that were
@@ -207,6 +211,11 @@ class CatalogSource:
 def is_shard(kind: Kind, header: Execution) -> bool:
     """Whether an execution is a shard: it does a part of a pipeline's run, namely some items of a map."""
     return kind is Kind.PIPELINE and header.parent is not None and header.graph is None
+
+
+def _is_bounded(found: Browsed) -> bool:
+    """Whether there may be more runs than the search has found."""
+    return found.more or found.searched_to is not None
 
 
 def _whole(found: Browsed) -> list[BrowsedRow]:

@@ -33,7 +33,6 @@ MOST_COUNTED: Final = 1_000
 MOST_IN_PART: Final = 5_000
 """At most this many runs of one slice of time are counted."""
 _MOST_LINES: Final = 6
-_MOST_QUEUES: Final = 100
 _MOST_SCHEDULES: Final = 500
 _MOST_WAITING: Final = 50
 _MOST_COSTED: Final = 500
@@ -127,8 +126,7 @@ class HomeView(msgspec.Struct, frozen=True, kw_only=True):
     bounded: bool
     queues: tuple[QueueView, ...]
     more_queues: int
-    """How many queues are not shown although they have waiting runs, or are paused or draining. Only the first 100 queues of the store are
-    looked at."""
+    """How many queues are not shown although they have waiting runs, or are paused or draining."""
     reasons: tuple[Reason, ...]
     looked_at: int
     spent: Spent
@@ -179,7 +177,7 @@ class HomeSource:
         now = self._viewer.now
         hour, hour_pipelines = self._failed(now - HOUR_MS)
         day, day_pipelines = self._failed(now - DAY_MS)
-        queues = self._queues()
+        queues, more_queues = self._queues()
         looked_at, reasons = self._reasons()
         runners = [one for one in self._viewer.store.runners() if one.lease_until > now]
         return HomeView(
@@ -191,8 +189,8 @@ class HomeSource:
             ),
             counted=day.counted,
             bounded=day.bounded,
-            queues=tuple(queues[:_MOST_LINES]),
-            more_queues=max(0, len(queues) - _MOST_LINES),
+            queues=queues,
+            more_queues=more_queues,
             reasons=reasons,
             looked_at=looked_at,
             spent=self._spent(now),
@@ -214,21 +212,22 @@ class HomeSource:
         return self._counts(asked), self._counts(msgspec.structs.replace(asked, kinds=(Kind.PIPELINE,)))
 
     def _parked(self) -> Count:
-        found = self._viewer.store.parked(None, "", MOST_COUNTED)
-        mine = sum(1 for header in found if self._viewer.may_see(header))
-        return Count(mine, len(found) >= MOST_COUNTED)
+        found = self._viewer.store.parked(None, "", MOST_COUNTED, self._viewer.tenant)
+        return Count(len(found), len(found) >= MOST_COUNTED)
 
     # --- what waits
 
-    def _queues(self) -> list[QueueView]:
-        """The queues in which runs wait, and those that are paused or draining. Only the first 100 queues of the store are looked at.
-        Paused and draining queues are first; within both groups, the queue with the most waiting runs is first."""
+    def _queues(self) -> tuple[tuple[QueueView, ...], int]:
+        """The first six queues in which runs wait, or which are paused or draining, and how many more there are. Paused and draining queues
+        are first; within both groups, the queue with the most waiting runs is first."""
         viewer = self._viewer
+        rows = viewer.store.queues()
+        waiting = viewer.store.waiting_in([row.name for row in rows], viewer.tenant)
+        told = [row for row in rows if waiting.get(row.name) or row.mode is not Mode.OPEN]
+        told.sort(key=lambda row: (row.mode is Mode.OPEN, -waiting.get(row.name, 0), row.name))
         queues = StoreQueues(viewer.store, viewer.clock, viewer.ids, viewer.actor)
-        names = [row.name for row in viewer.store.queues()[:_MOST_QUEUES]]
-        found = [queues.show(name, tenant=viewer.tenant, lanes=0) for name in names]
-        told = [one for one in found if one.state.waiting or one.row.mode is not Mode.OPEN]
-        return sorted(told, key=lambda one: (one.row.mode is Mode.OPEN, -one.state.waiting, one.row.name))
+        shown = tuple(queues.show(row.name, tenant=viewer.tenant, lanes=0) for row in told[:_MOST_LINES])
+        return shown, max(0, len(told) - _MOST_LINES)
 
     def _reasons(self) -> tuple[int, tuple[Reason, ...]]:
         """How many waiting executions were looked at (the newest, up to a bound), and the first six reasons for which they wait, each once:

@@ -38,6 +38,8 @@ MOST_CHILDREN: Final = 200
 _SECRET_NAME: Final = re.compile(r"passw|secret|token|api_?key|authorization|credential|private_?key|cookie", re.IGNORECASE)
 _MOST_DEPTH: Final = 100
 _SECRETS_NOTE: Final = "Secrets were taken out: put values for tests in the places of '[redacted]'."
+_MOST_MESSAGE: Final = 500
+_DIFFERS: Final = "A worker or a function gave different answers to the same question: the test gives the first one each time."
 _OUTPUTS_NOTE: Final = "The outputs are not compared, because something was taken out of them."
 
 
@@ -68,16 +70,19 @@ class RunTestSource:
         outputs, whole = self._outputs(response, contract, cleaner)
         notes = [] if contract is not None and same(inputs, given) else [_SECRETS_NOTE if contract is not None else _NO_CONTRACT]
         notes += [] if whole or response.status is not Status.OK else [_OUTPUTS_NOTE]
-        workers, cut = self._answers(header, cleaner) if is_pipeline and contract is not None else ({}, False)
-        notes += [f"The test has only the first {MOST_CHILDREN} runs that this run asked for."] if cut else []
+        left = _LeftOut()
+        workers = self._answers(header, cleaner, left) if is_pipeline and contract is not None else {}
+        tools = {} if is_pipeline or contract is None else self._tools(header, accepted, cleaner, left)
+        decisions = self._decisions(header, cleaner, left) if contract is not None else {}
+        notes += [] if contract is None else left.notes(_SECRETS_NOTE in notes, workers, tools, decisions)
         return msgspec.structs.replace(
             blank,
             kind="pipeline" if is_pipeline else "worker",
             file=f"{header.function.replace('-', '_')}.py",
             inputs=inputs,
             workers=workers,
-            tools={} if is_pipeline or contract is None else self._tools(header, accepted, cleaner),
-            decisions=self._decisions(header, cleaner) if contract is not None else {},
+            tools=tools,
+            decisions=decisions,
             status=response.status.value,
             outputs=outputs,
             compares=whole,
@@ -94,18 +99,17 @@ class RunTestSource:
         clean = _unnamed(cleaner.value(redacted(outputs, contract.output_schema)))
         return clean, same(clean, outputs)
 
-    def _answers(self, header: Execution, cleaner: Veil) -> tuple[dict[str, list[Gave]], bool]:
-        """The inputs and the answers of the runs that a pipeline's run asked for, by worker id. With them True if there are more than
-        MOST_CHILDREN such runs, so that some are left out."""
+    def _answers(self, header: Execution, cleaner: Veil, left: _LeftOut) -> dict[str, list[Gave]]:
+        """The inputs and the answers of the runs that a pipeline's run asked for, by worker id. At most MOST_CHILDREN runs; `left` counts
+        the others."""
         found: dict[str, list[Gave]] = {}
-        cut = False
-        for number, (child, accepted) in enumerate(self._children(header)):
+        for number, (child, accepted) in enumerate(self._children(header, left)):
             if number >= MOST_CHILDREN:
-                cut = True
+                left.more_runs = True
                 break
             gave = self._gave(child, accepted, cleaner)
             found.setdefault(child.function, []).append(gave)
-        return found, cut
+        return found
 
     def _gave(self, child: Execution, accepted: AcceptedRequest, above: Veil) -> Gave:
         """What a child run was asked, and what it answered, without its own secrets and without those of the run that asked for it
@@ -117,40 +121,45 @@ class RunTestSource:
             value = msgspec.to_builtins(response.outputs)
             value = blank(value) if contract is None else redacted(value, contract.output_schema)
             return Gave(given=given, value=_unnamed(above.value(own.value(value))))
-        message = REDACTED if contract is None else above.text(own.text(response.error.message))[:500]
+        message = REDACTED if contract is None else _cut(above.text(own.text(response.error.message)))
         return Gave(given=given, error=response.error.error_code, message=message)
 
-    def _children(self, header: Execution) -> Iterator[tuple[Execution, AcceptedRequest]]:
+    def _children(self, header: Execution, left: _LeftOut) -> Iterator[tuple[Execution, AcceptedRequest]]:
         """The runs that this run asked for, by itself or through the shards of its maps, if they have a response. Runs that these runs
         asked for in turn are not among them."""
-        for child in _all(self._viewer, header.id):
+        for child in _all(self._viewer, header.id, left):
             accepted = accepted_in(self._viewer.store, child)
             if accepted is None or child.status is not ExecutionStatus.SUCCEEDED:
+                left.unanswered += 1
                 continue
             if accepted.is_shard:
-                yield from self._children(child)
+                yield from self._children(child, left)
             else:
                 yield child, accepted
 
-    def _tools(self, header: Execution, accepted: AcceptedRequest, cleaner: Veil) -> dict[str, list[Gave]]:
+    def _tools(self, header: Execution, accepted: AcceptedRequest, cleaner: Veil, left: _LeftOut) -> dict[str, list[Gave]]:
         found: dict[str, list[Gave]] = {}
-        for made in calls_of(self._viewer.store, header, accepted)[:MOST_CHILDREN]:
+        calls = calls_of(self._viewer.store, header, accepted)
+        left.more_calls = len(calls) > MOST_CHILDREN
+        for made in calls[:MOST_CHILDREN]:
             if made.receipt is None or made.receipt.void:
+                left.calls += 1
                 continue
             error = made.receipt.error
             if error is None:
                 gave = Gave(value=_unnamed(cleaner.value(made.receipt.result)))
             else:
-                gave = Gave(error=error.error_code, message=cleaner.text(error.message)[:500])
+                gave = Gave(error=error.error_code, message=_cut(cleaner.text(error.message)))
             found.setdefault(made.intent.tool, []).append(gave)
         return found
 
-    def _decisions(self, header: Execution, cleaner: Veil) -> dict[str, list[Any]]:
+    def _decisions(self, header: Execution, cleaner: Veil, left: _LeftOut) -> dict[str, list[Any]]:
         """What people decided in this run. The key is the name of the node that asked; if no node asked, the question, or else the tool."""
         found: dict[str, list[Any]] = {}
         for approval, callback, _ in approvals_of(header, self._viewer.store.operations(header.id)):
             decision = None if callback.status in OPEN else decision_of(callback)
             if decision is None:
+                left.undecided += 1
                 continue
             said: dict[str, Any] = {"verdict": decision.verdict}
             said |= {} if decision.edited_arguments is None else {"edited_arguments": cleaner.value(decision.edited_arguments)}
@@ -170,7 +179,10 @@ class RunTestSource:
         failure = None if ended_well else codec.failure_from(store.result(header) or "{}")
         notes = [] if same(inputs, given) else [_SECRETS_NOTE]
         notes += [] if same(outputs, result) else [_OUTPUTS_NOTE]
-        workers, functions = self._invoked(header, veil)
+        left = _LeftOut()
+        workers, functions = self._invoked(header, veil, left)
+        callbacks = tuple(self._callbacks(header, veil))
+        notes += left.notes(_SECRETS_NOTE in notes, workers, functions, callbacks)
         hosted = None if self._viewer.served is None else self._viewer.served.function(header.function)
         handler = None if hosted is None else hosted.handler
         return msgspec.structs.replace(
@@ -180,7 +192,7 @@ class RunTestSource:
             inputs=inputs,
             workers=workers,
             functions=functions,
-            callbacks=tuple(self._callbacks(header, veil)),
+            callbacks=callbacks,
             status=header.status.value,
             outputs=outputs,
             compares=same(outputs, result),
@@ -195,14 +207,16 @@ class RunTestSource:
                 error = None if op.error is None else veil.text(op.error.message or "failed")
                 yield Called(name=op.name, text=text, error=error)
 
-    def _invoked(self, header: Execution, veil: Veil) -> tuple[dict[str, list[Gave]], dict[str, list[Gave]]]:
+    def _invoked(self, header: Execution, veil: Veil, left: _LeftOut) -> tuple[dict[str, list[Gave]], dict[str, list[Gave]]]:
         """The answers of the workers that the execution called, by worker id, and the answers of the functions that it called, by name.
-        Only the first MOST_CHILDREN child executions are looked at, and of these only those whose status is SUCCEEDED."""
+        Only the first MOST_CHILDREN child executions are looked at, and of these only those whose status is SUCCEEDED; `left` counts the
+        others."""
         workers: dict[str, list[Gave]] = {}
         functions: dict[str, list[Gave]] = {}
         store = self._viewer.store
-        for number, child in enumerate(_all(self._viewer, header.id)):
-            if number >= MOST_CHILDREN or child.status is not ExecutionStatus.SUCCEEDED:
+        for child in _all(self._viewer, header.id, left):
+            if child.status is not ExecutionStatus.SUCCEEDED:
+                left.unanswered += 1
                 continue
             accepted = accepted_in(store, child)
             if accepted is None:
@@ -218,9 +232,50 @@ class RunTestSource:
 _NO_CONTRACT: Final = "This console does not know the contract, so no value of the run is here: put values for tests in their places."
 
 
-def _all(viewer: Viewer, parent: str) -> Iterator[Execution]:
+class _LeftOut:
+    """What the test does not have, for the notes at its beginning."""
+
+    def __init__(self) -> None:
+        self.more_runs = False
+        self.unanswered = 0
+        self.more_calls = False
+        self.calls = 0
+        self.undecided = 0
+
+    def notes(self, has_note: bool, *answers: Any) -> list[str]:
+        """One sentence for each thing that is left out of `answers`. `has_note`: the test says already that secrets were taken out."""
+        told = [] if has_note or REDACTED not in repr(answers) else [_SECRETS_NOTE]
+        told += [f"The test has only the first {MOST_CHILDREN} runs that this run asked for."] if self.more_runs else []
+        told += [_counted(self.unanswered, "run that this run asked for", "has no answer")] if self.unanswered else []
+        told += [f"The test has only the first {MOST_CHILDREN} calls of tools."] if self.more_calls else []
+        told += [_counted(self.calls, "call of a tool", "has no answer that counts")] if self.calls else []
+        told += [_counted(self.undecided, "question", "has no decision")] if self.undecided else []
+        given = (gave for some in answers if isinstance(some, dict) for gave in some.values())
+        return [*told, _DIFFERS] if any(map(_differs, given)) else told
+
+
+def _counted(count: int, what: str, why: str) -> str:
+    first, _, rest = what.partition(" ")
+    many = f"1 {what} {why}: it is" if count == 1 else f"{count} {first}s {rest}".rstrip() + f" {why.replace('has', 'have')}: they are"
+    return f"{many} left out."
+
+
+def _differs(answers: list[Any]) -> bool:
+    """Whether two of these answers are different, but have the same question."""
+    asked = [one for one in answers if isinstance(one, Gave) and one.given is not None]
+    first: dict[str, Gave] = {}
+    return any(first.setdefault(codec.dumps(one.given), one) != one for one in asked)
+
+
+def _cut(message: str) -> str:
+    return message if len(message) <= _MOST_MESSAGE else f"{message[:_MOST_MESSAGE]}…"
+
+
+def _all(viewer: Viewer, parent: str, left: _LeftOut) -> Iterator[Execution]:
+    """The first MOST_CHILDREN executions that this execution asked for, without those that the caller may not see."""
     found = viewer.store.list(Filter(parent=parent, oldest_first=True, limit=MOST_CHILDREN + 1))
-    return (one for one in found if viewer.may_see(one))
+    left.more_runs |= len(found) > MOST_CHILDREN
+    return (one for one in found[:MOST_CHILDREN] if viewer.may_see(one))
 
 
 def _value(text: str | None) -> Any:

@@ -13,6 +13,7 @@ from holdfast.model.execution import new_execution
 from holdfast.model.ids import LATEST
 from holdfast.model.operations import Kind
 from holdfast.model.starts import Start, Started
+from holdfast.workers.accept import traced
 
 
 class StartSource:
@@ -41,7 +42,7 @@ class StartSource:
         service = None if served is None else served.workers
         if served is None or service is None:
             raise InvalidRequest(self.why_not(name, Kind.WORKER), error_code="worker_not_found")
-        request = WorkerRequest(worker_id=name, version=version, inputs=inputs, idempotency_key=key)
+        request = traced(WorkerRequest(worker_id=name, version=version, inputs=inputs, idempotency_key=key))
         begun = served.do(lambda: service.begin(request, self._viewer.asker))
         if isinstance(begun, Response):
             error = begun.error
@@ -49,8 +50,10 @@ class StartSource:
             refused = InvalidRequest(error.message, error_code=error.error_code)
             refused.details = error.details if isinstance(error.details, list) else []
             raise refused
-        self._note(begun[0].id, name)
-        return begun[0].id
+        header, accepted = begun
+        if accepted.trace_id == request.trace.trace_id:  # else the key has found an earlier run
+            self._note(header.id, name)
+        return header.id
 
     def function(self, name: str, payload: str, wanted: str | None) -> str:
         """Start an execution of a durable function, and return its id. This does not wait until a runner claims the execution.

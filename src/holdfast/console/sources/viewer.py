@@ -7,6 +7,7 @@ from functools import cached_property
 from holdfast.console.served import Served
 from holdfast.model.audit import Actor
 from holdfast.model.clock import Clock
+from holdfast.model.credentials import tenant_of
 from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.execution import Execution, State
 from holdfast.model.ids import IdSource
@@ -63,7 +64,7 @@ class Viewer:
 
     def may_see(self, header: Execution) -> bool:
         """Whether the execution is of the caller's tenant. Always True for a caller who sees all tenants."""
-        return self.tenant is None or (header.tenant or "default") == self.tenant
+        return self.tenant is None or tenant_of(header.tenant) == self.tenant
 
     def status(self, header: Execution) -> ShownStatus:
         """The status of an execution, the same as in the list of runs. A suspended execution may wait for a person, so its status is read

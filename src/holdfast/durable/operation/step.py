@@ -77,7 +77,7 @@ def remembered(value: T, serdes: SerDes[T] | None, at: Identity, scope: Scope, f
     """The text to record, and the value that user code gets: the value that this text gives back, so that it is the same as in a replay.
 
     `func` is the function that made the value. If `serdes` is None, the return annotation of `func` says which class the value becomes. If
-    the serdes returns None in place of a text, both are None.
+    the value is None, the serdes may return None in place of a text: then both are None.
     """
     arn = scope.state.durable_execution_arn
     text: str | None = serialize(serdes, value, at.operation_id, arn)

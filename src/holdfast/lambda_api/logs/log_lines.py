@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.lambda_api.runtime.process_output import OutputLine
+from holdfast.model.credentials import tenant_of
 from holdfast.model.ids import ACCOUNT, REGION
 
 PREFIX: Final = "/aws/lambda/"
@@ -42,7 +43,8 @@ def record_of(line: OutputLine) -> LogLine:
         told.setdefault("requestId", line.request)
     if line.execution is not None:
         told.setdefault("executionArn", line.execution)
-    return LogLine(line.at, line.stream, encoded(told), line.tenant)
+    # A line of no request may come from any tenant's code: no tenant reads it.
+    return LogLine(line.at, line.stream, encoded(told), line.tenant if line.request is None else tenant_of(line.tenant))
 
 
 def dropped(stream: str, at: int, count: int, reason: str) -> LogLine:

@@ -38,7 +38,7 @@ class LogPage(msgspec.Struct, frozen=True):
 
 
 class Stream(msgspec.Struct):
-    """A summary of one stream: the times of its first and its last record, and the number of characters of its records (`size`)."""
+    """A summary of one stream: the times of its first and its last record, and the bytes of its records in UTF-8 (`size`)."""
 
     first: int
     last: int
@@ -144,7 +144,7 @@ class _Collected:
 
     def is_full_with(self, kept: KeptRecord) -> bool:
         self.found.append(kept)
-        self._bytes += len(kept.record.text)
+        self._bytes += _size(kept.record.text)
         return len(self.found) >= self._limit or self._bytes >= _PAGE_BYTES
 
 
@@ -153,5 +153,9 @@ def _summed(records: Iterable[LogLine]) -> Summary:
     for record in records:
         stream = found.setdefault((record.stream, record.tenant), Stream(record.at, record.at))
         stream.first, stream.last = min(stream.first, record.at), max(stream.last, record.at)
-        stream.size += len(record.text)
+        stream.size += _size(record.text)
     return found
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -98,7 +98,7 @@ def _plain_outcome(called: JobResult, header: Execution) -> Outcome:
         return Outcome(OutcomeStatus.FAILED, error=error)
     try:
         text = called.payload.decode()
-        codec.check(text)
+        codec.check(text, stored=True)
     except (UnicodeDecodeError, PayloadNotJson) as error:
         return Outcome(OutcomeStatus.FAILED, error=Failure(message=f"The function's answer is not JSON: {error}", type=wire.MALFORMED))
     return Outcome(OutcomeStatus.SUCCEEDED, text)

@@ -60,9 +60,11 @@ class TelemetryFrames:
         return found
 
     def rest(self) -> list[TelemetryFrame]:
-        """Return the bytes that are left, as one record. Call this when the process has ended."""
+        """Return the bytes that are left, as one record. Call this when the process has ended. Bytes after the last complete record have no
+        level."""
+        level = None if self._left is None else self._level
         held, self._held, self._left = self._held, b"", None
-        return [TelemetryFrame(held, self._level)] if held else []
+        return [TelemetryFrame(held, level)] if held else []
 
     def _begin(self, held: bytes, at: int) -> bool:
         kind, length, _ = _HEAD.unpack_from(held, at)

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.lambda_api.functions.function_records import Config
 from holdfast.lambda_api.templates.descriptions import CodeSource, DescribedFunction, FolderCode, FoundTargets, TextCode, ZipCode
-from holdfast.lambda_api.templates.intrinsics import ALIAS, UNKNOWN, VERSION, Resolver, function_named, text_of
+from holdfast.lambda_api.templates.intrinsics import ALIAS, NO_VALUE, UNKNOWN, VERSION, Resolver, function_named, text_of
 from holdfast.lambda_api.templates.yaml_text import Path, Text, read_text
 from holdfast.model.errors import HoldfastError, TemplateInvalid
 from holdfast.model.execution import Terms
@@ -138,6 +138,7 @@ class _Template:
         given = self._resolver.value(properties.get("FunctionName"), path)
         if given is UNKNOWN:
             self._resolver.warn(path, f"its name is not known here; it is called {logical}")
+        if given in (UNKNOWN, NO_VALUE):
             given = None
         try:
             return checked_function(logical if given is None else text_of(given))
@@ -148,7 +149,7 @@ class _Template:
         path: Path = ("Resources", logical, "Properties")
         warn = self._resolver.warn
         given = _Properties(self._resolver, properties, path)
-        if given.text("PackageType", "Zip") == "Image" or "ImageUri" in properties:
+        if given.text("PackageType", "Zip") == "Image" or given.value("ImageUri") is not None:
             warn(path[:2], "a container image is not run here; the function is left out")
             return None
         runtime = given.text("Runtime", "")
@@ -251,8 +252,10 @@ class _Properties:
         self._path = path
 
     def value(self, name: str) -> Any:
-        """A property with its intrinsic functions resolved; None if it is not given, UNKNOWN if it is not known here."""
-        return self._resolver.value(self.names.get(name), (*self._path, name))
+        """A property with its intrinsic functions resolved; None if it is not given or is `AWS::NoValue`, UNKNOWN if it is not known
+        here."""
+        found = self._resolver.value(self.names.get(name), (*self._path, name))
+        return None if found is NO_VALUE else found
 
     def text(self, name: str, default: str) -> str:
         """A property that must be a text or a number, as text. `default` if it is not given or not known here."""

@@ -25,6 +25,7 @@ from holdfast.engine.enqueues import enqueue_of
 from holdfast.model import codec, json_structs
 from holdfast.model.admission import Enqueue
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
+from holdfast.model.credentials import tenant_of
 from holdfast.model.errors import AccessRefused, HoldfastError, InvalidParameter
 from holdfast.model.execution import Execution
 from holdfast.model.ids import IdSource
@@ -239,7 +240,7 @@ class Queues:
         header = self._engine.store.find(run)
         if header is None or header.place is None or header.place.queue != queue or not header.parked:
             return None
-        return header if tenant in (None, header.tenant or "default") else None
+        return header if tenant in (None, tenant_of(header.tenant)) else None
 
     async def _redriven(self, header: Execution | None, run: str) -> dict[str, Any]:
         try:

@@ -87,7 +87,8 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         row.settings()
         asked = (codec.dumps(row.operator), row.mode.value, row.name, row.revision)
         with self._side.explained_transaction():
-            self._read("make_queue", (row.name,))
+            if row.revision == 0:  # a queue that is not there has this revision
+                self._read("make_queue", (row.name,))
             changed = self._side.change(self._sql["set_queue"], asked) == 1
             if changed:
                 self._set_limits(row.name)

@@ -269,6 +269,7 @@ SELECT {execution} FROM executions WHERE TRUE
   AND function || '' = %(former_function)s
   AND parent = %(parent)s
   AND tenant = %(tenant)s
+  AND coalesce(tenant, 'default') = %(default_tenant)s
   AND queue = %(queue)s
   AND status = ANY(%(statuses)s)
   AND status <> 'SUCCEEDED' AND status = %(unsuccessful)s
@@ -435,7 +436,7 @@ DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until <= %s OR
 -- name: undecided
 -- The executions that wait for a person's decision, oldest first.
 SELECT DISTINCT x.id FROM operations AS o JOIN executions AS x ON x.key = o.execution
-WHERE o.sub_type = 'Approval' AND o.status = 'STARTED' AND x.status = 'RUNNING' AND x.id > %s AND x.tenant IS NOT DISTINCT FROM coalesce(%s, x.tenant)
+WHERE o.sub_type = 'Approval' AND o.status = 'STARTED' AND x.status = 'RUNNING' AND x.id > %s AND coalesce(x.tenant, 'default') = coalesce(%s, x.tenant, 'default')
 ORDER BY x.id LIMIT %s
 
 -- name: put_credential
@@ -915,6 +916,9 @@ SELECT coalesce(l.waiting, 0),
        0, coalesce(l.drain, 0), coalesce(l.drained_at, 0), 0
 FROM (SELECT 1) AS one LEFT JOIN lanes AS l ON l.key = %(lane)s
 
+-- name: waiting_in
+SELECT key, waiting FROM lanes WHERE key = ANY(%s::text[]) AND waiting > 0
+
 -- name: lanes
 SELECT key, waiting, held, at_once, closed_until FROM lanes WHERE queue = %s AND key > %s ORDER BY key LIMIT %s
 
@@ -940,7 +944,7 @@ ORDER BY id LIMIT %(limit)s
 SELECT {schedule} FROM schedules WHERE name = %s
 
 -- name: schedules
-SELECT {schedule} FROM schedules WHERE name > %s AND tenant IS NOT DISTINCT FROM coalesce(%s, tenant) ORDER BY name LIMIT %s
+SELECT {schedule} FROM schedules WHERE name > %s AND coalesce(tenant, 'default') = coalesce(%s, tenant, 'default') ORDER BY name LIMIT %s
 
 -- name: due_schedules
 SELECT name FROM schedules WHERE function = ANY(%(functions)s::text[]) AND next_at <= %(now)s

@@ -43,12 +43,14 @@ class PostgresSchedules(PostgresAuditLog):
             return self._side.change(*self._moved(schedule)) == 1
 
     def remove_schedule(self, name: str, revision: int, notes: Sequence[Note] = ()) -> bool:
-        """Remove a schedule that has this revision, together with writing these notes. Returns False, and writes no note, if there is no
-        schedule with this name and revision."""
+        """Remove a schedule that has this revision, together with writing these notes, and notify the other processes. Returns False, and
+        writes no note, if there is no schedule with this name and revision."""
         with self._side.explained_transaction():
             removed = self._side.change(self._sql["remove_schedule"], (self._text(name), revision)) == 1
             if removed:
                 self.note(notes)
+        if removed:
+            self._read("notify", (self._channel, self._member))
         return removed
 
     def _move_schedules(self, schedules: Iterable[ScheduleState]) -> None:

@@ -37,7 +37,8 @@ class SqliteLanes(Transactions, QueueReads):
         the row's revision is not the one in the store. Raises InvalidParameter if the settings are not valid."""
         row.settings()
         with self._transaction() as writer:
-            writer.execute(self._sql["make_queue"], (row.name,))
+            if row.revision == 0:  # a queue that is not there has this revision
+                writer.execute(self._sql["make_queue"], (row.name,))
             asked = (codec.dumps(row.operator), row.mode.value, row.name, row.revision)
             if not writer.execute(self._sql["set_queue"], asked).rowcount:
                 return False

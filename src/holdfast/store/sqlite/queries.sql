@@ -145,6 +145,7 @@ SELECT {execution} FROM executions WHERE TRUE
   AND +function = :former_function
   AND parent = :parent
   AND tenant = :tenant
+  AND coalesce(tenant, 'default') = :default_tenant
   AND queue = :queue
   AND status IN (SELECT value FROM json_each(:statuses))
   AND status <> 'SUCCEEDED' AND status = :unsuccessful
@@ -281,7 +282,7 @@ DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until <= ? LIM
 -- name: undecided
 -- The executions that wait for a person's decision, oldest first.
 SELECT DISTINCT x.id FROM operations AS o JOIN executions AS x ON x.key = o.execution
-WHERE o.sub_type = 'Approval' AND o.status = 'STARTED' AND x.status = 'RUNNING' AND x.id > ? AND x.tenant IS coalesce(?, x.tenant)
+WHERE o.sub_type = 'Approval' AND o.status = 'STARTED' AND x.status = 'RUNNING' AND x.id > ? AND coalesce(x.tenant, 'default') = coalesce(?, x.tenant, 'default')
 ORDER BY x.id LIMIT ?
 
 -- name: put_credential
@@ -552,6 +553,9 @@ SELECT coalesce(l.waiting, 0),
        0, coalesce(l.drain, 0), coalesce(l.drained_at, 0), 0
 FROM (SELECT 1) LEFT JOIN lanes AS l ON l.key = :lane
 
+-- name: waiting_in
+SELECT key, waiting FROM lanes WHERE key IN (SELECT value FROM json_each(?)) AND waiting > 0
+
 -- name: lanes
 SELECT key, waiting, held, at_once, closed_until FROM lanes WHERE queue = ? AND key > ? ORDER BY key LIMIT ?
 
@@ -574,7 +578,7 @@ WHERE queue = :queue AND parked = 1 AND superseded_by IS NULL AND id > :beyond A
 SELECT {schedule} FROM schedules WHERE name = ?
 
 -- name: schedules
-SELECT {schedule} FROM schedules WHERE name > ? AND tenant IS coalesce(?, tenant) ORDER BY name LIMIT ?
+SELECT {schedule} FROM schedules WHERE name > ? AND coalesce(tenant, 'default') = coalesce(?, tenant, 'default') ORDER BY name LIMIT ?
 
 -- name: due_schedules
 SELECT s.name FROM json_each(:functions) AS f JOIN schedules AS s ON s.function = f.value

@@ -1,8 +1,8 @@
 """Replaces a store by a copy.
 
 The copy is written into the store's file in one transaction of SQLite: a crash leaves the old store or the new one, and a process that
-waits for the file's lock finds the new one. If SQLite cannot open the store's file at all, that file is renamed first, and the copy is
-written into a new file.
+waits for the file's lock finds the new one. If SQLite cannot open the store's file at all, or the file is not a SQLite database, that file
+is renamed first, and the copy is written into a new file.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _put(copy: sqlite3.Connection, where: str) -> Path | None:
 def _is_damaged(where: str) -> bool:
     """Whether the file is damaged: it does not begin like a SQLite database, or SQLite cannot open it. Raises StoreUnsuitable if it is a
     SQLite database of another program."""
-    if Path(where).is_file() and _beginning(where) not in (_MAGIC, b""):
+    if Path(where).is_file() and not is_database(Path(where)):
         return True
     try:
         connect(where, any_schema=True).close()
@@ -90,9 +90,10 @@ def _is_damaged(where: str) -> bool:
     return False
 
 
-def _beginning(where: str) -> bytes:
-    with open(where, "rb") as file:
-        return file.read(len(_MAGIC))
+def is_database(path: Path) -> bool:
+    """Whether the file begins like a SQLite database, or is empty. If not, it is a damaged store or a file of another kind."""
+    with open(path, "rb") as file:
+        return file.read(len(_MAGIC)) in (_MAGIC, b"")
 
 
 def _move_aside(where: str, aside: Path) -> None:

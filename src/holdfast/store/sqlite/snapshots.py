@@ -23,7 +23,7 @@ class SqliteSnapshots(Transactions):
                     return self._all_of(self._reader, execution)
                 finally:
                     self._reader.execute("COMMIT")
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             raise explained(error, self._where) from error
 
     def adopt(self, copy: Snapshot) -> bool:

@@ -68,7 +68,7 @@ class Transactions(SqliteReads):
                     if self._writer.in_transaction:
                         self._writer.execute("ROLLBACK")
                     raise
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             raise explained(error, self._where) from error
 
     def _begin(self) -> None:

@@ -227,6 +227,7 @@ class BrowsingSuite(OneHandle):
             assert ids(all_pages(store, Browse(tenant=tenant))) == ids(mine)
             assert store.browse(Browse(tenant=tenant, tenants=("zoo",)), LONG).rows == ()
             assert store.facets(Browse(tenant=tenant), LONG).counted == len(mine)
+            assert set(store.undecided("", 1000, tenant)) == crowd.undecided & set(ids(mine))
             text = crowd.headers[0].id
             assert ids(all_pages(store, Browse(tenant=tenant, text=text))) == [id for id in ids(mine) if id == text]
 

@@ -157,6 +157,13 @@ class ListingSuite(OneHandle):
         assert names(store.list(Filter(tenant="absent"))) == []
         assert len(store.list(Filter())) == 4
 
+    def test_an_execution_without_a_tenant_is_listed_for_the_tenant_default(self, store: Store) -> None:
+        for n, (name, tenant) in enumerate((("a", "north"), ("b", None), ("c", "default"), ("d", None))):
+            started(store, name, now=at(n), tenant=tenant)
+        assert names(store.list(Filter(tenant="default"))) == ["d", "c", "b"]
+        assert names(store.list(Filter(tenant="default", function="order", statuses=(ExecutionStatus.RUNNING,)))) == ["d", "c", "b"]
+        assert names(store.list(Filter(tenant="default", name="b"))) == ["b"]
+
     def test_time_bounds_are_exclusive(self, store: Store) -> None:
         for n in range(4):
             started(store, f"n{n}", now=at(n))

@@ -88,6 +88,12 @@ class QueueSettingSuite(QueueHandle):
                 operate(mail, **bad)
         assert (found(mail).operator, found(mail).revision) == ({}, 0)
 
+    def test_a_setting_that_is_not_written_makes_no_queue(self, mail: Store) -> None:
+        assert not mail.set_queue(QueueRow(name="absent", mode=Mode.PAUSED, revision=1))
+        assert mail.queue("absent") is None
+        assert mail.set_queue(QueueRow(name="absent", mode=Mode.PAUSED))
+        assert mail.queue("absent") is not None
+
     def test_the_notes_of_an_operator_are_written_with_the_setting(self, mail: Store) -> None:
         note = Note(at=T0, kind=NoteKind.DECISION, who="me", what="queue", on=MAIL, origin="", outcome="done", expires_at=T0 + DAY)
         assert mail.set_queue(QueueRow(name=MAIL, mode=Mode.PAUSED), [note])
@@ -213,6 +219,8 @@ class QueueSettingSuite(QueueHandle):
         none = mail.queue_state(MAIL, T0, "absent")
         assert (none.waiting, none.held, none.delayed, none.parked, none.per_minute) == (0, 0, 0, 0, 0)
         assert list(mail.parked(MAIL, tenant="absent")) == []
+        seen = {tenant: mail.waiting_in([MAIL, "absent"], tenant) for tenant in ("acme", longest, "default", None, "absent")}
+        assert seen == {"acme": {MAIL: 3}, longest: {MAIL: 3}, "default": {MAIL: 3}, None: {MAIL: 9}, "absent": {}}
 
     def test_a_refused_redrive_leaves_the_parked_one(self, mail: Store) -> None:
         declare(mail, most_waiting=1)

@@ -123,6 +123,12 @@ class ScheduleSuite(OneHandle):
         assert seen(Only(tenants=frozenset({"absent"}))) == ([], [], False)
         assert seen(Only(frozenset({"emails"}), frozenset({"acme"}))) == ([], [], False)
 
+    def test_a_schedule_without_a_tenant_is_one_of_the_tenant_default(self, store: Store) -> None:
+        for name, tenant in (("a", "acme"), ("b", "default"), ("none", None)):
+            store.put_schedule(schedule(name, tenant=tenant))
+        seen = {tenant: [one.name for one in store.schedules("", 10, tenant)] for tenant in ("default", "acme", "absent", None)}
+        assert seen == {"default": ["b", "none"], "acme": ["a"], "absent": [], None: ["a", "b", "none"]}
+
     def test_a_paused_schedule_is_never_due_and_a_waiting_one_is_found(self, store: Store) -> None:
         state = schedule()
         store.put_schedule(state)
@@ -167,6 +173,13 @@ class SharedScheduleSuite(TwoHandles):
         assert other.put_schedule(changed(state, paused=True))
         (late,) = answers(store, firing(state, HOUR), now=at(HOUR))
         assert isinstance(late, ScheduleChanged)
+
+    def test_a_schedule_that_the_other_removed_is_told(self, store: Store, other: Store) -> None:
+        store.put_schedule(schedule())
+        assert other.changed()
+        assert not other.changed()
+        assert store.remove_schedule("hourly", 1)
+        assert other.changed()
 
     def test_of_many_that_fire_one_occurrence_at_once_one_starts_it(self, opening: Opening, store: Store) -> None:
         state = schedule()

@@ -15,7 +15,7 @@ from typing import Final
 
 from holdfast.model.audit import Actor, Note, kept_days
 from holdfast.model.clock import Clock
-from holdfast.model.credentials import Credential
+from holdfast.model.credentials import Credential, tenant_of
 from holdfast.model.errors import CredentialsNeeded, HoldfastError
 from holdfast.model.ids import Arn
 from holdfast.model.threads import Purpose, in_thread
@@ -239,10 +239,7 @@ class Gate:
     async def _identify(self, keys: Keys, request: Request, signed: sigv4.SignedRequest) -> Identity:
         """The caller, recognised by its signature, its token, or the cookie of a session. Raises Denied if the request has none of these,
         or one that is not valid. Raises Refused if the body of a signed request cannot be read."""
-        if keys.is_stale():
-            async with self._refreshing:  # all requests that arrive during this read wait for it, and none reads again
-                if keys.is_stale():
-                    await in_thread(Purpose.KEYS, keys.refresh)
+        await self._refresh(keys)
         if sigv4.is_signed(signed):
             return await self._verify(keys, request, signed)
         given = signed.values("authorization")
@@ -254,6 +251,12 @@ class Gate:
         if len(given) > 1 or scheme.lower() != "bearer":
             raise Denied(Denial.UNKNOWN, "Authorization must be one AWS4-HMAC-SHA256 signature, or one bearer token.")
         return Identity.of(keys.token(token.strip()))
+
+    async def _refresh(self, keys: Keys) -> None:
+        if keys.is_stale():
+            async with self._refreshing:  # all requests that arrive during this read wait for it, and none reads again
+                if keys.is_stale():
+                    await in_thread(Purpose.KEYS, keys.refresh)
 
     async def _of_session(self, keys: Keys, request: Request) -> Identity:
         """The caller whose browser sent the cookie of a session. Raises Denied if the request has no such cookie, or if its session has
@@ -269,8 +272,7 @@ class Gate:
         or has expired. Logins and refused logins are noted in the audit log."""
         if self._keys is None:
             return None
-        if self._keys.is_stale():
-            await in_thread(Purpose.KEYS, self._keys.refresh)
+        await self._refresh(self._keys)
         try:
             found = self._keys.token(token)
             actor = Actor(who=found.id, origin=request.origin, tenant=found.tenant, days=self._days)
@@ -322,7 +324,7 @@ class Gate:
 
     def _is_of(self, tenant: str, request: Request) -> bool:
         found = self._store.find(self._subject(request, ""))
-        return found is not None and found.tenant == tenant
+        return found is not None and tenant_of(found.tenant) == tenant
 
 
 def _signed(request: Request) -> sigv4.SignedRequest:
