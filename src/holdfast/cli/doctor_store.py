@@ -31,8 +31,8 @@ _COMMAND: Final = re.compile(r"`([^`]+)`")
 
 
 def store(question: Question) -> Iterator[Diagnosis]:
-    """Report whether the store can be opened, its schema, its size and its clock. Nothing is changed or migrated. The store is not opened
-    if one of its files, or the record of trusted folders, has wrong permissions or another owner."""
+    """Report whether the store can be opened, its schema, its size and its clock. Nothing is changed or migrated. A store in a file is not
+    opened if one of its files, or the record of trusted folders, has wrong permissions or another owner."""
     where = shown(question.where)
     if question.is_file and (exposed := _exposed(question)):
         names = ", ".join(path.name for path, _, _ in exposed)

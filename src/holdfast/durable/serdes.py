@@ -283,7 +283,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def _unwrap(item: Any) -> Any:
-    """The value in an envelope; a value without an envelope is returned unchanged."""
+    """The value in an envelope; a value without an envelope is returned unchanged. Raises SerDesError for an unknown tag."""
     if type(item) is not dict or "v" not in item or "t" not in item:
         return item
     try:
@@ -365,8 +365,8 @@ EXTENDED_TYPES_SERDES: SerDes[Any] = ExtendedTypeSerDes()
 
 def serialize(serdes: SerDes[T] | None, value: T, operation_id: str, durable_execution_arn: str) -> str:
     """The text of `value`, written by `serdes`; None means the default serdes. The two ids tell the serdes to which operation of which
-    execution the value belongs. If the serdes raises RetryableSerDesError, that error is raised unchanged; if it raises any other error,
-    SerDesError is raised."""
+    execution the value belongs. If the serdes raises RetryableSerDesError, that error is raised unchanged; if it raises any other error, or
+    returns something that is neither a str nor None, SerDesError is raised."""
     try:
         if serdes is None:
             return _write(value)

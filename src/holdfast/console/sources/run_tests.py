@@ -95,8 +95,8 @@ class RunTestSource:
         return clean, same(clean, outputs)
 
     def _answers(self, header: Execution, cleaner: Veil) -> tuple[dict[str, list[Gave]], bool]:
-        """The inputs and the answers of the runs that a pipeline's run asked for, by worker id. With them True if there are more than
-        MOST_CHILDREN such runs, so that some are left out."""
+        """The inputs and the answers of the runs that a pipeline's run asked for, by worker id, at most MOST_CHILDREN. With them True if
+        `_children` found more runs, so that some are left out."""
         found: dict[str, list[Gave]] = {}
         cut = False
         for number, (child, accepted) in enumerate(self._children(header)):
@@ -121,8 +121,8 @@ class RunTestSource:
         return Gave(given=given, error=response.error.error_code, message=message)
 
     def _children(self, header: Execution) -> Iterator[tuple[Execution, AcceptedRequest]]:
-        """The runs that this run asked for, by itself or through the shards of its maps, if they have a response. Runs that these runs
-        asked for in turn are not among them."""
+        """The runs that this run asked for, by itself or through the shards of its maps, if they have a response. Of each run and each
+        shard, only the first MOST_CHILDREN + 1 child executions are looked at. Runs that the child runs asked for are not among them."""
         for child in _all(self._viewer, header.id):
             accepted = accepted_in(self._viewer.store, child)
             if accepted is None or child.status is not ExecutionStatus.SUCCEEDED:
@@ -252,7 +252,8 @@ def _unnamed(value: Any, depth: int = 0) -> Any:
 
 
 def _shape(value: Any, depth: int = 0) -> Any:
-    """A value of the same shape, in which a placeholder stands for every text and every number. A list keeps only its first element."""
+    """A value of the same shape, with a placeholder in place of every text, and 0 in place of every number. A list keeps only its first
+    element."""
     if isinstance(value, dict) and depth < _MOST_DEPTH:
         return {name: _shape(one, depth + 1) for name, one in value.items()}
     if isinstance(value, list) and depth < _MOST_DEPTH:

@@ -55,15 +55,15 @@ class CallAnswered(Struct, frozen=True):
 
 
 class CallLate(Struct, frozen=True):
-    """The deadline passed before an answer. If the call had a process, it was killed. `sent` says whether the process may have begun the
-    call."""
+    """The deadline passed before an answer. If the call had a process, it was killed. If `sent` is False, the process certainly did not
+    begin the call."""
 
     sent: bool
 
 
 class CallCrashed(Struct, frozen=True):
     """The process ended without an answer, sent bytes that are not a frame, or could not import the tool's file, or the call was too large
-    to send. `sent` says whether the process may have begun the call."""
+    to send. If `sent` is False, the process certainly did not begin the call."""
 
     reason: str
     sent: bool
