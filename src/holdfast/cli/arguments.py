@@ -118,7 +118,7 @@ def read_text(option: str, value: str) -> str:
 
 def read_json(option: str, value: str) -> Any:
     """The JSON value of an option, whose text is found as in `read_text`. Raises PayloadNotJson, with the position of the mistake, if the
-    text is not JSON."""
+    text is not JSON, and the errors of `read_text`."""
     text = read_text(option, value)
     try:
         return codec.parsed(text)

@@ -1,4 +1,4 @@
-"""`holdfast check`: reads pages, workers' files and pipelines, and prints every problem. For a worker without problems it prints what the
+"""`holdfast check`: reads pages, workers' files and pipelines, and prints their problems. For a worker without problems it prints what the
 worker may do."""
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def _is_ours(question: Question) -> bool:
 
 def clock(question: Question) -> Iterator[Diagnosis]:
     """Report the first fault of the wall clock: it shows a time before 2025, it jumped while the command ran, or the store's file was
-    written later than now."""
+    written more than a minute later than now. If there is none, report that the clock is right."""
     now = SystemClock().now()
     passed = round((monotonic() - question.began_monotonic) * 1000)
     drift = abs((now - question.began_wall) - passed)

@@ -61,13 +61,14 @@ class RunOptions(msgspec.Struct, frozen=True):
 
     @property
     def on_failed(self) -> str:
-        """The argument `on_failed` for `engine.start`."""
+        """The argument `on_failed` for `engine.start`: `restart` if `again` is set, else `find`."""
         return "restart" if self.again else "find"
 
 
 def follow(order: RunOptions, loaded: LoadedFunction) -> Description:
     """Run the execution and return its description at the end. Raises ExecutionQuarantined if it is quarantined. If the user interrupts the
-    command, this prints the command that continues the execution, and raises typer.Exit; the execution stays in the store."""
+    command, this raises typer.Exit. If the execution was started, it first prints the command that continues the execution, which stays in
+    the store."""
     following = _ForegroundRun(order, loaded)
     try:
         return asyncio.run(following.to_the_end())

@@ -41,7 +41,8 @@ def remote_events(url: str, run: str, token: str | None, after: str | None) -> I
     bearer token to send; None: none is sent. If the connection is lost, it is made again.
 
     Raises Overloaded if 10 tries in a row fail: the connection, or an answer 429 or 503. If the server refuses, raises ExecutionNotFound
-    (404), AccessRefused (401 and 403), or InvalidParameter (other statuses). Raises InvalidParameter also if `url` is not http or https.
+    (404), AccessRefused (401 and 403), or InvalidParameter (other statuses). Raises InvalidParameter also if `url` is not http or https,
+    and if the server sends a line that is too long.
     """
     if urlsplit(url).scheme not in ("http", "https"):
         raise InvalidParameter(f"--url: {url!r:.100} is not the address of a server, such as http://127.0.0.1:8080.")

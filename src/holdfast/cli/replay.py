@@ -74,7 +74,7 @@ def replay(
 
 
 def _replay_run(what: str, target: str | None, isolation: str | None, place: StorePlace, config: Path | None, *, trust: bool) -> Replayed:
-    """Replay a worker's run. No tool runs, so no folder must be trusted. A holdfast.toml of an untrusted folder may only tighten
+    """Replay a worker's run. No tool runs, so the folder need not be trusted. A holdfast.toml of an untrusted folder may only tighten
     settings."""
     from holdfast.cli.consent import Consent, operators_settings
     from holdfast.service.worker_replays import exported_run, replay_run

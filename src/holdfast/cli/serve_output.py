@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.web.auth.gate import Gate
 
 _REGION: Final = "us-east-1"
-"""Any region works; every tool knows this one."""
+"""The AWS region in the printed command. Any region works; every tool knows this one."""
 
 
 def print_served(where: str, service: Serving, url: str, gate: Gate, workers: ServeWorkers | None, *, deploys: bool) -> None:

@@ -33,7 +33,8 @@ def schedules_of_file(isolation: str | None, config: Path | None, *, trust: bool
 
 def warn_of_left_over(engine: Engine, declared: Iterable[Schedule], told: set[str]) -> None:
     """Print a warning for each schedule of a function hosted here that was declared earlier and is not in `declared` now: it goes on,
-    although its declaration may be deleted. Warnings in `told` are not printed again; new ones are added to it."""
+    although its declaration may be deleted. Schedules that an operator changed, paused or removed are left out. Warnings in `told` are not
+    printed again; new ones are added to it."""
     from holdfast.service.schedules import left_over
 
     functions = {one.function for one in engine.registry.hosted()}

@@ -117,7 +117,8 @@ class ServeWorkers:
     async def renew(self) -> None:
         """Reload changed files of workers. Calls of a new tool are refused if `[tools] allow` did not name it when the server started.
 
-        Raises TrustRefused, and reloads nothing, if a worker has tools and another user could now change its folder.
+        Raises TrustRefused, and reloads nothing, if a worker has tools and another user could now change its folder. Raises the errors of
+        `WorkerRuntime.renew` if a changed file has mistakes.
         """
         from holdfast.cli.allowed_tools import not_allowed
 
@@ -137,7 +138,7 @@ class ServeWorkers:
     # --- output
 
     def print(self) -> None:
-        """Print the served workers and pipelines, and the limits of the server."""
+        """Print the served workers and pipelines and, unless the isolation is `inline`, the limits of the server."""
         contracts = [package.contract for package in self.runtime.packages]
         rows = [(one.worker_id, one.version, self._isolation, _limited(one)) for one in contracts]
         if rows:

@@ -219,7 +219,8 @@ def _due(pending: Pending, now: int) -> str:
 
 
 def history_table(events: Sequence[HistoryEvent], trouble: Trouble | None = None) -> None:
-    """Print a history as a table. Long data is cut; `--json` prints all of it."""
+    """Print a history as a table. Long data is cut; `--json` prints all of it. `trouble`: the present trouble of the execution, which gives
+    the time of the next try; None if it has none."""
     failures = _failures_in_a_row(events)
     rows = [
         (

@@ -24,9 +24,10 @@ from holdfast.model.errors import InvalidParameter
 
 _WIDE = 100_000
 _LONG_SECONDS = 1.0
-"""A command that takes longer than this many seconds prints a line that says what it does."""
+"""If stderr is not a terminal, a command that takes longer than this many seconds prints a line that says what it does (`working`)."""
 _STEERS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""DEL, the C1 control characters, marks that change the writing direction, line separators, and lone surrogates."""
+"""Characters that could control a terminal, besides those that JSON escapes: DEL, the C1 control characters, marks that change the writing
+direction, line separators, and lone surrogates."""
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 _STYLES = {"SUCCEEDED": "green", "FAILED": "red", "TIMED_OUT": "red", "STOPPED": "yellow", "RUNNING": "cyan"}
 
@@ -38,8 +39,8 @@ def say(text: str) -> None:
 
 @contextlib.contextmanager
 def working(what: str, *, only_in_terminal: bool = False) -> Iterator[None]:
-    """Show that a command works while the block runs: in a terminal a spinner on stderr, which is removed at the end; else one line on
-    stderr, if the block takes longer than a second.
+    """Show what a command does (`what`) while the block runs: in a terminal a spinner on stderr, which is removed at the end; else one line
+    on stderr, if the block takes longer than a second.
 
     With `only_in_terminal` the line is never printed: it is for commands whose output is compared by programs, and which may take a second
     on a busy machine.

@@ -56,8 +56,8 @@ def _added(book: TrustBook, path: Path) -> Path:
 
 
 def _print_list(book: TrustBook, *, json_output: bool) -> None:
-    """Print each trusted folder with its faults: why another user could change it. A folder with faults is not trusted until they are
-    repaired."""
+    """Print each folder of the record with its faults: why another user could change it, or that it is gone. A folder with faults is not
+    trusted until they are repaired."""
     found = [(folder, faults_of(folder) if folder.is_dir() else ["there is no such folder"]) for folder in book.folders()]
     if json_output:
         print_document([{"folder": str(folder), "faults": faults} for folder, faults in found])

@@ -51,8 +51,8 @@ class WorkerRunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def declares_workers(target: str) -> bool:
-    """Whether a target is the file of a worker or a pipeline, or the id of a ready worker. False for `FILE:NAME` if NAME is a durable
-    function of the file. A file is read, not run."""
+    """Whether a target is the file of a worker or a pipeline (also one with mistakes, and every page, `.md`), or the id of a ready worker.
+    False for `FILE:NAME` if NAME is a durable function of the file. A file is read, not run."""
     file = Path(target.partition(":")[0])
     if not file.exists() and find(str(file)) is not None:
         return True
@@ -73,8 +73,9 @@ def declares_workers(target: str) -> bool:
 
 
 def run_worker(order: WorkerRunOptions, *, json_output: bool, detach: bool = False, estimate: bool = False) -> int:
-    """Run the worker, print its response, and return the exit code. With `estimate`, print what the run may cost, and run nothing. With
-    `detach`, raises InvalidParameter: a worker cannot be left for a later runner."""
+    """Run the worker, print its response, and return the exit code. With `estimate`, print what the run may cost, and run nothing. Raises
+    InvalidParameter with `detach`, because a worker cannot be left for a later runner, and if the inputs or the constraints are not a JSON
+    object."""
     from holdfast.contract.protocol import response_document
 
     if detach:

@@ -20,7 +20,7 @@ _LEAST: Final = 1.5
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """One bar: its name, and its parts from the bottom up."""
+    """One bar: its title, and its parts from the bottom up."""
 
     title: str
     """The text that a person reads when the pointer is on the bar."""

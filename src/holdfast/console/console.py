@@ -40,7 +40,7 @@ from holdfast.web.routing import Route
 
 
 class Console:
-    """The console of one server."""
+    """The console of one store. It makes the routes of all its pages."""
 
     def __init__(
         self, store: Store, where: str, gate: Gate, *, clock: Clock, ids: IdSource, read_only: bool = False, served: Served | None = None
@@ -77,7 +77,7 @@ class Console:
         return [begin, *(route for part in parts for route in part.routes()), site.page(".*", _missing, "ConsolePage")]
 
     async def close(self) -> None:
-        """End the streams of open pages. Cancel the jobs that act on many runs, and wait for their threads."""
+        """End the streams of open pages. Cancel the jobs that act on many runs, and wait at most 5 seconds for the thread of each."""
         await self._ticks.close()
         await in_thread(Purpose.CONSOLE, self._bulk.close)
 
@@ -107,8 +107,8 @@ async def open_console(
     served: Served | None = None,
 ) -> AsyncIterator[Console]:
     """Open the console of the store at `where`, and close it when the block ends. The console has its own connection to the store, so that
-    pages and runs do not wait for each other. With `read_only` it has no actions. `served` is the server in whose process it runs; None if
-    there is no such server."""
+    pages and runs do not wait for each other. With `read_only` it has no actions; a person can still log in and out. `served` is the server
+    in whose process it runs; None if there is no such server."""
     with _opened(where, clock, ids, codec) as store:
         console = Console(store, where, gate, clock=clock, ids=ids, read_only=read_only, served=served)
         try:

@@ -30,8 +30,8 @@ class _Full(Exception):
 
 
 def json_html(text: str | None, most_lines: int = _MOST_LINES) -> Markup:
-    """A JSON text as HTML, cut after `most_lines` lines. None is shown as the word "nothing". A text that is not JSON or is too long is
-    shown as plain text."""
+    """A JSON text as HTML, cut after `most_lines` lines. None is shown as the word "nothing". If a text is not JSON or is too long, its
+    beginning is shown as plain text."""
     if text is None:
         return Markup('<span class="muted">nothing</span>')
     if len(text) > _MOST_CHARACTERS:
@@ -44,7 +44,8 @@ def json_html(text: str | None, most_lines: int = _MOST_LINES) -> Markup:
 
 
 def value_html(value: Any, most_lines: int = _MOST_LINES) -> Markup:
-    """A value that was read from JSON, as HTML, cut after `most_lines` lines."""
+    """A value that was read from JSON, as HTML, cut after `most_lines` lines. Long texts, long lists and deep values inside it are cut,
+    too."""
     writer = _Writer(most_lines)
     try:
         writer.value(value, 0)

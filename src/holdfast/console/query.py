@@ -1,5 +1,5 @@
-"""The question that the list of runs answers. People type it in this form, and the address of the page has it in the same form:
-`status:failed worker:web-scrape since:24h acme`.
+"""The question that the list of runs answers: what a person searches for. People type it in this form, and the address of the page has it
+in the same form: `status:failed worker:web-scrape since:24h acme`.
 
 A word with a colon is a qualifier. A value with spaces is written in `"…"`. All other words together are one text: an id, or the beginning
 of an id or of a name. Pure.
@@ -39,7 +39,7 @@ _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w":
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """A question: values of qualifiers, the two times `since` and `until`, and the text."""
+    """A question, which is a search in the list of runs: values of qualifiers, the two times `since` and `until`, and the text."""
 
     values: tuple[tuple[str, str], ...] = ()
     since: str = ""
@@ -50,7 +50,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     gives a worker, a pipeline or a text."""
 
     def of(self, key: str) -> tuple[str, ...]:
-        """The values that the question gives for a qualifier."""
+        """The values that the question gives for a qualifier in FACETS; empty if it gives none."""
         return tuple(value for name, value in self.values if name == key)
 
     def toggled(self, key: str, value: str) -> Query:

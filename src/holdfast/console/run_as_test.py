@@ -1,7 +1,7 @@
 """Writes a Python test from a recorded run: the input, the answers that the run got from tools, workers and people, and its result. Pure.
 
 Another module takes the secrets out first (sources/run_tests.py). This module does not look for secrets. It writes each value as a Python
-literal, so that a text of a stranger cannot become code.
+literal, so that a text from outside cannot become code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 MOST_CHARACTERS: Final = 50_000
-"""If a value has more characters, the test has None in its place, with a comment."""
+"""If a value has more characters as a Python literal, the test has None in its place, with a comment."""
 _WIDTH: Final = 100
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
@@ -41,7 +41,7 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is written into the test of one run."""
 
     kind: str
-    """function, worker or pipeline."""
+    """What ran: `function`, `worker` or `pipeline`."""
     function: str
     run: str
     day: str

@@ -54,7 +54,7 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """The name of the property."""
     kind: str
-    """text, long, number, boolean, choice, secret or json."""
+    """The kind of the field: text, long, number, boolean, choice, secret or json."""
     required: bool
     type: str
     about: str = ""

@@ -52,7 +52,7 @@ class Served:
         return [] if self.workers is None else list(self.workers.served)
 
     def functions(self) -> Sequence[str]:
-        """The names of the functions that run in this process."""
+        """The names of the durable functions whose code this process has."""
         return list(self._functions)
 
     def contracts(self, name: str) -> Sequence[Contract]:
@@ -73,8 +73,8 @@ class Served:
         return self._functions.get(name)
 
     def do(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float = _PATIENCE_SECONDS) -> T:
-        """Run a coroutine on the engine's event loop, block until it has ended, and return its result. If it has not ended after `seconds`,
-        it is cancelled, and Overloaded is raised."""
+        """Run the coroutine that `work` makes on the engine's event loop, and block until it has ended. Returns its result, or raises its
+        error. If it has not ended after `seconds`, it is cancelled, and Overloaded is raised."""
         begun = asyncio.run_coroutine_threadsafe(work(), self._loop)
         try:
             return begun.result(seconds)
@@ -85,5 +85,5 @@ class Served:
             ) from None
 
     def look(self) -> None:
-        """Tell the runner that there is work in the store. It then looks at once, and does not wait for its next poll."""
+        """Tell the runner that there may be work in the store, so that it looks now, before its next poll."""
         self._loop.call_soon_threadsafe(self._look)

@@ -63,8 +63,8 @@ class Site:
         return Route("GET", PREFIX + path, self._shown(view), Policy(operation, needs, reach, session=True))
 
     def action(self, path: str, view: View, operation: str, *, needs: Needs, reach: Reach = Reach.HANDLER) -> list[Route]:
-        """The route of a form that changes something, in a list of one element. On a read-only console the list is empty. `path` and
-        `operation` are as for `page`."""
+        """The route of a form that changes something, in a list of one element. On a read-only console the list is empty. `path`,
+        `operation`, `needs` and `reach` are as for `page`."""
         if self.read_only:
             return []
         policy = Policy(operation, needs, reach, session=True, body_bytes=FORM_BYTES)

@@ -34,95 +34,95 @@ class Source:
 
     @cached_property
     def runs(self) -> RunsSource:
-        """The list of runs and executions."""
+        """Reads the list of runs and executions, and the views that the caller has saved."""
         return RunsSource(self.viewer)
 
     @cached_property
     def approvals(self) -> ApprovalsSource:
-        """Approvals and their decisions."""
+        """Reads approvals, and decides them."""
         return ApprovalsSource(self.viewer)
 
     @cached_property
     def home(self) -> HomeSource:
-        """The data of the first page."""
+        """Reads the data of the first page."""
         return HomeSource(self.viewer)
 
     @cached_property
     def queues(self) -> QueuesSource:
-        """Queues, their lanes and their parked runs."""
+        """Reads and changes queues, and starts their parked runs again."""
         return QueuesSource(self.viewer)
 
     @cached_property
     def schedules(self) -> SchedulesSource:
-        """Schedules."""
+        """Reads and changes schedules."""
         return SchedulesSource(self.viewer)
 
     @cached_property
     def cost(self) -> CostSource:
-        """What runs have cost."""
+        """Reads what runs have cost."""
         return CostSource(self.viewer)
 
     @cached_property
     def runners(self) -> RunnersSource:
-        """The runners, and the functions, workers and pipelines that runners have published."""
+        """Reads the runners, and the functions, workers and pipelines that runners have published."""
         return RunnersSource(self.viewer)
 
     @cached_property
     def signals(self) -> SignalsSource:
-        """Subscribers and signals."""
+        """Reads subscribers, signals and dead letters."""
         return SignalsSource(self.viewer)
 
     @cached_property
     def audit(self) -> AuditSource:
-        """The audit log."""
+        """Reads the audit log."""
         return AuditSource(self.viewer)
 
     @cached_property
     def keys(self) -> KeysSource:
-        """Credentials."""
+        """Reads, makes, assigns and revokes credentials."""
         return KeysSource(self.viewer)
 
     @cached_property
     def bulk(self) -> BulkSource:
-        """Actions on many runs at once."""
+        """Finds many runs, and acts on them one by one."""
         return BulkSource(self.viewer)
 
     @cached_property
     def catalog(self) -> CatalogSource:
-        """Workers, pipelines and functions."""
+        """Reads the workers, pipelines and functions of the store."""
         return CatalogSource(self.viewer)
 
     @cached_property
     def starts(self) -> StartSource:
-        """Starting runs and executions."""
+        """Starts runs and executions."""
         return StartSource(self.viewer)
 
     @cached_property
     def restarts(self) -> RestartSource:
-        """Restarting and retrying runs and executions."""
+        """Plans and starts restarts and retries of runs and executions."""
         return RestartSource(self.viewer)
 
     @cached_property
     def compare(self) -> CompareSource:
-        """Comparisons of two runs."""
+        """Compares two runs."""
         return CompareSource(self.viewer)
 
     @cached_property
     def run(self) -> RunSource:
-        """One run or execution."""
+        """Reads one run or execution, and acts on it."""
         return RunSource(self.viewer)
 
     @cached_property
     def timeline(self) -> TimelineSource:
-        """The rows of a run's timeline."""
+        """Reads the rows of a run's timeline."""
         return TimelineSource(self.viewer)
 
     @cached_property
     def operations(self) -> OperationSource:
-        """One operation of a run."""
+        """Reads the operations and the artifacts of a run."""
         return OperationSource(self.viewer)
 
     @cached_property
     def run_tests(self) -> RunTestSource:
-        """Tests that are made from recorded runs."""
+        """Makes tests from recorded runs."""
         return RunTestSource(self.viewer)

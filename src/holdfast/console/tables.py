@@ -1,7 +1,7 @@
 """Pages of tables, as data: columns, cells of a few kinds, forms of a few fields. One template (table.html) shows them all.
 
-A page says what it shows, and writes no HTML. Rows are in the order in which the source returns them, by name or by time. If there are more
-rows, a link to the next page is under the last row. Pure.
+A page says what it shows, and writes no HTML. Rows are in the order in which the source returns them. If there are more rows, a link to the
+next page, or a sentence that says so, is under the last row. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 import msgspec
 
 MOST_ROWS: Final = 500
-"""The most rows that a table shows at once."""
+"""Pages put at most this many rows into one table."""
 _NUMBER: Final = re.compile(r"-?[0-9]+([.][0-9]+)?")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
@@ -65,7 +65,7 @@ class Age(msgspec.Struct, frozen=True):
 
 
 class Until(msgspec.Struct, frozen=True):
-    """How long it is until a moment in the future."""
+    """How long it is until a moment in the future; the word `over` if the moment has passed."""
 
     kind: ClassVar[str] = "until"
     at: int | None
@@ -139,7 +139,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     value: str = ""
     type: str = "text"
-    """text, number, date, datetime-local, search, select, checks or hidden."""
+    """The kind of the field: text, number, date, datetime-local, search, select, checks or hidden."""
     options: tuple[tuple[str, str], ...] = ()
     """The options of a select or of checks, each as (value, label)."""
     chosen: tuple[str, ...] = ()
@@ -198,7 +198,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     first: str = ""
     """The address of the first page; empty if this is the first page."""
     following: str = ""
-    """The address of the next page; empty if this is the last page."""
+    """The address of the next page; empty if there is no next page."""
     following_label: str = "Next"
     narrow: bool = False
     """Whether the table is only as wide as its cells, and not as wide as the page."""

@@ -3,7 +3,8 @@
     data: {"id":"0190…","revision":12}      one execution has changed
     data: {"id":"","revision":3}            something in the store has changed: for lists
 
-One task looks at the store, at most twice a second, for all pages together. While no page listens, the task does not run.
+One task looks at the store, at most twice a second, for all pages together. While no page listens, the task does not run. A change that
+only this console wrote gives no tick.
 """
 
 from __future__ import annotations
@@ -57,8 +58,9 @@ class Ticks:
             stream.end()
 
     async def stream(self, request: Request) -> Reply:
-        """A stream of ticks: of one execution (`?run=`), or of every change of the store. The reply is 204, without a stream, if there is
-        no such execution, or if the caller may not see it. Raises Refused (status 429) if too many streams are open."""
+        """A stream of ticks: of one execution (`?run=`), or of the changes of the store. The reply is 204, without a stream, if there is no
+        such execution, or if the caller may not see it. Raises Refused (status 429) if too many streams are open, and InvalidParameter if
+        the id is too long."""
         run = request.text("run") or ""
         if len(run) > _MOST_ID:
             raise InvalidParameter(f"run: is too long. The id of an execution has at most {_MOST_ID} characters.")

@@ -152,7 +152,8 @@ def _compiled(text: bytes) -> Checker:
 
 
 def brief(value: Any) -> str:
-    """A value as JSON, cut to MAX_VALUE_CHARACTERS characters; if it is cut, it ends in `…`. The rest of the value is not encoded."""
+    """A value as JSON, cut to MAX_VALUE_CHARACTERS characters; if it is cut, it ends in `…`. Encoding stops there, so most of a large value
+    is not encoded."""
     text = ""
     for chunk in json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_typed).iterencode(_clipped(value)):
         text += chunk

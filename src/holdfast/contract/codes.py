@@ -12,7 +12,8 @@ import msgspec
 
 
 class Status(StrEnum):
-    """How a run ended, or that it waits for a person (NEEDS_HUMAN). A caller decides by the status what to do next."""
+    """How a run ended. NEEDS_HUMAN: a person must decide or look; the run waits for that, or has ended. A caller decides by the status what
+    to do next."""
 
     OK = "ok"
     RETRYABLE_ERROR = "retryable_error"
@@ -39,7 +40,7 @@ class Named(msgspec.Struct, frozen=True):
 
     code: str
     retryable: bool | None = None
-    """Whether the page says that the code is retried; None if the page does not say it."""
+    """True: the page says that the code is retried. False: it says that the code is not retried. None: it says neither."""
     status: Status | None = None
     unless_policy: bool = False
     """Whether the page says that the operator may change the rule ("non-retryable unless policy allows")."""

@@ -159,7 +159,8 @@ class _Merge:
         return [self.value(found, _cut(f"{path}[{at}]"), depth + 1) for at, found in enumerate(elements.values())]
 
     def _name(self, element: Any) -> Hashable:
-        """The name of an element of a list. If elements of two different parts have the same name, they are merged into one element."""
+        """The name of an element of a list. Elements of two different parts are merged into one if they have the same name, and the same
+        number among the elements of this name in their part (`_numbered`)."""
         if self._key is not None and isinstance(element, dict) and self._key in element:
             return ("key", identity(element[self._key]))
         return ("equal", identity(element))

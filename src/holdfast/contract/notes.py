@@ -71,7 +71,8 @@ def few_guesses() -> Iterator[None]:
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """The sentence ` Did you mean …?` with the known name that is most similar; empty if none is similar, or after MAX_GUESSES searches."""
+    """The sentence ` Did you mean …?` with the known name that is most similar to `name`. Empty if none is similar, or if this function was
+    called more than MAX_GUESSES times inside one block of `few_guesses`."""
     left = _left.get()
     if left is not None and next(left, None) is None:
         return ""

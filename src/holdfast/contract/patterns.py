@@ -23,8 +23,7 @@ def matcher(pattern: str) -> Any | None:
 
 
 def program_size(pattern: str) -> int:
-    """About how many steps the matching of one character of a text can take. For a pattern that RE2 does not accept, a fixed large
-    number."""
+    """About how many steps the matching of one character of a text can take. For a pattern that `matcher` refuses, a fixed large number."""
     found = matcher(pattern)
     return _LARGEST_PROGRAM if found is None else max(1, int(found.programsize))
 

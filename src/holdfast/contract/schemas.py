@@ -36,7 +36,8 @@ _LOOSE = ("anyOf", "oneOf", "allOf", "const", "not", "if")
 
 
 def examined(block: JsonBlock, section: str, notes: Notes) -> dict[str, Any] | None:
-    """The schema of a section. None, with the error noted, if it is not a schema of draft 2020-12 for an object, or is above a limit."""
+    """The schema of a section. If it is not a valid schema of draft 2020-12, does not describe an object or is above a limit, the error is
+    noted and None is returned. Unknown formats, and keywords that look misspelled, are noted as warnings."""
     schema = block.value
     if not isinstance(schema, dict):
         notes.error("schema_invalid", section, block.line, "The schema is not a JSON object. Write an object with `type` and `properties`.")
@@ -88,7 +89,8 @@ def _explained(error: SchemaInvalid, path: tuple[str, ...]) -> str:
 
 
 def _schemas(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
-    """The schema and all the schemas in it, each with its path. This recurses, which is safe because the depth of a block is limited."""
+    """The schema and all the schemas in it, each with its path (without the index in a list). This recurses, which is safe because the
+    depth of a block is limited."""
     if not isinstance(schema, Mapping):
         return
     yield path, schema

@@ -245,7 +245,8 @@ def _is_open_value(body: str) -> bool:
 
 
 def _text(name: str, given: Given) -> str:
-    """The text of a key, as it was written: `1.0` stays `1.0`, and a purpose keeps its colons and hash signs."""
+    """The text of a key, without quotes around it and without a comment: `1.0` stays `1.0`. In a purpose nothing is a comment: it keeps its
+    colons and hash signs, and its lines become one line."""
     value = str(given.value)
     if name != "purpose":
         return unquoted(without_comment(value))

@@ -38,7 +38,8 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class ToolGrant(msgspec.Struct, frozen=True):
-    """A tool that the worker may use. The worker also runs where an optional tool is not available."""
+    """A tool that the worker may use. `optional`: whether the page says that the worker can do without it; a run treats both kinds
+    alike."""
 
     name: str
     optional: bool = False

@@ -100,7 +100,7 @@ def is_open(text: str) -> bool:
 
 def value_of(text: str) -> Any:
     """The value of a scalar, an inline list or an inline map in a spec: a number, a boolean, a text, None, a list of texts, or a map of
-    values."""
+    values. A list or a map inside a map stays a text."""
     text = without_comment(text)
     if text.startswith("[") and text.endswith("]"):
         return split_list(text[1:-1])

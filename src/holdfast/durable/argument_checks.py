@@ -44,8 +44,8 @@ def optional_text(given: object, call: str, what: str) -> str | None:
 
 
 def seconds(duration: object, call: str, what: str = "duration") -> int:
-    """The whole seconds of a Duration, or of any object with `to_seconds()`. Raises ValidationError for any other value. `call` and `what`
-    name the durable call and the argument in the message."""
+    """The whole seconds of a Duration, or of any object with `to_seconds()`. Raises ValidationError for any other value, and if
+    `to_seconds()` returns no finite number. `call` and `what` name the durable call and the argument in the message."""
     say = getattr(duration, "to_seconds", None)
     if not callable(say):
         raise _refused(f"{call}: {what} is {shown(duration)}, at {author_line()}. {_as_duration(duration, call, what)}")
@@ -95,7 +95,7 @@ def address(given: object, call: str, what: str) -> str:
 
 
 def _refused(message: str) -> ValidationError:
-    """An error whose message already names the author's line."""
+    """A ValidationError with this message. The message already names the author's line, so the line is not added to it again."""
     error = ValidationError(message)
     error.tells_line = True
     return error
@@ -112,7 +112,8 @@ def whole(given: object, call: str, what: str) -> int:
 
 
 def shown(given: object) -> str:
-    """At most 60 characters of a value's `repr`, and the name of its type, for a message."""
+    """At most 60 characters of a value's `repr`, and the name of its type, for a message. If `repr` raises, the words `a value` stand in
+    its place."""
     try:
         said = f"{given!r:.60}"
     except Exception:  # a user's __repr__ is user code

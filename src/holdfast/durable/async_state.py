@@ -202,7 +202,7 @@ class AsyncState(ExecutionState):
 
     @property
     def has_service_clock(self) -> bool:
-        """Always True: this state is inside the runner."""
+        """True, because this state is inside the runner. (The state of a remote handler overrides it.)"""
         return True
 
     @property

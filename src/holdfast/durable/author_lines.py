@@ -81,7 +81,8 @@ def _is_generated(frame: FrameType) -> bool:
 
 
 def line_at(code: CodeType, instruction: int) -> Line:
-    """The line of an instruction of `code`. Asking a frame for its instruction costs less than asking it for its line."""
+    """The line of an instruction of `code`; `instruction` is its offset in bytes, as in `frame.f_lasti`. Asking a frame for its instruction
+    costs less than asking it for its line."""
     positions = list(code.co_positions())
     number = positions[instruction // 2][0] if 0 <= instruction // 2 < len(positions) else None
     return Line(code.co_filename, number or code.co_firstlineno, code.co_name)

@@ -129,7 +129,7 @@ class BaseContext:
 
         True if the execution reaches this call for the first time: it records a marker with this name. Also True in every replay that finds
         the marker. False if the history continues after this point without the marker: an earlier invocation passed this point with the old
-        code. All calls with one name in one context give the same answer.
+        code. All calls with one name in one context give the same answer. Raises ValidationError if the name is empty or not allowed.
         """
         if not argument_checks.text(name, "patched", "name"):
             raise ValidationError('patched: the name of the change is empty. Give it a name: `context.patched("new-tax")`.')

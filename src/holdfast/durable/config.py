@@ -1,5 +1,5 @@
-"""The configurations of durable operations. They are immutable, and check their numbers and texts when they are made: a wrong value raises
-ValidationError before anything is recorded."""
+"""The configurations of durable operations. They are immutable. A number or a sub-type that is not allowed raises ValidationError when the
+configuration is made, so before anything is recorded."""
 
 from __future__ import annotations
 
@@ -210,10 +210,10 @@ class StepConfig:
     """How a step runs.
 
     `retry_strategy` None means `RetryPresets.default()`; `serdes` None means the default serdes. `sub_type` replaces "Step" in the history.
-    If you change it, as if you change a name, the code no longer matches the history of open executions. `timeout` is the longest real time
-    of one attempt, at least 1 second; None means no limit. A body that takes longer fails with TimeoutError, and the retry strategy decides
-    whether another attempt follows. In an `async def` handler an `async def` body is cancelled. Any other body runs in a thread, which
-    cannot be stopped: it continues in the background, and its result is dropped.
+    If you change the sub-type of a step, the code no longer matches the history of open executions, as after a change of its name.
+    `timeout` is the longest real time of one attempt, at least 1 second; None means no limit. A body that takes longer fails with
+    TimeoutError, and the retry strategy decides whether another attempt follows. In an `async def` handler an `async def` body is
+    cancelled. Any other body runs in a thread, which cannot be stopped: it continues in the background, and its result is dropped.
     """
 
     retry_strategy: RetryStrategy | None = None
@@ -248,9 +248,9 @@ class ChildConfig(Generic[T]):
 
 @dataclass(frozen=True)
 class MapConfig(Generic[T]):
-    """How `map` runs. `item_namer(item, index)` returns the name of a branch; without it, a branch is called `map-item-{index}`. It is
-    called for every item, also in replays, so it must always return the same name for the same item. The other fields mean what they mean
-    in `ParallelConfig`."""
+    """How `map` runs. `item_namer(item, index)` returns the name of a branch; without it, a branch is called `map-item-{index}`. A replay
+    may call it again, so it must always return the same name for the same item. The other fields mean what they mean in
+    `ParallelConfig`."""
 
     max_concurrency: int | None = None
     completion_config: CompletionConfig = field(default_factory=CompletionConfig)

@@ -208,7 +208,7 @@ class DurableContext(BaseContext):
         new one runs, and a stop of this execution does not stop it. `key` names a lane of the queue. `delay` (after how long it enters the
         lane), `ttl` (how long it may wait there; None: as long as the queue's settings say) and `head_start` (its priority: it counts as
         enqueued this much earlier; an ordered queue ignores it) are seconds or a Duration. `units`: its estimated number of tokens. Raises
-        `EnqueueRefused` if it is refused; `retry_after_seconds` of the error is None unless the queue is full or drained."""
+        `EnqueueRefused` if it is refused; `retry_after_seconds` of the error is None unless the queue accepts nothing now."""
         more = {"version": version, "delay": delay, "ttl": ttl, "head_start": head_start, "units": units}
         return self._drive(self._enqueue(target, input, name, queue=queue, key=key, **more))
 
@@ -362,7 +362,7 @@ class AsyncDurableContext(BaseContext):
         new one runs, and a stop of this execution does not stop it. `key` names a lane of the queue. `delay` (after how long it enters the
         lane), `ttl` (how long it may wait there; None: as long as the queue's settings say) and `head_start` (its priority: it counts as
         enqueued this much earlier; an ordered queue ignores it) are seconds or a Duration. `units`: its estimated number of tokens. Raises
-        `EnqueueRefused` if it is refused; `retry_after_seconds` of the error is None unless the queue is full or drained."""
+        `EnqueueRefused` if it is refused; `retry_after_seconds` of the error is None unless the queue accepts nothing now."""
         more = {"version": version, "delay": delay, "ttl": ttl, "head_start": head_start, "units": units}
         return self._drive(self._enqueue(target, input, name, queue=queue, key=key, **more))
 

@@ -1,6 +1,6 @@
-"""Decorators for functions that durable calls run. A decorated `f(context, *args)` is called as `f(*args)`, and that call returns a
-function of the context alone: `context.step(f(1, 2))`. A step, a child context and a wait for a callback get the name of `f`, unless
-another name is given."""
+"""Decorators for functions that durable calls run. The author writes `f(context, *args)`, and calls the decorated function as `f(*args)`.
+That call does not run the author's code. It returns an object for the durable call, which runs the code: `context.step(f(1, 2))`. A step, a
+child context and a wait for a callback get the name of `f`, unless another name is given."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def named(name: str | None, func: Callable[..., Any]) -> str | None:
 
 
 def _bound(func: Callable[..., Any], call: Callable[..., T]) -> Callable[..., T]:
-    """Note in `call` that it was made from `func`. The operation gets the name of `func`; and whether `func` is `def` or `async def`
-    decides where `call` runs."""
+    """Note in `call` that it was made from `func`: `named` reads the name of `func` from it, and `is_async` reads whether `func` is an
+    `async def`. Returns `call`."""
     call._original_name = func.__name__  # type: ignore[attr-defined]
     call._original = func  # type: ignore[attr-defined]
     return call
@@ -31,7 +31,7 @@ def _bound(func: Callable[..., Any], call: Callable[..., T]) -> Callable[..., T]
 
 def _binding(bind: Any, decorator: str) -> None:
     """Mark a function that must first be called with its arguments. If an author passes the function itself to a durable call, the error
-    message can say so."""
+    message can say so. `decorator` is the name of the decorator, for this message."""
     bind._binds_arguments = decorator
 
 
@@ -62,8 +62,8 @@ def durable_with_child_context(func: Callable[Concatenate[Any, Params], T]) -> C
 def durable_parallel_branch(
     name: str | None = None,
 ) -> Callable[[Callable[Concatenate[Any, Params], T]], Callable[Params, ParallelBranch[T]]]:
-    """Turn `f(branch_context, *args)` into a branch for `context.parallel`: write `context.parallel([f(*args)])`. Without `name`, the
-    branch is called `parallel-branch-{index}`."""
+    """With `@durable_parallel_branch()` above it, `f(branch_context, *args)` makes a branch for `context.parallel`: write
+    `context.parallel([f(*args)])`. `name` is the name of the branch; without it the branch is called `parallel-branch-{index}`."""
 
     def decorate(func: Callable[Concatenate[Any, Params], T]) -> Callable[Params, ParallelBranch[T]]:
         @functools.wraps(func)

@@ -80,7 +80,8 @@ class JitterStrategy(StrEnum):
     HALF = "HALF"
 
     def apply_jitter(self, delay: float, *, random: Random = CHANCE) -> float:
-        """A delay in seconds that is made from `delay` and is as random as this strategy says."""
+        """The delay in seconds after jitter: `delay` itself for NONE, else a random time in the range that the class describes. `random`
+        makes the random number."""
         match self:
             case JitterStrategy.NONE:
                 return delay
@@ -90,8 +91,8 @@ class JitterStrategy(StrEnum):
                 return random.random() * delay
 
     def finalize_delay(self, base_delay: float, *, random: Random = CHANCE) -> int:
-        """The delay `base_delay` after jitter, in whole seconds: rounded up, and at least 1, because the service accepts nothing
-        shorter."""
+        """The delay `base_delay` after jitter, in whole seconds: rounded up, and at least 1, because the service accepts nothing shorter.
+        `random` makes the random number."""
         return max(1, math.ceil(self.apply_jitter(base_delay, random=random)))
 
 

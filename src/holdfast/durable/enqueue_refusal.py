@@ -23,14 +23,14 @@ OVERLOADED: Final = "overloaded"
 class EnqueueRefused(DurableOperationError):
     """The execution was not enqueued. `error_type` says why; it is `overloaded` if the queue is full.
 
-    It is also `overloaded` if an operator drains the queue, so that it accepts no more executions.
+    It is `overloaded` in all cases in which the queue accepts no more executions now: `QueueFull` has the reasons.
     """
 
     code = "enqueue_refused"
 
     @property
     def is_overloaded(self) -> bool:
-        """Whether the queue is full, or an operator drains it, so that a later try may succeed."""
+        """Whether the queue accepts no more executions now, so that a later try may succeed."""
         return self.error_type == OVERLOADED
 
     @property

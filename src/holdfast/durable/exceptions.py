@@ -141,7 +141,11 @@ class UnrecoverableError(DurableExecutionsError):
 
 
 class ExecutionError(UnrecoverableError):
-    """The execution fails now and is not retried."""
+    """The execution fails now and is not retried.
+
+    The author's code may raise it, and Holdfast raises it. Its subclass NonDeterministicExecutionError quarantines the execution instead,
+    unless the function has `on_mismatch="fail"` or runs in a Lambda runtime.
+    """
 
     code = "execution_error"
     tells_line = False

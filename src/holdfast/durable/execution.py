@@ -135,7 +135,8 @@ def durable_execution(
     with more than `max_operations`, or with more than `max_bytes` of payloads, fails: this stops endless loops; you may raise both limits.
     `plugins` are factories of plugins, which observe the function (plugin.py); plugins that the environment names are called after them.
     `on_mismatch` says what happens to an execution whose history the code does not match: "quarantine" keeps it until the code is corrected
-    and a person releases it, "fail" fails it, as AWS does. `boto3_client` is an argument of AWS's SDK and is used only on AWS.
+    and a person releases it, "fail" fails it, as AWS does. `boto3_client` is the client of the Lambda service; it is used only if a Lambda
+    runtime calls the function.
     """
     terms = Terms(execution_timeout, retention_days, max_operations, max_bytes).checked()
 

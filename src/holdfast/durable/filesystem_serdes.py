@@ -40,7 +40,8 @@ class FileSystemPathEncoding(StrEnum):
     """How files are named.
 
     `URI`: `<function>/<execution name>/<invocation id>/<operation id>.json`, for people to read. The operation id is percent-encoded.
-    `HASH`: `<SHA-256 of the ARN>/<SHA-256 of the operation id>.json`, always of the same length.
+    `HASH`: `<SHA-256 of the execution's ARN>/<SHA-256 of the operation id>.json`. In both forms, if the file exists already and has another
+    value, `.<SHA-256 of the text>` is put before `.json`.
     """
 
     URI = "URI"

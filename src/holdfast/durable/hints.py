@@ -1,5 +1,5 @@
-"""Uses the type annotations of authors. They say which class a stored value becomes when it is read. If an annotation is missing, a warning
-is logged."""
+"""Uses the type annotations of authors. They say which class a stored value becomes when it is read. If a value contains a model and no
+annotation names its class, a warning is logged."""
 
 from __future__ import annotations
 

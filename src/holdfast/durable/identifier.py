@@ -1,4 +1,5 @@
-"""The identity of an operation: its id, which follows from its place in the code, and the check that a replay finds the same operation."""
+"""The identity of an operation: its id, which follows from its place in the order of the durable calls, and the check that a replay finds
+the same operation."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def operation_id(prefix: str | None, number: int) -> str:
 
 
 PATCH: Final = "Patch"
-"""The sub-type of the marker that `context.patched` records: a succeeded step that no other call makes."""
+"""The sub-type of the marker that `context.patched` records. The marker is a step that has succeeded. No other call makes steps of this
+sub-type."""
 
 
 def patch_id(prefix: str | None, name: str) -> str:
@@ -72,6 +74,7 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
 
 
 def described(kind: Type, sub_type: str | None, name: str | None, parent_id: str | None = None) -> str:
-    """An operation as error messages name it, such as `Step 'charge'`."""
+    """An operation as error messages name it, such as `Step 'charge'`. If `parent_id` is given, the text also names the context with this
+    id."""
     where = f" inside context {parent_id[:8]}" if parent_id else ""
     return f"{sub_type or kind.value} {name!r}{where}" if name else f"unnamed {sub_type or kind.value}{where}"

@@ -1,7 +1,7 @@
-"""Exceptions that Holdfast raises in the author's code to end the handler, or a branch of it, in this invocation. They derive from
-BaseException, so that `except Exception` does not catch them. Do not catch them.
+"""Exceptions that end the handler, or a branch of it, in this invocation. They are raised by durable calls in the author's code. They
+derive from BaseException, so that `except Exception` does not catch them. Do not catch them.
 
-Users import them from exceptions.py.
+Users import them from exceptions.py, except ContinueAsNew.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class SuspendExecution(BaseException):
 
 
 class TimedSuspendExecution(SuspendExecution):
-    """The execution is suspended until `scheduled_timestamp` (seconds since the epoch). This is not an error: do not catch it."""
+    """The execution is suspended until `scheduled_timestamp` (seconds since the epoch). This is not an error: do not catch it.
+
+    Holdfast does not raise it; the class exists because AWS's SDK has it.
+    """
 
     code = "timed_suspend_execution"
 
@@ -69,7 +72,10 @@ class ContinueAsNew(BaseException):
 
 
 class OrphanedChildException(BaseException):
-    """The `map` or `parallel` of this branch has ended before the branch, so the branch ends too. Do not catch it."""
+    """The `map` or `parallel` of this branch has ended before the branch, so the branch ends too. Do not catch it.
+
+    Holdfast does not raise it; the class exists because AWS's SDK has it.
+    """
 
     code: ClassVar[str] = "orphaned_child_exception"
 

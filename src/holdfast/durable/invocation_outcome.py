@@ -31,12 +31,14 @@ PENDING = Outcome(OutcomeStatus.PENDING)
 
 
 def given(invocation: Invocation, port: Port) -> str | None:
-    """The input that the execution was started with, as text; None if it has none."""
+    """The input that the execution was started with, as text; None if it has none. If the invocation does not have it, it is read through
+    the port."""
     return invocation.input if invocation.input is not None else port.input(invocation.token)
 
 
 def event_of(payload: str | None) -> Any:
-    """The event that a handler gets: the value of the input's JSON; an empty dict if there is no input."""
+    """The event that a handler gets: the value of the input's JSON; an empty dict if there is no input. Raises ValueError if the input is
+    not JSON."""
     return json.loads(payload) if payload and payload.strip() else {}
 
 
@@ -95,7 +97,7 @@ def failed(state: ExecutionState, error: BaseException) -> Outcome:
 
 def crashed(error: BaseException, through: BaseException | None = None) -> Outcome:
     """The outcome of an invocation that failed without failing the execution: the handler is invoked again. The outcome names the author's
-    line.
+    line, if it is known.
 
     `through` is the exception that passed through the author's code; None means that `error` itself did.
     """

@@ -72,7 +72,7 @@ class Journal:
 
     @property
     def operations(self) -> Iterable[Operation]:
-        """The operations of the execution that are in memory: all that a replay needs."""
+        """The operations of the execution that are in memory: at least all that a replay needs."""
         return self._state.operations.values()
 
     @property
@@ -146,8 +146,8 @@ class Journal:
         """Call `tell` when this operation is closed; if it is closed already, call it now. The handler continues meanwhile. A second `tell`
         for the same operation replaces the first; None removes it.
 
-        While `has_updates` is False, nothing is recorded that could change, so this journal begins to listen for the operation only with
-        its next write.
+        While `has_updates` is False, nothing is recorded that could change, so this journal begins to listen for the operation only when a
+        later write takes updates of `write_first` with it.
         """
         if tell is None:
             self._listeners.pop(at.operation_id, None)

@@ -1,7 +1,7 @@
 """A logger that adds the execution and the operation to each line, as `extra` fields.
 
-While the context replays, its logger writes nothing, because the first run wrote the same lines. Every operation gets a logger, and most
-loggers are never used, so the fields are made only when a line is written.
+While the context replays, its logger writes nothing, because the first run wrote the same lines. Each attempt of a step gets a logger, and
+most loggers are never used. So the fields are made only when a line is written.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class HasIdentity(Protocol):
 
 @dataclass(frozen=True)
 class LogInfo:
-    """The execution and the operation to which a log line belongs. `parent_id` is the id of the context in which the operation is. A field
-    without a value is None."""
+    """The execution and the operation to which a log line belongs. `parent_id` is the id of the context in which the operation is; for a
+    line that belongs to no operation, the id of the context itself. A field without a value is None."""
 
     execution_state: HasExecutionArn
     parent_id: str | None = None
@@ -114,23 +114,23 @@ class Logger(LoggerInterface):
         return self._logger
 
     def debug(self, msg: object, *args: object, extra: Mapping[str, object] | None = None) -> None:
-        """Log at DEBUG."""
+        """Log at DEBUG. `extra` has further fields for this line."""
         self._log("debug", logging.DEBUG, msg, args, extra)
 
     def info(self, msg: object, *args: object, extra: Mapping[str, object] | None = None) -> None:
-        """Log at INFO."""
+        """Log at INFO. `extra` has further fields for this line."""
         self._log("info", logging.INFO, msg, args, extra)
 
     def warning(self, msg: object, *args: object, extra: Mapping[str, object] | None = None) -> None:
-        """Log at WARNING."""
+        """Log at WARNING. `extra` has further fields for this line."""
         self._log("warning", logging.WARNING, msg, args, extra)
 
     def error(self, msg: object, *args: object, extra: Mapping[str, object] | None = None) -> None:
-        """Log at ERROR."""
+        """Log at ERROR. `extra` has further fields for this line."""
         self._log("error", logging.ERROR, msg, args, extra)
 
     def exception(self, msg: object, *args: object, extra: Mapping[str, object] | None = None) -> None:
-        """Log at ERROR, with the exception being handled."""
+        """Log at ERROR, with the exception that is being handled and its traceback. `extra` has further fields for this line."""
         self._log("exception", logging.ERROR, msg, args, extra)
 
     def _log(self, verb: str, level: int, msg: object, args: tuple[object, ...], extra: Mapping[str, object] | None) -> None:

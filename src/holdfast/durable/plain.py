@@ -72,7 +72,7 @@ def plain_function(
 
     Each call is an execution of its own. The result of the handler is stored; if the handler raises, the execution fails. If the process
     dies before the result or the failure is stored, the handler is called again. `name` None means the name of the handler. `version` is
-    the version of this function. `timeout` is the time limit of one call in seconds.
+    the version of this function. `timeout` is the time limit of one execution in seconds.
     """
     terms = Terms(timeout).checked()
 

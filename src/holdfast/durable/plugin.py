@@ -118,7 +118,8 @@ class OperationEndInfo(OperationInfo):
 
 @dataclass(frozen=True)
 class OperationChangeInfo:
-    """What checkpoints changed: the operations that got a new status, and all operations of the execution, both by id."""
+    """What checkpoints changed. `updated_operations` are the operations that got a new status; `operations` are all operations that plugins
+    can see. Both are by id."""
 
     execution_arn: str | None
     updated_operations: dict[str, OperationInfo]
@@ -129,7 +130,8 @@ class OperationChangeInfo:
 
 
 class UserFunctionOutcome(Enum):
-    """How a user's function ended. INCOMPLETE: a suspension or a cancellation interrupted it."""
+    """How a user's function ended. INCOMPLETE: a suspension, a cancellation or an exit such as SystemExit interrupted it, or it was still
+    under way when the invocation ended."""
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
@@ -165,8 +167,8 @@ class UserFunctionEndInfo(OperationInfo):
         outcome: UserFunctionOutcome | None = None,
         clock: Clock = _WALL_CLOCK,
     ) -> UserFunctionEndInfo:
-        """The report for the end of the function that began with `start_info`. `outcome` None means FAILED if there is an error, else
-        SUCCEEDED."""
+        """The report for the end of the function that began with `start_info`. `error` is the error that the function raised; None if it
+        raised none. `outcome` None means FAILED if there is an error, else SUCCEEDED."""
         return cls(
             operation_id=start_info.operation_id,
             operation_type=start_info.operation_type,
@@ -189,7 +191,8 @@ class UserFunctionEndInfo(OperationInfo):
 
 @dataclass(frozen=True)
 class InvocationInfo:
-    """One invocation of an execution. `operations` has every stored operation by id, also the execution itself."""
+    """One invocation of an execution. `operations` has, by id, all operations that a replay needs, and one that stands for the execution
+    itself."""
 
     request_id: str | None
     execution_arn: str | None
@@ -197,7 +200,8 @@ class InvocationInfo:
     """Whether the history is empty: no earlier invocation recorded an operation."""
     execution_start_time: datetime | None = None
     execution_input: Any = field(default=None, kw_only=True, repr=False, compare=False, hash=False)
-    """A copy of the event: a plugin that changes it does not change the handler's event."""
+    """A copy of the event, as plain JSON values: a plugin that changes it does not change the handler's event. None if the input is not
+    JSON."""
     operations: dict[str, OperationInfo] = field(default_factory=dict, kw_only=True, repr=False, compare=False, hash=False)
 
 
@@ -206,8 +210,8 @@ class InvocationStartInfo(InvocationInfo):
     """An invocation begins."""
 
     updated_operations: dict[str, OperationInfo] = field(default_factory=dict, kw_only=True, repr=False, compare=False, hash=False)
-    """What the service changed between the invocation before this one and now: waits that ended, callbacks that were answered, retries that
-    are due."""
+    """The operations that the service changed between the invocation before this one and now, by id: waits and invokes that ended,
+    callbacks that were answered or timed out, steps whose next attempt is due."""
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,10 @@ _WANTED = "a plugin factory: an object with a method create_plugin(info) that re
 def load_configured_plugins(
     explicit_plugins: Sequence[DurableInstrumentationPluginFactory] | None, *, environment: Mapping[str, str] | None = None
 ) -> list[DurableInstrumentationPluginFactory]:
-    """The factories of a function, in the order in which their plugins are called. A factory that is given in the code and also named by
-    the environment is used once. `environment` None means `os.environ`. Raises PluginLoadError if a factory is not found or not valid, or
-    if two factories have the same `exclusive_group`."""
+    """The factories of a function, in the order in which their plugins are called: first `explicit_plugins`, those in the code (None:
+    none), then those that the environment names. A factory that is given in the code and also named by the environment is used once.
+    `environment` None means `os.environ`. Raises PluginLoadError if a factory is not found or not valid, or if two factories have the same
+    `exclusive_group`."""
     factories = list(explicit_plugins or ())
     met: list[object] = list(factories)
     """All objects that were found, also those that are no factories. If loading fails, `on_registration_result(False)` is called on each,

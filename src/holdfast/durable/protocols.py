@@ -39,16 +39,16 @@ class SerDesContext:
 
 
 class SerDes(ABC, Generic[T]):
-    """Turns a value into the text of a checkpoint, and the text into the value again. User code always gets the value that `deserialize`
-    returns, in the first run as in a replay."""
+    """Turns a value into the text of a checkpoint, and the text into the value again. In the first run, too, user code gets the value that
+    `deserialize` makes from the text, so that it is the same as in a replay."""
 
     @abstractmethod
     def serialize(self, value: T, serdes_context: SerDesContext) -> str:
-        """The text of the value, which is stored."""
+        """The text of the value, which is stored. `serdes_context` names the execution and the operation."""
 
     @abstractmethod
     def deserialize(self, data: str, serdes_context: SerDesContext) -> T:
-        """The value in a text that `serialize` made."""
+        """The value in a text that `serialize` made. `serdes_context` names the execution and the operation."""
 
     @staticmethod
     def is_primitive(obj: Any) -> bool:
@@ -60,7 +60,7 @@ class SerDes(ABC, Generic[T]):
 
 
 class SummaryGenerator(Protocol[C_contra]):
-    """Makes a text about a result that is too large to store: its text has more than 256 Ki characters. The summary is for people; Holdfast
-    does not read it."""
+    """Makes a short text about a result that is not stored, because the text of the result has more than 256 Ki characters. The summary is
+    for people; Holdfast does not read it."""
 
     def __call__(self, result: C_contra) -> str: ...

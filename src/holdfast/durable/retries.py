@@ -1,6 +1,6 @@
 """Retry strategies. A retry strategy gets an error and the number of attempts so far. It decides whether another attempt follows, and after
-which delay. It has no side effects; only the jitter uses random numbers. operation/step.py asks it, except for errors that another attempt
-cannot change: these are never retried."""
+which delay. It has no side effects; only the jitter uses random numbers. `step` and `with_retry` ask it. A step does not ask it about an
+error that another attempt cannot change: then the step fails at once."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class RetryStrategyConfig:
     """How often and when `create_retry_strategy` retries: with delays that grow by a factor.
 
     There are at most `max_attempts` attempts, the first one included. The delay begins at `initial_delay`, is multiplied by `backoff_rate`
-    after each attempt, and is at most `max_delay`; then `jitter_strategy` makes it partly random. An error is retried if its message
-    contains one of `retryable_errors` (a text, or a compiled pattern that is searched), or if it is an instance of one of
-    `retryable_error_types`. If both are None, every error is retried.
+    after each attempt, and is at most `max_delay`; then `jitter_strategy` is applied to it. An error is retried if its message contains one
+    of `retryable_errors` (a text, or a compiled pattern that is searched), or if it is an instance of one of `retryable_error_types`. If
+    both are None, every error is retried.
     """
 
     max_attempts: int = 3
@@ -123,14 +123,13 @@ class RetryPresets:
 
     @classmethod
     def default(cls) -> RetryStrategy:
-        """The strategy of a step without a `retry_strategy`: at most 6 attempts. The first delay is 5 s. Each delay is twice the one
-        before, at most a minute, with full jitter."""
+        """The strategy of a step without a `retry_strategy`: at most 6 attempts. The delays between them are 5, 10, 20, 40 and 60 s, with
+        full jitter."""
         return create_retry_strategy(RetryStrategyConfig(max_attempts=6, max_delay=Duration.from_minutes(1), backoff_rate=2))
 
     @classmethod
     def transient(cls) -> RetryStrategy:
-        """For failures that pass quickly: at most 3 attempts. The delays between them are 5 s and 10 s, with half jitter: each is a random
-        time between half of it and all of it."""
+        """For failures that pass quickly: at most 3 attempts. The first delay is a random time from 3 to 5 s, the second from 6 to 10 s."""
         return create_retry_strategy(RetryStrategyConfig(max_attempts=3, backoff_rate=2, jitter_strategy=JitterStrategy.HALF))
 
     @classmethod
@@ -140,8 +139,8 @@ class RetryPresets:
 
     @classmethod
     def critical(cls) -> RetryStrategy:
-        """For work that must succeed: at most 10 attempts. The first delay is 1 s. Each delay is one and a half times the one before,
-        rounded up to whole seconds, without a random part."""
+        """For work that must succeed: at most 10 attempts. The delays between them are 1, 2, 3, 4, 6, 8, 12, 18 and 26 s, without a random
+        part."""
         return create_retry_strategy(
             RetryStrategyConfig(
                 max_attempts=10,

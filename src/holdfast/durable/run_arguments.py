@@ -26,8 +26,9 @@ def run_asked(worker: object, inputs: object, version: object, constraints: obje
 
 
 def _worker(given: object) -> tuple[str, str | None]:
-    """The id and the version of a worker, from `id` or `id@version`; the version is None if the text has none. Raises ValidationError for
-    an empty text, for a value that is no str, and for the path of a file: here a worker is named by its id."""
+    """The id and the version of a worker, from `id` or `id@version`; the version is None if the text has none. Raises ValidationError for a
+    value that is no str, for an empty id, for characters that a store cannot hold, and for a text that looks like the path of a file: here
+    a worker is named by its id."""
     if not isinstance(given, str):
         called = getattr(given, "__name__", type(given).__name__)
         raise ValidationError(
@@ -47,7 +48,7 @@ def _worker(given: object) -> tuple[str, str | None]:
 
 def _object(given: object, what: str) -> dict[str, Any]:
     """A mapping, a dataclass or a pydantic model as a dictionary; models inside it become plain JSON values. Raises ValidationError for any
-    other value. `what` is the name of the argument, for the message."""
+    other value, and for a model that cannot be written as JSON. `what` is the name of the argument, for the message."""
     if isinstance(given, Mapping):
         given = dict(given)
     try:

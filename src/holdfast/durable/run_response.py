@@ -16,7 +16,7 @@ from holdfast.model import json_structs
 
 @dataclass(frozen=True, kw_only=True)
 class RunError:
-    """The error of a run. `retry_after_seconds` is None if no time is known; `details` depends on the code."""
+    """The error of a run. `retry_after_seconds` is None if no time is known; what is in `details` depends on the error code."""
 
     error_code: str
     message: str
@@ -104,7 +104,7 @@ _WITHOUT_RESPONSE: Final = {
     "worker_not_found": ("invalid_request", False),
     "rate_limited": ("retryable_error", True),
 }
-"""For each error code of a run that ended without a response: the status, and whether the error is retryable."""
+"""For each error code of a run that did not begin, or that ended without a response: the status, and whether the error is retryable."""
 
 
 def response_from(text: str) -> RunResponse:
@@ -113,7 +113,8 @@ def response_from(text: str) -> RunResponse:
 
 
 def without_response(worker_id: str, version: str | None, code: str, message: str) -> RunResponse:
-    """A response with this error code and message, for a run that ended without a response. Its `run_id` is empty."""
+    """A response with this error code and message, for a run that did not begin, or that ended without a response. `code` is a key of
+    `_WITHOUT_RESPONSE`. The `run_id` of the response is empty."""
     status, retryable = _WITHOUT_RESPONSE[code]
     error = RunError(error_code=code, message=message, retryable=retryable)
     return RunResponse(run_id="", worker_id=worker_id, version=version or "", status=status, error=error)

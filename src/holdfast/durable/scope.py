@@ -112,7 +112,8 @@ class Scope:
         self.unstarted: Unstarteds | None = None
         """Calls that were made and have not begun. None if there are none, to save memory: ten thousand contexts may wait."""
         self.unread: tuple[Unread, ...] = ()
-        """Results of map and parallel with failed branches that the code has not read yet."""
+        """Results of map and parallel that have failures which their completion config does not tolerate. When the code of this context has
+        ended, a warning is logged for those that the code has not read."""
         self._count = 0
         self._upcoming: str | None = None
         """The id of the next call, if it is known already: a replay looks one call ahead."""
@@ -150,15 +151,15 @@ class Scope:
         return self.replaying
 
     def next_identity(self, kind: Type, sub_type: str, name: str | None) -> Identity:
-        """The identity of the next call. A call takes it when the method is called, not when the result is awaited, so that the ids follow
-        the order of the code."""
+        """The identity of the next call, with this type, sub-type and name. A call takes it when the method is called, not when the result
+        is awaited, so that the ids follow the order of the code."""
         self._count += 1
         id, self._upcoming = self._upcoming or operation_id(self.prefix, self._count), None
         return Identity(id, kind, sub_type, self.parent_id, name)
 
     def child(self, identity: Identity, *, virtual: bool = False) -> Scope:
-        """The scope of the calls inside the operation `identity`. A virtual scope has no operation of its own in the history, so the parent
-        of its calls is the operation around it."""
+        """The scope of the calls inside the operation `identity`. With `virtual`, the scope has no operation of its own in the history, so
+        the parent of its calls is the operation around it."""
         made = Scope(
             self.state,
             self.make_context,
@@ -210,7 +211,8 @@ class Scope:
 
     def only_begins(self, identity: Identity) -> Identity:
         """Note that the next call with this identity only begins its operation, and returns before the operation has ended. In a replay the
-        operation may have ended already; the call must not tell. Returns the identity."""
+        operation may have ended already. `now` must not show this, so it moves only to the time at which the operation began. Returns the
+        identity."""
         self._beginnings = {*(self._beginnings or ()), identity.operation_id}
         return identity
 
@@ -236,7 +238,8 @@ class Scope:
             raise not_awaited(forgotten)
 
     def asked(self, plan: Plan[Any], coroutine: Coroutine[Any, Any, Any], identity: Identity | None) -> None:
-        """Note that the code of an `async def` handler made a call. The call has not begun: it begins when it is awaited."""
+        """Note that the code of an `async def` handler made a call. The call has not begun: it begins when it is awaited. `identity` is
+        None for a `with_retry` without a child context."""
         plan, call = remembered(plan, coroutine, identity)
         if self.unstarted is None:
             self.unstarted = {plan: call}
@@ -251,8 +254,8 @@ class Scope:
                 self.unstarted = None
 
     def tell_unread(self) -> None:
-        """Log a warning for each `map` or `parallel` of this context in which branches failed, if the code never read its result. Called
-        when the code of the context has ended."""
+        """Log a warning for each result in `unread` whose failures the code never read. Called when the code of the context has
+        returned."""
         header = self.state.header
         for batch in self.unread:
             if is_unread(batch.result):
@@ -303,7 +306,8 @@ class Scope:
         return operation_id(self.prefix, self._count + 1) in operations or any(op.status not in OPEN for op in around)
 
     def _mark(self, at: Identity) -> bool:
-        """Record the marker of `patched`, and return True. The marker is on disk not later than the next call of this context."""
+        """Record the marker of `patched`, and return True. The marker goes into the next write, so no later call of this context is on disk
+        without it."""
         update = at.update(Action.SUCCEED)
         if self.state.hooks is not None:
             self.state.hooks.recording(update)

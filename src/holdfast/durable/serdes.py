@@ -283,7 +283,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def _unwrap(item: Any) -> Any:
-    """The value in an envelope; a value without an envelope is returned unchanged."""
+    """The value in an envelope; a value without an envelope is returned unchanged. Raises SerDesError for an unknown tag."""
     if type(item) is not dict or "v" not in item or "t" not in item:
         return item
     try:

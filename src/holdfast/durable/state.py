@@ -148,7 +148,7 @@ class ExecutionState:
 
     def applied(self, answer: Checkpointed) -> None:
         """Take over the new token and the changed operations from the answer to a write that is on disk. Raises BackgroundThreadError if
-        the answer says that the execution has ended."""
+        the answer has no new token: the execution has ended, or the service withdrew the token."""
         self.revision = answer.revision
         if answer.token is None:
             raise BackgroundThreadError("The execution has ended.", LeaseLost())

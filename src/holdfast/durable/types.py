@@ -52,7 +52,8 @@ class Callback(Protocol[C_co]):
 
     @abstractmethod
     def result(self) -> C_co | None:
-        """Wait for the answer and return it; None if it has no value. The execution may be suspended meanwhile."""
+        """Wait for the answer and return it; None if it has no value. The execution may be suspended meanwhile. Raises
+        CallbackExternalError if the answer is a failure, CallbackTimeoutError if a time limit of the callback has passed."""
         ...
 
 
@@ -66,8 +67,8 @@ class BatchResult(Protocol[T]):
 
 
 class DurableContext(Protocol):
-    """The object on which a handler makes durable calls. The result of a call is recorded once, and a replay returns the recorded
-    result."""
+    """The object on which a handler makes durable calls. The result of a call is recorded once, and a replay returns the recorded result.
+    `name` is the name of the operation in the history. `config` None means the default configuration."""
 
     @abstractmethod
     def step(self, func: Callable[[StepContext], T], name: str | None = None, config: StepConfig | None = None) -> T:
@@ -112,7 +113,8 @@ class DurableContext(Protocol):
 
 
 class LambdaContext(Protocol):
-    """The context object of the Lambda runtime. A handler gets one only if a Lambda runtime calls it."""
+    """The context object of the Lambda runtime. A handler finds it in `context.lambda_context`, which is None if no Lambda runtime called
+    the function."""
 
     aws_request_id: str
     log_group_name: str | None = None

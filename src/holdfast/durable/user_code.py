@@ -22,8 +22,9 @@ class Threads(Protocol):
 
 
 async def ran_in_time(run: Run, threads: Threads) -> Any:
-    """Call user code with the time limit `run.timeout`. The time begins when the code begins, so waiting for a free thread does not count.
-    Raises TimeoutError if the code does not end in time."""
+    """Call user code with the time limit `run.timeout`, and return its result. The time begins when the code begins, so waiting for a free
+    thread does not count. If the code does not end in time, this raises TimeoutError: an `async def` is cancelled, a `def` may continue in
+    its thread."""
     loop, seconds = asyncio.get_running_loop(), run.timeout or 0.0
     cancelled = is_async(run.func)
     limit = asyncio.timeout(seconds if cancelled else None)
@@ -58,8 +59,8 @@ async def ran(run: Run, threads: Threads) -> Any:
 
 
 def is_async(func: Callable[..., Any]) -> bool:
-    """Whether a call of this function returns a coroutine. If the function is a wrapper that Holdfast made, the author's function inside it
-    is looked at."""
+    """Whether this function is an `async def`. If the function is a wrapper that Holdfast made, the author's function inside it is looked
+    at."""
     func = getattr(func, "_original", func)
     code = getattr(func, "__code__", None)
     return bool(code.co_flags & inspect.CO_COROUTINE) if code is not None else inspect.iscoroutinefunction(func)

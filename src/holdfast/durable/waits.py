@@ -19,8 +19,8 @@ T = TypeVar("T")
 @dataclass
 class WaitStrategyConfig(Generic[T]):
     """How `create_wait_strategy` polls: it checks again as long as `should_continue_polling(state)` is true. The delay before the next
-    check begins at `initial_delay`, is multiplied by `backoff_rate` after each check, and is at most `max_delay`; then `jitter_strategy`
-    makes it partly random. If `should_continue_polling` is still true after `max_attempts` checks, `wait_for_condition` fails."""
+    check begins at `initial_delay`, is multiplied by `backoff_rate` after each check, and is at most `max_delay`; then `jitter_strategy` is
+    applied to it. If `should_continue_polling` is still true after `max_attempts` checks, `wait_for_condition` fails."""
 
     should_continue_polling: Callable[[T], bool]
     max_attempts: int = 60

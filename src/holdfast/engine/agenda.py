@@ -30,7 +30,7 @@ class Agenda:
         self.queued = True
         """Whether the store may have an execution to admit, for example because one was enqueued or a slot became free. True at first."""
         self.others_wrote = False
-        """Whether another process wrote something that this runner has not read yet."""
+        """Whether the next round must read what other processes wrote: one of them has written, or an earlier read failed."""
 
     def ring(self) -> None:
         """Let the scheduler look for work at once."""

@@ -32,7 +32,7 @@ class Endings:
         self._waiters: dict[str, list[asyncio.Future[Ending]]] = {}
         self.heard: Callable[[Execution, str | None], None] | None = None
         """Called for every end that this engine wrote, with the execution and the payload of the end. The payload is None if the engine
-        does not have it in memory."""
+        does not have it in memory. It may be called again for the same end, for example when the ended execution is stopped."""
 
     @property
     def awaited(self) -> list[str]:

@@ -188,13 +188,17 @@ class Engine:
         order: Order | None = None,
         on_failed: str = "find",
     ) -> Execution:
-        """Start an execution and return it. If an execution of this function has the name already, and its input and version are equal to
-        those given here, that execution is returned; if they are not equal, ExecutionAlreadyStarted is raised. `same`: a text that is
-        compared instead of the input; None: the input is compared. `on_failed` says what happens if the execution that has the name failed:
-        "find" treats it like an execution that has not failed, "restart" starts a new execution under the name.
+        """Start an execution and return it. If an execution of this function has the name already, and its input, version and tenant are
+        equal to those given here, that execution is returned; if they are not equal, or if it is an imported copy, ExecutionAlreadyStarted
+        is raised. `same`: a text that is compared instead of the input; None: the input is compared.
 
-        `charges` are added to their counters only if a new execution is made. If `terms` is None, the execution gets those of the function.
-        An execution of a worker or a pipeline needs an `order`. Raises FunctionNotFound if the function is not hosted here.
+        `on_failed` says what happens if the execution that has the name failed, timed out or was stopped: "find" treats it like any other
+        execution, "restart" starts a new execution under the name.
+
+        If `name` is None, the execution is named by its id, so the start always makes a new one. If `version` is None, the version
+        `$LATEST` is taken, or the highest number if there is no `$LATEST`. If `terms` is None, the execution gets those of the function.
+        `charges` are added to their counters only if a new execution is made. An execution of a worker or a pipeline needs an `order`.
+        Raises FunctionNotFound if the function is not hosted here, and InvalidParameter or PayloadTooLarge if a value is not allowed.
         """
         target = self.registry.wanted(function, version, Kind.FUNCTION if order is None else order.kind)
         now, terms = self.clock.now(), terms or target.terms
@@ -226,15 +230,16 @@ class Engine:
         order: Order | None = None,
     ) -> Execution:
         """Enqueue an execution and return it. Times are in seconds. It begins in the same write if all of these are true: it has no delay,
-        the queue is not paused, nothing waits in its lanes, its lanes have free slots, the rates of its lanes allow it, and this runner has
-        room. Otherwise it waits in its lane.
+        the queue is not paused, nothing waits in its lanes, its lanes have free slots and are not closed, the rates of its lanes allow it,
+        and this runner has room. Otherwise it waits in its lane.
 
         `key`: the key of its lane; None: the lane has no key. `ttl`: how long it may wait before it expires; None: as long as the queue's
         settings say. `head_start`: its lane treats it as if it had been enqueued this much earlier; an ordered queue ignores it. `units`:
-        how many tokens it is estimated to use. `same` says what happens if an execution has the name already. "existing" returns it if its
-        input and version are the same, else raises ExecutionAlreadyStarted. "replace" stops it if it has not ended, and starts a new one.
-        "refuse" raises ExecutionAlreadyStarted. Raises QueueFull if the queue accepts no more, and FunctionNotFound if the function is not
-        hosted here.
+        how many tokens it is estimated to use; None: 0. `same` says what happens if an execution has the name already. "existing" returns
+        it if its input and version are the same, else raises ExecutionAlreadyStarted. "replace" stops it if it has not ended, and starts a
+        new one. "refuse" raises ExecutionAlreadyStarted. If the execution with the name belongs to another tenant, ExecutionAlreadyStarted
+        is raised in any case. `name`, `version`, `terms` and `order` are as in `start`. Raises QueueFull if the queue accepts no more, and
+        FunctionNotFound if the function is not hosted here.
         """
         asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
         return await self.enqueue_asked(
@@ -259,7 +264,8 @@ class Engine:
     ) -> Execution:
         """Enqueue an execution in the way that `asked` says, and return it. `identity`: if an execution has the name already, this text is
         compared instead of the input, to find out whether both are the same; None: the input is compared. `again`: whether a new execution
-        is started under the name if the execution that has the name failed. The rest is as in the method `enqueue`."""
+        is started under the name if the execution that has the name failed, timed out, was stopped or is parked. The rest is as in the
+        method `enqueue`."""
         target = self.registry.wanted(function, version, Kind.FUNCTION if order is None else order.kind)
         self.new_queues.look(asked.queue)
         now, terms = self.clock.now(), terms or target.terms
@@ -309,16 +315,17 @@ class Engine:
     async def restart(self, write: Callable[[str, int], Start]) -> Execution:
         """Restart an execution, and return the new one. `write` is called with the id of the new execution and the time, and returns the
         start that is written, for example the result of `restarts.restarted`. This runner claims the new execution in the same write if it
-        has room."""
+        has room, and, for an execution of a queue, if the queue admits it at once."""
         now = self.clock.now()
         made = write(self._ids(now), now)
         target = self.registry.wanted(made.header.function, made.header.version, made.kind)
         return await self.invocations.start(msgspec.structs.replace(made, by=self._reservations.reserve(target, now)), target)
 
     async def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True, notes: Notes = ()) -> Execution:
-        """Stop an execution with this error. `cascade`: whether the executions that it invoked are stopped as well, and those below them.
-        If the execution has continued as another one, that other one is stopped. Returns the header of the last execution of this chain. An
-        execution that has ended is not changed. `notes` are written to the audit log together with the stop."""
+        """Stop an execution with this error (None: an empty error). `cascade`: whether the executions that it invoked are stopped as well,
+        and those below them. If the execution has continued as another one, that other one is stopped. Returns the header of the last
+        execution of this chain. An execution that has ended is not changed. `notes` are written to the audit log together with the
+        stop."""
         while True:
             header = cast("Execution", await self._writer.write(Stop(execution, error or Failure(), cascade, notes=notes)))
             self.invocations.finish(header)
@@ -338,7 +345,8 @@ class Engine:
         await self._writer.write(Heartbeat(*self.store.seal.callback_target(callback_id)))
 
     async def release(self, execution: str) -> Execution:
-        """Let a quarantined execution run again. Returns its header."""
+        """Let an execution run again that is quarantined, or that waits for another try after its runners died. Returns its header. Raises
+        InvalidParameter for any other execution."""
         header = cast("Execution", await self._writer.write(Release(execution)))
         self.look()
         return header

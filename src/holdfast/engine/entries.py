@@ -44,7 +44,7 @@ class Admission(NamedTuple):
 
 
 class Bulk(NamedTuple):
-    """A lot that makes many executions in one transaction."""
+    """A lot that makes many executions: in one transaction, or in several if one of the starts makes the transaction fail."""
 
     starts: Sequence[Start]
 
@@ -65,8 +65,7 @@ class Landed(NamedTuple):
 
     answers: Sequence[Answer | HoldfastError]
     opens_at: int | None = None
-    """After an admission: the admission has closed lanes for a time; this is the earliest time at which one of them opens again. None if it
-    has closed no lane."""
+    """For an admission: the earliest time at which a lane opens again that the admission closed for a time. None if it closed no lane."""
 
 
 Reply = Answer | Landed
@@ -75,7 +74,8 @@ DeliverLot = Callable[[Landed | HoldfastError], None]
 
 
 class Entry(NamedTuple):
-    """A write or a lot, the function that gets its answer, and the thread or the future that waits for the answer, if there is one."""
+    """A write or a lot; the function that is called with its answer; and the thread or the future that waits for the answer. Each of the
+    last three is None if there is none."""
 
     write: Write | Lot
     deliver: Callable[[Any], None] | None

@@ -50,7 +50,7 @@ class Health:
                 log.error("%s pauses until its store works again: %s", self._runner, trouble)
 
     def rose(self) -> None:
-        """Note that the disk accepted a write: the pause ends."""
+        """Note that the disk accepted a write, or that nothing waits for it: the pause ends."""
         with self._changing:
             if self.trouble is not None:
                 self.trouble, self._rose_at = None, monotonic()

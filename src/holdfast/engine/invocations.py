@@ -140,14 +140,14 @@ class Invocations:
             self._moved(answer)
 
     async def stop(self, write: Stop) -> Execution:
-        """Write a stop of an execution, and return its header after the write. A run may be cancelled instead of stopped
-        (`Stop.inherited`); the scheduler claims such a run in its next round."""
+        """Write a stop of an execution, and return its header after the write. If the stop is inherited (`Stop.inherited`), a run may only
+        be told to cancel itself: then it has not ended yet, and the scheduler claims it in its next round, if it is ready."""
         header = cast("Execution", await self._writer.write(write))
         self._moved(header)
         return header
 
     async def fire(self, execution: str) -> None:
-        """Fire the due timers of one execution. Raises the error if the write is refused."""
+        """Fire the due timers of one execution. If the write is refused or fails, its error is raised."""
         await self.wake(partial(Fire, execution), execution)
 
     async def claim(self, execution: str, dead: frozenset[str], function: Function, *, alone: bool = False) -> None:
@@ -306,15 +306,16 @@ class Invocations:
                 self._agenda.ring()
 
     def _drop(self, execution: str) -> None:
-        """Give up the invocation of an execution that is over or that this runner has lost: the host cancels it, and its room is free at
-        once."""
+        """Give up the invocation of an execution that is over or quarantined, or that this runner has lost: the host is told to cancel it,
+        and its room is free at once."""
         self._host.cancel(execution)
         live = self._live.get(execution)
         if live is not None:
             self._make_room(live)
 
     def interrupt_all(self) -> None:
-        """End all live invocations, because the engine closes. Any runner may continue their executions at once."""
+        """Called when the engine closes: tell the host to end all live invocations, and give their executions back, so that any runner may
+        continue them at once."""
         for live in list(self._live.values()):
             with spared(live.header.id):
                 self._host.cancel(live.header.id)

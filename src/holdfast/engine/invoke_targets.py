@@ -32,14 +32,14 @@ class InvokeTargets:
         self._new_queues = new_queues
 
     def children(self, parent: str, updates: Sequence[Update]) -> Children:
-        """By the id of the operation, for each invoke or enqueue among these updates: the execution that it starts, or the failure with
-        which the operation ends."""
+        """By the id of the operation, for each of these updates that asks for another execution: the execution that it starts, or the
+        failure with which the operation ends."""
         found: dict[str, Hosted | None] = {}
         return {update.id: self._child(parent, update, found) for update in updates if starts_another(update)}
 
     def function(self, name: str, version: str | None) -> Hosted | None:
-        """The function (no worker, no pipeline) of a name and version, hosted here or published by any process; None if there is none. If
-        `version` is None, the version `$LATEST` is taken, or the highest number if there is no `$LATEST`."""
+        """The function (no worker, no pipeline) of a name and a version or alias, hosted here or published by any process; None if there is
+        none. If `version` is None, the version `$LATEST` is taken, or the highest number if there is no `$LATEST`."""
         found = self._target(name if version is None else f"{name}:{version}")
         return found if found is not None and found.kind is Kind.FUNCTION else None
 
@@ -91,7 +91,7 @@ class InvokeTargets:
 
 
 def starts_another(update: Update) -> bool:
-    """Whether an update starts another execution."""
+    """Whether an update asks for another execution: an invoke, a run of a worker or a pipeline, or an enqueue does."""
     return update.type is Type.CHAINED_INVOKE or update.order is not None
 
 

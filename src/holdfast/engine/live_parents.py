@@ -41,8 +41,8 @@ class LiveParents:
         self._live, self._agenda, self._loop = live, agenda, loop
         self._attached: dict[str, Parent] = {}
         self._children: dict[str, dict[str, str]] = {}
-        """By parent: its children that are live here, or that a write makes and claims which is not on disk yet, each with the parent's
-        operation."""
+        """By the parent's id: the ids of its children, each with the parent's operation that waits for it. A child is here while it is live
+        in this process, and also before that, while the write that makes and claims it is not on disk yet."""
         self._waiting: dict[str, bool] = {}
         """The parents that stay live and only wait, in the order in which they began to wait. The value says whether the parent also waits
         for something else than its children."""
@@ -129,16 +129,16 @@ class LiveParents:
 
     def ask_for_room(self) -> None:
         """Let the scheduler check whether a parent must give up its room. Called when an execution found no room, and when a parent begins
-        to wait while no room is free."""
+        to wait while no room is free and other executions are ready. Does nothing if no parent waits."""
         if self._waiting:
             self._agenda.ring()
 
     def waits_in(self, capacity: Capacity) -> int:
-        """How many parents that only wait take room of this capacity."""
+        """How many parents take room of this capacity and only wait. Parents that `make_room` already told to rest are not counted."""
         return len(self._idle_in(capacity))
 
     def make_room(self, capacity: Capacity, count: int = 1) -> None:
-        """Let this many parents rest, because their room is needed: first the parents that have waited longest."""
+        """Let at most `count` parents that take room of this capacity rest, because it is needed: first those that have waited longest."""
         for execution in self._idle_in(capacity)[:count]:
             self._leaving.add(execution)
             self._plan_look(execution)

@@ -1,7 +1,7 @@
 """The loop watch: notices an event loop that is blocked. While one call blocks the loop, no timer fires and no execution continues.
 
 The poller's thread looks at the loop's thread four times a second. If the loop waits for something to do, nothing more happens, so an idle
-engine is not woken. Otherwise it asks the loop for an answer, and logs a warning if the loop has not answered for a second.
+engine is not woken. Otherwise it asks the loop for an answer, and logs a message if the loop has not answered for a second.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _LOOKS: Final = 10
 """The watch warns only if it has looked at least this many times since it asked the loop for an answer. Fewer looks in that time mean that
 the whole process slept, and not that the loop was blocked."""
 _SELDOM: Final = 5
-"""Only every fifth look reads the stack of the loop's thread, because that takes longer than everything else in a look."""
+"""While the loop owes no answer, only every fifth look reads the stack of the loop's thread, because that takes longer than everything else
+in a look."""
 _FRAMES: Final = 12
 _RESTING: Final = (selectors.__file__, runners.__file__)
 """The thread of a loop that waits is in the code of one of these files: Python's own loop waits in a selector; a loop that is written in C

@@ -2,8 +2,9 @@
 
     Start, births → started        Settle → invoked        Checkpoint → operated        any write that ends an execution → closed
 
-Runs of workers are executions too, and are left out: the package `workers` reports them in the words of its protocol. Events of queues are
-reported for all executions (`ports.QueueObserver`). An execution that is enqueued starts when it is admitted for the first time.
+Runs of workers and pipelines are executions too, and are left out: the package `workers` reports runs in the words of its protocol. Events
+of queues are reported for all executions (`ports.QueueObserver`). An execution that is enqueued starts when it is admitted for the first
+time.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Observers:
         self._registry = registry
         self._runner = runner
         self._live: dict[str, Execution] = {}
-        """By execution: its header when its invocation here began."""
+        """By the id of an execution whose invocation runs here: its header, as this object last saw it."""
         self._written: dict[str, Position] = {}
         """By execution: the position of the last checkpoint that was reported. If a client repeats a request, the answer is repeated, but
         nothing is reported again."""

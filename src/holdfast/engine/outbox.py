@@ -33,7 +33,7 @@ _KEEP_SECONDS: Final = 0.1
 """While signals are delivered without errors, the cursor is moved at most once in this many seconds. For this long a runner also assumes,
 without asking the store, that it is still the one that delivers."""
 _TAKE_SECONDS: Final = 1.0
-"""While another runner delivers, this runner tries to take over the delivery once in this many seconds."""
+"""While another runner delivers, this runner tries to take over the delivery at least once in this many seconds."""
 _TROUBLE_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 1.0
 """When the engine closes, it waits at most this many seconds for functions that are working on a signal. A function that takes longer gets
@@ -83,7 +83,7 @@ class Outbox:
             delivery.news()
 
     def look(self, now: int) -> None:
-        """Try those signals again that failed before and whose next try is due."""
+        """Let the tasks try those signals again that failed before and whose next try is due."""
         for delivery in self._deliveries:
             if delivery.retry_at is not None and delivery.retry_at <= now:
                 delivery.retry()
@@ -154,7 +154,8 @@ class _Delivery:
         self._wake.set()
 
     def retry(self) -> None:
-        """Call the function again at once with the signal for which it raised an error."""
+        """Let the task try the signal for which the function raised an error again now, without waiting longer. Has no effect if no signal
+        waits for another try."""
         self._again.set()
 
     def close(self) -> None:
@@ -220,7 +221,8 @@ class _Delivery:
             await self._keep()
 
     async def _hand_over(self, signal: StatusSignal, expect: Callable[[int], None]) -> bool:
-        """Call the subscriber's function with a signal until it returns. Returns False if the engine closes before that."""
+        """Call the subscriber's function with a signal, again after each error, until it returns. Returns False if the engine closes before
+        that. Raises _Lost if this runner loses the delivery between two calls."""
         failures = 0
         while not self._closing:
             error = await self._call(signal)

@@ -41,8 +41,8 @@ def unwritable(trouble: HoldfastError, outcome: Outcome) -> Outcome | None:
 
 
 def warn_of_crash(outcome: Outcome, after: Execution, now: int) -> None:
-    """Log one warning for an invocation that crashed: the error, the author's line, how many invocations of the execution crashed in a row,
-    and what happens next.
+    """Log one warning for an invocation that crashed: the error, the author's line (if it is known), and what happens next. If the
+    execution is tried again, the warning also says how many invocations of it crashed in a row.
 
     `after` is the execution as the end of the invocation left it.
     """

@@ -20,7 +20,7 @@ class Poller(Protocol):
 
 
 StartPoller = Callable[[Iterator[None], float], Poller]
-"""Begins to poll: takes the next element of the iterator again and again. The number is the seconds between two polls."""
+"""Begins to poll. To make one poll, it takes the next element of the iterator. The number is the pause between two polls, in seconds."""
 
 
 class ThreadPoller:

@@ -36,7 +36,7 @@ _NO_WORKERS: Final = (
 
 
 class EnginePort:
-    """The port through which a handler in this process writes."""
+    """The port through which a handler in this process reads and writes its execution."""
 
     def __init__(
         self,
@@ -58,7 +58,8 @@ class EnginePort:
         """Returns the service that accepts runs of workers; None if this engine serves no workers."""
 
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
-        """Write a checkpoint from a handler's thread. Blocks until the checkpoint is on disk. Raises the error if it is refused."""
+        """Write a checkpoint from a handler's thread. Blocks until the checkpoint is on disk. Raises the error if it is refused or cannot
+        be written. `client_token`: the ClientToken of the request, by which a repeated request is recognised; None: it has none."""
         children = self._children(token, updates)
         answer = self._writer.call(Checkpoint(token, tuple(updates), client_token, children))
         assert isinstance(answer, Checkpointed)
@@ -144,8 +145,8 @@ class EnginePort:
         return asyncio.run_coroutine_threadsafe(self.accept(parent, operation_id, asked), self._loop).result()
 
     def _children(self, token: Position, updates: Sequence[Update]) -> Children:
-        """By the id of the operation, for each invoke or enqueue among these updates: the execution that it starts, or the failure with
-        which the operation ends."""
+        """By the id of the operation, for each of these updates that asks for another execution: the execution that it starts, or the
+        failure with which the operation ends."""
         for update in updates:
             if starts_another(update):
                 return self._read(lambda: self._targets.children(token.execution, updates))

@@ -32,8 +32,8 @@ def quarantined(store: ExecutionStore, header: Execution) -> ExecutionQuarantine
 
 
 def why(store: ExecutionStore, header: Execution) -> str:
-    """Why an execution is quarantined, and what a person must do. The text includes the message of the error, if an error was the
-    reason."""
+    """Why an execution is quarantined, and what a person must do. If an error was the reason and its message can be read, the text includes
+    the message."""
     reason = reason_of(header) or Quarantine.RUNNER_DIED
     cause = _CAUSES[reason].format(deaths=header.deaths)
     told = None if reason is Quarantine.RUNNER_DIED else _message(store, header)

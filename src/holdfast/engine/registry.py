@@ -18,8 +18,8 @@ _MORE_THAN_ANY: Final = 10**9
 
 
 class Capacity:
-    """Room for live invocations, shared by one or more functions. `free` is the number of further invocations for which there is room
-    now."""
+    """Room for live invocations, shared by one or more functions. `free` is the number of further invocations for which there is room now;
+    0 or less means none."""
 
     __slots__ = ("_room", "free")
 
@@ -110,7 +110,8 @@ class Registry:
         return found
 
     def kind_of(self, name: str) -> Kind | None:
-        """The kind of the function with this name, in any version; None if it is not hosted here."""
+        """The kind of the function with this name; None if it is not hosted here. If several versions are hosted here, the one that was
+        added first counts. (All versions of a name should have one kind; this is not checked.)"""
         return next((f.kind for f in self._functions.values() if f.name == name), None)
 
     def targets(self) -> Sequence[Target]:
@@ -122,11 +123,11 @@ class Registry:
         return [Hosted(f.name, f.version, f.terms, f.kind) for f in self._functions.values()]
 
     def is_full(self) -> bool:
-        """Whether at least one function that is hosted here has no room now."""
+        """Whether at least one function that is hosted here has no room now. Between `shut` and `open` none has room."""
         return any(f.capacity.free <= 0 for f in self._functions.values())
 
     def is_unused(self) -> bool:
-        """Whether no invocation is live here, and none has reserved room."""
+        """Whether no invocation is live here, and none has reserved room. False between `shut` and `open`."""
         return all(capacity.unused for capacity in self._capacities)
 
     def shut(self) -> None:

@@ -17,12 +17,13 @@ from holdfast.model.verbs import Start
 from holdfast.store.seam import ExecutionStore
 
 ON_FAILED = ("find", "restart")
-"""What a start does if the execution that has the name failed: return that execution, as AWS does, or start the name again."""
+"""What a start does if the execution that has the name failed: treat it like one that did not fail, as AWS does ("find"), or start a new
+execution under the name ("restart")."""
 
 
 def is_restart(on_failed: str, name: str | None) -> bool:
-    """Whether a start may start a name again whose execution failed. Raises InvalidParameter for another value than "find" and "restart",
-    and for "restart" without a name."""
+    """Whether a start shall make a new execution if the execution that has its name failed: True for "restart", False for "find". Raises
+    InvalidParameter for any other value, and for "restart" without a name."""
     if on_failed not in ON_FAILED:
         raise InvalidParameter(f"on_failed is {on_failed!r}; use {' or '.join(map(repr, ON_FAILED))}.")
     if on_failed == "restart" and name is None:
@@ -75,7 +76,8 @@ def restarted(
     notes: Notes = (),
 ) -> Start:
     """The start that restarts the execution `old` under its name, and in its queue if it came from one. `old` stays in the store and is
-    superseded. The new execution has the id `identity` and the input `payload`. If `version` or `terms` is None, that of `old` is kept.
+    superseded. The new execution has the id `identity` and the input `payload`. `restart` says which part of the history of `old` is
+    copied. If `version` or `terms` is None, that of `old` is kept.
     `same`: a text that later starts of the name are compared by; None: they are compared by the input. Raises RestartRefused if the old
     execution cannot be restarted."""
     check_restartable(old)

@@ -331,7 +331,7 @@ class Scheduler:
             self._agenda.ring()
 
     async def _rest(self) -> None:
-        """Rest until the agenda rings or the next timer is due; at most a second under a real clock."""
+        """Rest until the agenda rings, or until the next timer or schedule is due; at most a second under a real clock."""
         if self._clock.virtual:
             await self._rest_virtually()
             return
@@ -343,8 +343,8 @@ class Scheduler:
         await self._rung_within(left)
 
     async def _rest_virtually(self) -> None:
-        """Rest until the virtual clock reaches the next timer, or until the engine is woken. A test moves the clock, or the scheduler
-        moves it when there is nothing else to do."""
+        """Rest until the agenda rings, or until the virtual clock reaches the next timer, schedule or upkeep. A test moves the clock, or
+        the scheduler moves it when there is nothing else to do (`_skipped`)."""
         while not self._agenda.rung.is_set() and not await self._skipped():
             await self._rung_within(_NEWS_SECONDS)
             now, timer_at = self._clock.now(), self._agenda.timer_at
@@ -357,7 +357,7 @@ class Scheduler:
                 await self._agenda.rung.wait()
 
     async def _skipped(self) -> bool:
-        """If nothing else is left to do, move a virtual clock to the next timer or schedule. Returns whether that time has come."""
+        """If nothing else is left to do, move a virtual clock to the next timer or an earlier schedule. Returns whether it is there now."""
         if self._agenda.timer_at is None or not self.idle:
             return False
         for _ in range(3):

@@ -285,7 +285,7 @@ class Timetable:
     # --- executions that are not over
 
     def _still_open(self, state: ScheduleState) -> dict[str, str]:
-        """The executions of a schedule that have not ended, by id. The value is the id of the execution that continues it now; its own id
+        """Those executions of a schedule that have not ended, by id. The value is the id of the execution that continues it now; its own id
         if none does."""
         found = {}
         for execution in state.open:

@@ -36,8 +36,7 @@ class Upkeep:
         self._closing = False
 
     def is_due(self, now: int) -> bool:
-        """Whether a minute has passed since the last upkeep began, and that upkeep has ended. If nothing else is due, a virtual clock is
-        not moved to the time of the next upkeep, because no caller waits for it."""
+        """Whether a minute has passed since the last upkeep began, and that upkeep has ended; True if there was none yet."""
         return self._next_at <= now and (self._task is None or self._task.done())
 
     def look(self, now: int) -> None:

@@ -87,13 +87,14 @@ class Writer:
         """Its length is the number of invocations that run here and may write at any moment."""
         self._health = health
         self._context = contextvars.copy_context()
-        """Answers are given in this context: an invocation that one begins must not see the context variables of another handler."""
+        """Answers are given in this context. An answer may begin an invocation, which must not see the context variables of another
+        handler."""
         self._followed: Followed | None = None
         self._signalled: Callable[[], None] | None = None
         self._saw: Saw | None = None
         self.open = True
-        """Whether the writer takes new requests of callers. When the engine closes, this becomes False; live invocations may still
-        write how they ended."""
+        """Whether the writer takes new requests of callers. When the engine closes, this becomes False. Checkpoints of live invocations,
+        and the writes that give their executions back, are then still taken."""
         self._queue: deque[Entry] = deque()
         self._turn = threading.Lock()
         self._flush_planned = False
@@ -115,9 +116,9 @@ class Writer:
         self._followed, self._signalled, self._saw = followed, signalled, saw
 
     async def write(self, write: Write, landed: Deliver | None = None) -> Answer:
-        """Write from the engine's loop. Returns the answer when the write is on disk. Raises the error if it is refused. `landed` is called
-        with the answer or the error, even if the caller is cancelled meanwhile. If the engine is closed already, this raises EngineClosed
-        at once, and `landed` is not called."""
+        """Write from the engine's loop. Returns the answer when the write is on disk. Raises the error if it is refused or fails. `landed`
+        is called with the answer or the error, even if the caller is cancelled meanwhile. If the engine is closed already, this raises
+        EngineClosed at once, and `landed` is not called."""
         if not self.open:
             raise EngineClosed
         future: asyncio.Future[Answer] = self._loop.create_future()
@@ -126,8 +127,8 @@ class Writer:
 
     async def write_lot(self, lot: Lot, landed: DeliverLot) -> None:
         """Write a lot from the engine's loop, in a transaction of its own. Returns when it is on disk. Raises the error if the lot as a
-        whole is refused. `landed` is called with the answer or the error, even if the caller is cancelled meanwhile. If the engine is
-        closed already, this raises EngineClosed at once, and `landed` is not called."""
+        whole fails. `landed` is called with the answer or the error, even if the caller is cancelled meanwhile. If the engine is closed
+        already, this raises EngineClosed at once, and `landed` is not called."""
         if not self.open:
             raise EngineClosed
         future: asyncio.Future[Landed] = self._loop.create_future()
@@ -167,7 +168,7 @@ class Writer:
 
     def call(self, write: Write) -> Answer:
         """Write from another thread than the loop's. Blocks until the write is on disk, and returns the answer. Raises the error if the
-        write is refused. Raises EngineClosed if the writer is closed."""
+        write is refused or fails. Raises EngineClosed if the writer is closed."""
         if self._closed:
             raise EngineClosed
         waiter = Waiter()

@@ -304,8 +304,8 @@ def refuse_shared(folder: Where) -> None:
 
 @functools.lru_cache
 def _others_in(group: int) -> str:
-    """The name of one user in this group who is neither this user nor root; empty if there is none. If there is none, the group's rights
-    give nothing to anybody else."""
+    """The name of one user in this group who is neither this user nor root; empty if there is none. Then the rights of the group give other
+    users nothing."""
     import grp
     import pwd
 

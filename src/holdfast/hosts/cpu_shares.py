@@ -38,7 +38,7 @@ remaining cores stay free, so that a short run of another tenant finds a core at
 _SAVED_SECONDS: Final = 1.0
 """An account contains at most the CPU seconds that the tenant's share of the cores gives in this many seconds."""
 _STEP_SECONDS: Final = 0.01
-"""Accounts change in steps of this length, because each step looks at all tenants."""
+"""Accounts grow, and used seconds are forgotten, at most once in this many seconds, because each such step looks at all tenants."""
 _EXPECTED_SECONDS: Final = 0.05
 """How many CPU seconds a body of a worker is expected to use while no body of this worker has ended yet."""
 _LEARNED: Final = 0.25

@@ -71,7 +71,8 @@ def uses(pid: int) -> Uses | None:
 
 def share(pid: int) -> int:
     """The kilobytes of memory of a process. A page that several processes share is divided among them, so that a sum over all of them
-    counts it once. This is slow, because the kernel looks at each page."""
+    counts it once. This is slow, because the kernel looks at each page. If the kernel does not tell this, shared pages are counted
+    whole."""
     for path in (f"/proc/{pid}", *_threads(pid)):
         text = None
         with contextlib.suppress(OSError):

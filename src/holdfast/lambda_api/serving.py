@@ -127,8 +127,8 @@ class Serving:
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
     async def deploy(self, wanted: DescribedFunction, looked: CodeCache | None = None) -> Entry:
-        """Deploy a function as a target describes it. Functions that are deployed together share `looked`, so that the same code is read
-        only once."""
+        """Deploy a function as a target describes it, and return its entry. Functions that are deployed together share `looked`, so that
+        the same code is read only once."""
         seen = looked or CodeCache()
 
         def verb() -> Entry:

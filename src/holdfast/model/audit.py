@@ -1,7 +1,8 @@
 """The audit log: who did what, on what, from where, when, and with which outcome.
 
 A note records a decision of a person or of a credential, or a refusal. The note of a decision is written in the same transaction as the
-decision. Notes are never changed; each has a time from which on it may be removed. They contain names and ids, no payloads and no secrets.
+decision, or (for a few decisions, such as a login) directly after it. Notes are never changed; each has a time from which on it may be
+removed. They contain names and ids, no payloads and no secrets.
 """
 
 from __future__ import annotations
@@ -91,11 +92,12 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
     """For how many days the notes of this actor are kept."""
 
     def did(self, what: str, on: str, outcome: str, now: int) -> tuple[Note, ...]:
-        """The note of a decision, as a tuple with one element, because the `notes` of a write are a tuple."""
+        """The note of a decision of this actor at the time `now`: what it did, on which object, and with which outcome. It is a tuple with
+        one element, because the `notes` of a write are a tuple."""
         return (self._note(NoteKind.DECISION, what, on, outcome, now),)
 
     def refused(self, what: str, on: str, outcome: str, now: int) -> Note:
-        """The note of a refusal."""
+        """The note of a refusal at the time `now`: what this actor asked for, on which object, and with which outcome."""
         return self._note(NoteKind.REFUSAL, what, on, outcome, now)
 
     def _note(self, kind: NoteKind, what: str, on: str, outcome: str, now: int) -> Note:

@@ -2,7 +2,8 @@
 
 A counter is a number under a key. It starts again from zero at a certain time. Examples: how often a worker was asked in a time, what a
 tenant has spent today, and a mark that a tenant must not call a server before a certain time. A write carries its charges. If a charge
-would take a counter beyond its limit, the write is refused, and nothing of it is written.
+would take a counter beyond its limit, the write is refused, and nothing of it is written. (The charges of an execution that a checkpoint
+starts are an exception: only the operation that asks for it fails. See `Birth.charges`.)
 
 A counter may have a second number, the reserved amount: a call that is under way has reserved the most that it may cost, and the end of the
 call adds its real cost to the first number. Both numbers together stay within the limit. A refusal says whether there would be room without

@@ -18,17 +18,17 @@ from holdfast.model.operations import Failure
 
 MAX_PAYLOAD_BYTES = 6 * 1024 * 1024
 _MOST_ERROR = MAX_PAYLOAD_BYTES // 16
-"""The message, the type, the data and the whole stack trace of an error are each bounded to this many characters, so that all of them
-together fit into a payload."""
+"""The most characters of an error's message, of its type, of its data, and of all lines of its stack trace together. So the whole error
+fits into a payload. A text that is cut also gets a note of its full length."""
 _MOST_LINES = 1_000
 _failure_decoder = json_structs.decoder(Failure)
 _encoder = msgspec.json.Encoder()
 
 
 def dumps(value: object, *, sort: bool = True) -> str:
-    """A Python value as the JSON text that is stored. The text has no spaces between its parts. Its keys are sorted, so that equal values
-    have equal texts; with `sort=False` they keep their order. Raises PayloadNotJson if the value cannot be written as JSON, NaN for
-    example, and InvalidParameter if a text in it contains a lone surrogate."""
+    """A Python value as the JSON text that is stored. The text has no spaces between its parts. Its keys are sorted, so that the order of
+    the keys in a dict does not change the text; with `sort=False` they keep their order. Raises PayloadNotJson if the value cannot be
+    written as JSON, NaN for example, and InvalidParameter if a text in it contains a lone surrogate."""
     try:
         text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort else None).decode()
         if "null" in text:

@@ -28,8 +28,8 @@ class ConsoleSession(msgspec.Struct, frozen=True, kw_only=True):
     """The token that every form of this session must carry."""
     made_at: int
     seen_at: int
-    """When the session began; or, if its cookie has got a new value since then, when that happened last. Use of the session makes the
-    cookie get a new value from time to time."""
+    """When the session's cookie got its present value: when the session began, or later. While the session is used, its cookie gets a new
+    value from time to time."""
     expires_at: int
 
 

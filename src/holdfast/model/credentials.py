@@ -44,12 +44,11 @@ class Role(Word):
     """What a caller may do. Each role includes what a viewer may do."""
 
     VIEWER = "viewer"
-    """Look at functions, executions, histories and signals."""
+    """Look at functions, executions, runs, approvals, queues, schedules, costs and logs."""
     OPERATOR = "operator"
-    """Start, stop and change executions and runs, for example: invoke functions, stop executions, and send checkpoints as a function
-    does."""
+    """Start, stop and change executions, runs, queues and schedules, and send checkpoints as a function does."""
     APPROVER = "approver"
-    """Answer callbacks, and decide what workers ask for."""
+    """Answer callbacks, and decide approvals."""
     SETTLER = "settler"
     """Report how a call of a tool ended, if the run that made the call could not find it out."""
     ADMIN = "admin"

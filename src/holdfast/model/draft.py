@@ -51,7 +51,7 @@ class Draft:
         self, kind: EventType, operation_id: str | None = None, payload: str | None = None, detail: dict[str, Any] | None = None
     ) -> int:
         """Add an event and return its number. `operation_id` is the operation that it belongs to; None: the execution or an invocation.
-        `detail` has further members of the event."""
+        `payload` is its text; None if it has none. `detail` has further members of the event."""
         number = self._header.events + len(self.events) + 1
         self.events.append(Event(number, kind, self.at, operation_id, payload, detail))
         if payload is not None:

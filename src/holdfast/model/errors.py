@@ -56,7 +56,7 @@ class LimitReached(Rejected):
         self.key, self.limit, self.until = key, limit, until
         self.spent, self.reserved = spent, reserved
         self.is_curable = is_curable
-        """Whether there would be room without the reserved amount, so that the same request may succeed when those calls have ended."""
+        """Whether there would be room without the reserved amount, so that a retry may succeed when the reservations have ended."""
 
 
 class InvalidParameter(Rejected):

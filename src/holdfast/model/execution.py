@@ -46,7 +46,7 @@ class State(Word):
     """What an execution waits for, or what runs it, as the engine sees it."""
 
     READY = "ready"
-    """It waits for a runner to claim it, which is allowed from `ready_at` on."""
+    """It waits for a runner to claim it. `life.may_claim` says which runner may do so, and from when on."""
     QUEUED = "queued"
     """It waits in its lane until the store admits it (model.places). A runner cannot claim it before."""
     DELAYED = "delayed"
@@ -84,8 +84,8 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     version: str
     name: str
     input_hash: str
-    """The hash of `Start.same` if that was given, else of the input. If the store has a payload codec, it is the codec's fingerprint in
-    place of a hash. By it (and the version) a second start of the same name is recognised as the same start."""
+    """The hash of `Start.same` if that was given, else of the input. If the store has a payload codec, the codec makes a fingerprint of the
+    same text in place of the hash. By it (and the version) a second start of the same name is recognised as the same start."""
     terms: Terms
     started_at: int
     deadline: int
@@ -107,7 +107,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     invocation: str | None = None
     invoked_at: int | None = None
     seen: int = 0
-    """The last revision that an invocation had seen when it ended in order to wait. It is of the latest invocation that ended so."""
+    """The last revision that an invocation had seen when it ended in order to wait; of several such invocations, the latest one counts."""
     ended_at: int | None = None
     result_event: int | None = None
     """The number of the event with its result or error; None while it runs."""
@@ -119,8 +119,8 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     touched_at: int = 0
     """The time of the latest event. From one event of an execution to the next, the time never decreases."""
     failures: int = 0
-    """How many of its latest invocations failed in a row. It is set to 0 by a checkpoint with an update, and by an invocation that ends in
-    order to wait."""
+    """How many of its latest invocations failed in a row. It is set to 0 by a checkpoint with an update, by an invocation that ends in
+    order to wait, and by a quarantine."""
     deaths: int = 0
     """How many runners died in a row while they ran it, without progress of the execution."""
     client: str | None = None
@@ -137,7 +137,8 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parent_operation: str | None = None
     """The id of the parent's operation that waits for this execution; None if none waits."""
     cascade: bool = True
-    """Whether the execution is stopped when its parent is stopped or times out. A run is then cancelled instead of stopped."""
+    """Whether the execution is stopped when its parent is stopped or times out. A run that has begun is then cancelled instead of
+    stopped."""
     tenant: str | None = None
     trace: str | None = None
     """The trace header that it was started with; None if it had none. The header is passed to each of its invocations, and to each
@@ -189,7 +190,7 @@ def graph_text(text: str) -> GraphText:
 
 def checked_graph(graph: GraphText) -> GraphText:
     """The graph itself. Raises InvalidParameter if its id is not the SHA-256 of its text: executions with the same graph id share one
-    stored text."""
+    stored text. Raises PayloadTooLarge if the text is too long to be stored."""
     if graph.id != codec.payload_hash(codec.fitting(codec.storable(graph.text), "Graph")):
         raise InvalidParameter("The id of a graph must be the sha256 of its text.")
     return graph
@@ -310,7 +311,7 @@ class View(Protocol):
         ...
 
     def next_due(self, after: int) -> int | None:
-        """The earliest `due_at` among those of the operations that are later than the time `after`; None if there is none."""
+        """Of all times `due_at` of the operations: the first one after the time `after`; None if there is none."""
         ...
 
     def has_ready(self, since: int) -> bool:

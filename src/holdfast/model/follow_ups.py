@@ -1,8 +1,8 @@
 """Follow-ups: the writes to other executions that a write causes, committed in the same transaction.
 
 A checkpoint that invokes starts the child. A child that ends answers the operation that waits for it. If a parent is stopped or times out,
-its children are stopped too, and those that are runs are cancelled, unless `cascade` is off. After every accepted write the store calls
-`follow_ups`, and commits the writes that it returns in the same transaction, so that a crash cannot separate them.
+its children are stopped too, unless `cascade` is off. Children that are runs and have begun are cancelled instead. After every accepted
+write the store calls `follow_ups`, and commits the writes that it returns in the same transaction, so that a crash cannot separate them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The ledger: what each call of a model, or of another tool that costs money, has reserved and spent. Its rows are never changed.
 
 A call has two entries. The first is written in the same transaction as the call's intent, and says what the call has reserved. The second
-is written in the same transaction as the call's receipt, and says how the call ended: what it spent, or that it spent nothing. A call that
-reserved nothing has only the second, and only if it spent something. If an execution is stopped, fails or times out during a call, there is
-no receipt. Then the write that closes the execution adds the second entry, with the state `unknown`.
+is written in the same transaction as the call's receipt, and says how the call ended: what it spent, or that it spent nothing. A call of a
+tool that is no model, and that reserved nothing, has only the second, and only if it spent something. If an execution is stopped, fails or
+times out during a call, there is no receipt. Then the write that closes the execution adds the second entry, with the state `unknown`.
 
 `held_tokens` and `held_nanos` are signed: the first entry adds the reservation, and the second subtracts it. So their sum over any set of
 entries is what these calls have still reserved.

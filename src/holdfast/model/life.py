@@ -59,9 +59,9 @@ def claimed(header: Execution, by: Claimant, now: int) -> Execution:
 
 
 def may_claim(header: Execution, now: int, *, alone: bool = False) -> bool:
-    """Whether a runner may claim the execution now. `alone`: whether the runner has nothing else to do. Usually the execution must be
-    ready, and `ready_at` must have come. After SUSPECT_DEATHS deaths the runner must also be alone; with fewer than MAX_DEATHS deaths,
-    `ready_at` need not have come then."""
+    """Whether a runner may claim the execution now. `alone`: whether the runner has nothing else to do. The execution must be READY. With
+    fewer than SUSPECT_DEATHS deaths, the time `ready_at` must have come. From SUSPECT_DEATHS deaths on, the runner must be alone;
+    `ready_at` must have come only from MAX_DEATHS deaths on."""
     if header.state is not State.READY:
         return False
     if header.deaths >= SUSPECT_DEATHS:
@@ -76,7 +76,7 @@ def next_try(header: Execution) -> int | None:
 
 def backoff_ms(failures: int, jitter: float) -> int:
     """How many milliseconds to wait before the next invocation, after `failures` failed ones in a row. `jitter` is a random number between
-    0 and 1; with 0 the wait is half as long as with 1."""
+    0 and 1. With 1, the wait is 1 s after the first failure and doubles with each further one, up to 60 s; with 0 it is half as long."""
     delay = min(_BACKOFF_MS * 2 ** (failures - 1), _BACKOFF_LIMIT_MS)
     return int(delay * (0.5 + jitter / 2))
 
@@ -120,7 +120,7 @@ def _fired(draft: Draft, operation: Operation) -> Operation | None:
 
 def answered(draft: Draft, operation: Operation, status: Status, result: str | None, error: Failure | None) -> Operation:
     """The operation after it was closed from outside the handler: a callback by an answer or a timeout, an invoke by the end of its child.
-    Adds the event of the close to the draft."""
+    `result` and `error` are what it ends with; None if there is none. Adds the event of the close to the draft."""
     payload = result if error is None else codec.failure_text(error)
     number = draft.log(BY_OUTCOME[operation.type, status], operation.id, payload)
     return msgspec.structs.replace(

@@ -187,8 +187,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     place: int = 0
     """The number of the operation's first event in the history. Operations are listed in the order of these numbers."""
     payload_event: int | None = None
-    """The number of the event that has this operation's `result` or `error` as its payload; None if it has neither. So the store keeps the
-    payload only once, with the event."""
+    """The number of the event that has this operation's `result` or `error` as its payload; None as long as there is no such event. So the
+    store keeps the payload only once, with the event."""
     revision: int = 0
     """The execution's revision at the last change of this operation."""
 

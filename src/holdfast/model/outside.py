@@ -75,8 +75,9 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
     """Whether executions that the stopped execution invoked are stopped as well (and so on below them)."""
     inherited: bool = False
     """Whether another event causes this stop: the parent was stopped or timed out, or a schedule replaces the execution. An inherited stop
-    does nothing to an execution that was started without `cascade`. A run that listens for its cancel is not stopped by it but cancelled:
-    so it can record the outcome of a call that is under way, and undo what it did."""
+    does nothing to an execution that was started without `cascade`. A run that listens for its cancel is not stopped by it but cancelled
+    (unless the run is quarantined, or its deadline has passed): so it can record the outcome of a call that is under way, and undo what it
+    did."""
     notes: tuple[Note, ...] = ()
     """Lines for the audit log: who stopped it."""
 

@@ -1,8 +1,8 @@
 """Pages of an execution's state: how much one page holds, and the marker that says where the next page begins.
 
 A handler gets its state in pages: the first with its event, the others by GetDurableExecutionState. The EXECUTION operation comes first,
-then all others in the order they began. The answer to a checkpoint may be cut into pages as well: these have only operations that changed
-after a certain revision.
+then the operations that a replay needs, in the order in which they began. The answer to a checkpoint may be cut into pages as well: these
+have only operations that changed after a certain revision.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Mark(NamedTuple):
     """Where a page begins."""
 
     newer_than: int = 0
-    """The page has only operations that changed after this revision; 0: all operations."""
+    """The page has only operations that changed after this revision. 0: all operations that a replay needs; those inside a context that has
+    ended are left out, unless the context is replayed."""
     after: int = -1
     """The `place` of the last operation on the page before this one. -1: this page begins with the EXECUTION operation. 0: it begins with
     the operation that follows the EXECUTION operation."""

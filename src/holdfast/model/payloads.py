@@ -45,14 +45,16 @@ class PayloadCodec(Protocol):
 
 
 def encoded(codec: PayloadCodec, text: str, execution: str, number: int) -> str:
-    """The payload of an event as it is stored; `number` is the event's number. Raises CodecFailed if the codec fails."""
+    """The payload `text` of an event as it is stored. `execution` is the id of the event's execution, `number` the event's number. Raises
+    CodecFailed if the codec fails."""
     return _made(
         codec, f"encode the payload of event {number} of execution {execution}", lambda: codec.encode(text, f"{execution}/{number}")
     )
 
 
 def decoded(codec: PayloadCodec, text: str, execution: str, number: int) -> str:
-    """The payload of an event, from the text that is stored; `number` is the event's number. Raises CodecFailed if the codec fails."""
+    """The payload of an event, from the `text` that is stored. `execution` is the id of the event's execution, `number` the event's number.
+    Raises CodecFailed if the codec fails."""
     return _made(
         codec, f"decode the payload of event {number} of execution {execution}", lambda: codec.decode(text, f"{execution}/{number}")
     )

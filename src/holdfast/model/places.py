@@ -37,8 +37,8 @@ _USER: Final = ";user="
 """Stands between the function and the user in the last part of a leaf lane's path. An escaped name contains no semicolon, so this text
 cannot be a part of a name."""
 _PART: Final = 160
-"""One part of a path has at most about this many characters. A longer part is cut and ends with its digest, because a database limits the
-length of index entries."""
+"""One name in a path (a tenant, a key, a function, a version or a user) has at most this many characters after escaping. A longer one is
+cut and ends with its digest, because a database limits the length of index entries."""
 
 
 class Level:
@@ -103,7 +103,8 @@ def checked_queue(name: object) -> str:
 
 def lane_of(queue: str, tenant: str | None, key: str | None, function: str, version: str, user: str | None = None) -> str:
     """The leaf lane of an execution, as a path. Each part is escaped, so that no choice of a tenant, a key or a user gives the lane of
-    another one. `user` is given only if the function has a rate for each user. Raises InvalidParameter if a part is not allowed."""
+    another one. `tenant` None means the tenant `default`; `key` None means a lane without a key. `user` is given only if the function has a
+    rate for each user. Raises InvalidParameter if a part is not allowed."""
     try:
         return _joined(queue, tenant, key, function, version, user)
     except TypeError:  # a value that the cache cannot hash, for example a list

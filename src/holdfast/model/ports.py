@@ -89,8 +89,8 @@ class Parents(Protocol):
         ...
 
     def stays(self, parent: Parent) -> bool:
-        """Whether an invocation whose code only waits may stay live. It may if a child that it waits for is live in this process, and no
-        other execution needs the invocation's capacity. Otherwise it must suspend."""
+        """Whether an invocation whose code only waits may stay live. It may if a child that it waits for is live in this process, and the
+        engine has not asked the invocation to make room for other executions. Otherwise it must suspend."""
         ...
 
 
@@ -101,7 +101,7 @@ class Invocation(msgspec.Struct, frozen=True, gc=False):
     header: Execution
     token: Position
     fresh: bool
-    """Whether this is the first invocation and the execution has no operations yet."""
+    """Whether the execution certainly has no operations yet, so that the SDK need not read its state."""
     input: str | None = None
     """The input of the execution, if the engine has it in memory; None: the handler's SDK must ask the port."""
     updated: tuple[str, ...] | None = None
@@ -142,7 +142,7 @@ class Sight(Protocol):
         ...
 
     def waiting(self, most: int) -> tuple[int, int]:
-        """Two numbers: how many ready executions this engine may claim, and how many executions of the whole store have a timer that is
+        """Two numbers: how many ready executions this engine may claim, and how many executions of the whole store may have a timer that is
         due. Each number is at most `most`: counting stops there."""
         ...
 
@@ -157,7 +157,7 @@ class Observer(Protocol):
 
     def started(self, header: Execution) -> None: ...
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
-        """An invocation has ended. `header` is the execution's header at the beginning of the invocation."""
+        """An invocation has ended. `header` is a header of the execution from the time of the invocation: at its beginning, or later."""
         ...
 
     def operated(self, header: Execution, operation: Operation) -> None:
@@ -179,7 +179,7 @@ class QueueObserver(Observer, Protocol):
         ...
 
     def refused(self, queue: str) -> None:
-        """A queue that is full, or that an operator drains, refused an execution."""
+        """A queue refused an execution, because it accepts no more executions now (`QueueFull` has the reasons)."""
         ...
 
     def parked(self, header: Execution) -> None:

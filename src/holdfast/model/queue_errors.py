@@ -8,8 +8,9 @@ from holdfast.model.errors import Retryable
 class QueueFull(Retryable):
     """The queue accepts no more executions now. Nothing was written.
 
-    The queue is full, or an operator drains it. `retry_after_seconds` is an estimate of the time until there is room again. It is 60 if the
-    time cannot be estimated, for example in a paused queue (store/lane_book.py).
+    Too many executions wait in it, one of them has waited too long, together with this one they may cost too much, or an operator drains
+    the queue. `retry_after_seconds` is an estimate of the time until there is room again. It is 60 if the time cannot be estimated, for
+    example in a paused queue (store/lane_book.py).
     """
 
     code = "overloaded"

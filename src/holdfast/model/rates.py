@@ -33,7 +33,7 @@ _TEXT: Final = re.compile(r"([1-9][0-9]{0,12}) ?(?:(runs|tokens) ?)?/ ?([1-9][0-
 
 
 class Rate(msgspec.Struct, frozen=True, gc=False):
-    """A limit: in `seconds` seconds, `units` units of this kind may be admitted; and at one moment, at most `burst` units."""
+    """A limit: on average, `units` units of this kind may be admitted in `seconds` seconds; and at one moment, at most `burst` units."""
 
     units: int
     seconds: int
@@ -67,8 +67,8 @@ def _parsed(text: str) -> Rate:
 
 
 def checked_rate(rate: Rate) -> Rate:
-    """The rate itself. Raises InvalidParameter if one of its numbers is not a whole number or is too small or too large, or if its kind is
-    neither RUNS nor TOKENS."""
+    """The rate itself. Raises InvalidParameter if one of its numbers is not a whole number or is too small or too large, if its kind is
+    neither RUNS nor TOKENS, or if its burst would take longer than MAX_SPAN_NS."""
     whole = all(type(number) is int and number >= 1 for number in (rate.units, rate.seconds, rate.burst))
     if not whole or rate.kind not in (RUNS, TOKENS):
         raise InvalidParameter(

@@ -70,8 +70,9 @@ class RunPort(Port, Protocol):
     """A port through which a handler can run workers. Only Holdfast's engine has it, in its own process."""
 
     async def accept(self, parent: Execution, operation_id: str, asked: RunAsked | EnqueueAsked) -> Order | Failure:
-        """Ask the service to accept a run or an enqueue. This form is for code on the engine's event loop. Returns the order, or a Failure
-        if the request is refused. Raises RunUnavailable if a run is asked for and the engine serves no workers."""
+        """Ask the service to accept a run or an enqueue. `parent` is the execution that asks, `operation_id` the operation in which it
+        asks. This form is for code on the engine's event loop. Returns the order, or a Failure if the request is refused. Raises
+        RunUnavailable if a run is asked for and the engine serves no workers."""
         ...
 
     def accept_blocking(self, parent: Execution, operation_id: str, asked: RunAsked | EnqueueAsked) -> Order | Failure:

@@ -55,8 +55,8 @@ class CatchUp(Word):
     """What happens to occurrences that no runner could start in time."""
 
     LATEST = "latest"
-    """Of these occurrences, only the one that was due last is started, late. If the next occurrence is due already, none of them is
-    started."""
+    """Of these occurrences, only the one that was due last is started, late. If the occurrence after it is due already, too, none of them
+    is started."""
     ALL = "all"
     """They are started late. If they are more than `catch_up_most`, only those that were due last are started."""
     NONE = "none"
@@ -78,7 +78,7 @@ DECLARED: Final = frozenset({Origin.CODE, Origin.PAGE, Origin.TOML})
 
 
 class How(Word):
-    """Why an occurrence was started."""
+    """Why there is an occurrence: its time came, or an operator asked for it."""
 
     DUE = "due"
     """It was due by the schedule's timing."""
@@ -189,7 +189,8 @@ class ScheduleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     changed_at: int | None = None
     """When the operator in `changed_by` added, changed or removed the schedule; None if `changed_by` is None."""
     declared: Definition | None = None
-    """The definition in the declaration, if an operator's change or removal is in force instead of it; else None."""
+    """The declared definition that is not in force, because an operator changed or removed the schedule. None if the declaration is in
+    force or equal to what the operator set, and after a removal until a process declares the schedule again."""
     declared_origin: Origin | None = None
     """The origin of `declared`; None if that is None."""
     history: tuple[Counted, ...] = ()
@@ -239,7 +240,8 @@ def checked_definition(definition: Definition) -> Definition:
 
 
 def checked_input(text: str) -> str:
-    """The input of a schedule. Raises PayloadNotJson if it is not JSON, and ScheduleInvalid if it is too large."""
+    """The text of a schedule's input, returned as it is. Raises PayloadNotJson if it is not JSON, and ScheduleInvalid if it is too
+    large."""
     codec.check(text)
     if len(text.encode()) > MAX_INPUT:
         raise ScheduleInvalid(

@@ -25,7 +25,7 @@ class ShownStatus(Word):
     """Its latest invocation failed, and another one runs or will run."""
     OK = "ok"
     PARTIAL = "partial"
-    """Its run ended with a partial result."""
+    """Its run failed, but gave partial outputs."""
     FAILED = "failed"
     """It failed or timed out, or its run's response says that it failed."""
     STOPPED = "stopped"

@@ -47,8 +47,8 @@ class Started(msgspec.Struct, frozen=True, gc=False):
 
 
 class Prefix(msgspec.Struct, frozen=True, gc=False):
-    """The part of an older execution's history that a restart copies: its events from number 2 up to the cut, and the operations of these
-    events."""
+    """The part of an older execution's history that a restart copies: the operations that had ended before the cut, the contexts that were
+    open at the cut, and the events of both. The copied events have new numbers, from 2 on."""
 
     events: tuple[Event, ...]
     operations: tuple[Operation, ...]
@@ -129,9 +129,8 @@ class Start(msgspec.Struct, frozen=True, gc=False):
 
     def create(self, now: int, settings: QueueSettings = NO_SETTINGS, *, admits: bool = False) -> tuple[Change, Started]:
         """The first change of a new execution, and the answer to the start. For an execution that is enqueued, `settings` are those of its
-        queue, and `admits` says whether it is admitted at once. Raises InvalidParameter if the header cannot be that of a new execution, or
-        if the graph is not allowed.
-        """
+        queue, and `admits` says whether it is admitted at once. Raises InvalidParameter if the header cannot be that of a new execution.
+        Raises what `checked_graph` or `checked_graph_id` raises, if the graph is not allowed."""
         header = self.header
         if type(header.status) is not ExecutionStatus or type(header.state) is not State or header.quarantine is not None:
             raise InvalidParameter(
@@ -181,8 +180,9 @@ class Start(msgspec.Struct, frozen=True, gc=False):
 
         The start supersedes that execution if `again` allows it, or if the enqueue says `Same.REPLACE`. Otherwise, if input and version are
         the same, the start finds that execution. Raises ExecutionAlreadyStarted in all other cases: the input or the version differs, the
-        enqueue says `Same.REFUSE`, the execution to restart was restarted before, that execution is an imported copy that was not closed,
-        or it belongs to another tenant. For another tenant's execution, the error tells only the name.
+        enqueue says `Same.REFUSE`, this is a restart and `again` does not allow it (for example, because another execution has the name
+        now), that execution is an imported copy that was not closed, or it belongs to another tenant. For another tenant's execution, the
+        error tells only the name.
         """
         found, wanted = view.header, self.header
         if tenant_of(found.tenant) != tenant_of(wanted.tenant):

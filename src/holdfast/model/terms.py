@@ -9,14 +9,14 @@ from holdfast.model.errors import InvalidParameter
 DAY_SECONDS = 86_400
 MAX_TIMEOUT_SECONDS = 366 * DAY_SECONDS
 MAX_RETENTION_DAYS = 36_500
-"""About a hundred years. AWS keeps closed executions for at most 90 days."""
+"""The longest retention: about a hundred years. AWS keeps closed executions for at most 90 days."""
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False):
     """The limits of an execution, fixed when it starts."""
 
     timeout_seconds: int = MAX_TIMEOUT_SECONDS
-    """After how many seconds the execution times out."""
+    """After how many seconds the execution times out. They are counted from its start; if it was enqueued, from its first admission."""
     retention_days: int = 14
     """For how many days the execution is kept after it is closed."""
     max_operations: int = 1_000_000

@@ -4,8 +4,8 @@ A cron expression gives wall times (the time that a clock on the wall shows), an
 clocks change twice a year. When they are set forward, some wall times are missing; when they are set back, some come twice. The policy
 `clock` says what happens to these:
 
-- `once`: each matching wall time gives one occurrence. If the wall time comes twice, the occurrence is at the first time; if it is missing,
-  at the end of the gap.
+- `once`: each matching wall time gives one occurrence. If the wall time comes twice, the occurrence is at the first time. All wall times
+  that are missing in one gap give one occurrence together, at the end of the gap.
 - `real`: each moment whose wall time matches gives an occurrence. So a wall time that comes twice gives two, and a missing one gives none.
 
 An interval counts seconds, so clock changes do not affect it. Moments are in milliseconds since 1970-01-01 UTC.
@@ -33,7 +33,8 @@ LATEST: Final = 7_258_118_400_000
 """The beginning of the year 2200. No occurrence is later."""
 MAX_JITTER_SECONDS: Final = 3600
 _FOLD: Final = timedelta(hours=4)
-"""No zone ever sets its clocks back by more than this."""
+"""How far from a moment repeated wall times are looked for. Since 1995 no zone has set its clocks back by more than 3 hours; occurrences
+near larger changes before that need not be exact."""
 _ZONE_LENGTH: Final = 64
 
 
@@ -41,7 +42,8 @@ class ClockChanges(Word):
     """What happens to wall times that are missing or come twice because the clocks of the zone change."""
 
     ONCE = "once"
-    """Each matching wall time gives one occurrence: the first time that it comes, or the end of the gap if it is missing."""
+    """Each matching wall time gives one occurrence: the first time that it comes, or the end of the gap if it is missing. All wall times
+    that are missing in one gap give one occurrence together."""
     REAL = "real"
     """Each moment whose wall time matches gives an occurrence: two if the wall time comes twice, none if it is missing."""
 
@@ -124,7 +126,7 @@ def occurrences(timing: Timing, at: int) -> Iterator[int]:
 
 def newest(timing: Timing, beyond: int, until: int, most: int) -> list[int]:
     """The occurrences after `beyond` and not after `until`, the earliest first. If there are more than `most`, only the latest `most` of
-    them; the others are not computed."""
+    them."""
     beyond = max(beyond, EARLIEST - 1, -1 if timing.start is None else timing.start - 1)
     until = min(until, LATEST, LATEST if timing.end is None else timing.end)
     if until <= beyond or most < 1:

@@ -47,7 +47,7 @@ MOVES: Final[Mapping[tuple[Type, Action], Mapping[Status | None, Status]]] = {
     (Type.EXECUTION, Action.FAIL): {STARTED: FAILED},
 }
 """For each type of operation and each action: which status an operation may have before the update (None: there is no operation yet), and
-which status it has afterwards. Any other update is refused."""
+which status it has afterwards. Any other update is refused; only an update with `if_open`, for an operation that has ended, is ignored."""
 
 TIMERS: Final[Mapping[tuple[Type, Status], Status]] = {
     (Type.STEP, PENDING): READY,
@@ -269,7 +269,7 @@ def _invoked(draft: Draft, update: Update, child: Birth | Failure | None) -> Ope
 
 def _enqueued(draft: Draft, update: Update, before: Operation | None, child: Birth | Failure | None) -> Operation:
     """The step that enqueues the execution `child` in the same write. The step's result is the id of that execution. If `child` is a
-    Failure or None, there is nothing to enqueue, and the step fails."""
+    Failure or None, there is nothing to enqueue, and the step fails. `before` is the step before this write; None if it is new."""
     if isinstance(child, Birth):
         parent = draft.header
         of = msgspec.structs.replace(child.header, tenant=child.header.tenant or parent.tenant, trace=child.header.trace or parent.trace)

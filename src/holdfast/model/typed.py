@@ -148,7 +148,8 @@ def _key(key: Any, path: str) -> str:
 
 def without_models(value: Any, path: str = "") -> Any:
     """The value, with each model in it (dataclass or pydantic) replaced by its JSON values. A tuple that contains a model becomes a list. A
-    value without models is returned unchanged. Raises Unwritable if a model cannot be written."""
+    value without models is returned unchanged. Raises Unwritable if a model cannot be written. `path` says where the value is in the whole
+    value, for this error."""
     if not models_in(value):
         return value
     if isinstance(value, dict):
@@ -161,7 +162,7 @@ def without_models(value: Any, path: str = "") -> Any:
 def first_unwritable(value: Any, known: Callable[[Any], bool], path: str = "") -> Unwritable | None:
     """The first part of a value that a writer of JSON cannot write, as an error that is returned and not raised; None if it can write all
     parts. `known` tells of a part that is no dict, list or tuple whether the writer can write it. A model for which `known` is False counts
-    as writable if `as_json` accepts it."""
+    as writable if `as_json` accepts it. `path` says where the value is in the whole value."""
     if isinstance(value, dict):
         inside = [(item, f"{path}[{key!r}]") for key, item in value.items()]
     elif isinstance(value, list | tuple):
@@ -340,9 +341,10 @@ def _compiled(text: str) -> types.CodeType:
 
 
 def _any_of(value: Any, parts: Sequence[Any], path: str, known: Mapping[Any, Any] | None) -> Any:
-    """The value, converted to the first member of a union that it fits. For a JSON object, models with exactly the object's keys are tried
-    before the other members. If no member fits, the value is returned as it is, with two exceptions. The Unfitting of the first member that
-    refused it is raised if the union has only one member besides None, or if the value is a JSON object and `dict` is not a member."""
+    """The value, converted to the first member of a union that it fits. A value whose own type is a member, for example a text if `str` is
+    one, is returned as it is. For a JSON object, models with exactly the object's keys are tried before the other members. If no member
+    fits, the value is returned as it is, with two exceptions. The Unfitting of the first member that refused it is raised if the union has
+    only one member besides None, or if the value is a JSON object and `dict` is not a member."""
     meant = [part for part in (_meant(part, known) for part in parts) if part is not type(None)]
     if any(part is type(value) for part in meant if not isinstance(value, dict)):
         return value

@@ -47,7 +47,8 @@ class Checkpointed(msgspec.Struct, frozen=True, gc=False):
     """The answer to a checkpoint."""
 
     token: Position | None
-    """The token of the next checkpoint; None if the execution is closed."""
+    """The token of the next checkpoint. None if no other checkpoint is possible: the execution is closed, or a remote service withdrew the
+    token."""
     operations: tuple[Operation, ...]
     """The operations that this checkpoint changed, and those that changed after the revision up to which the sender had read."""
     revision: int
@@ -253,7 +254,7 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         the execution any more, for example because the execution is closed.
 
         If an invocation ended in order to wait, but had not seen all changes of the operations, the execution is not suspended: it is ready
-        at once.
+        at once. If there is nothing that it could wait for, the execution fails.
         """
         header = view.header
         draft = Draft(view, now)

@@ -1,8 +1,8 @@
 """pipelines — orchestration over workers: a pipeline is data (a graph), and one durable execution runs it.
 
 Belongs: the graph and its checks, the builder that authors use, the interpreter with a file for each kind of node, merges, drawings.
-Does not: calls of author code in the runner's process (builders and steps run in the sandbox), SQL, HTTP.   May import: workers, and what
-workers may import.
+Does not: SQL, HTTP, author code in the runner's process (builders and steps run in the sandbox, unless the isolation is `inline`).
+May import: workers, and what workers may import.
 
 graph       what a pipeline is; start at graph/graph.py
 page        reads a graph from a pipeline.md, and writes it as one

@@ -42,8 +42,8 @@ class ServerSubscribers:
         return Events(self._broadcaster, store).routes()
 
     def dead_letters(self, most: int) -> dict[str, list[dict[str, Any]]]:
-        """For each sink, by its name: the newest signals that it could not deliver and will not try again, at most `most` for each sink.
-        Blocks."""
+        """For each sink that can have dead letters, by its name: the newest signals that it could not deliver and will not try again, at
+        most `most` for each sink; none for a sink without a file for them. Blocks."""
         sinks: Mapping[str, object] = self._sinks
         return {name: sink.dead_letters(most) for name, sink in sinks.items() if isinstance(sink, Sink)}
 

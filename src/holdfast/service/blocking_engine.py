@@ -25,7 +25,8 @@ def _check_thread(verb: str) -> None:
 
 
 def _blocking(verb: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
-    """The blocking form of an async method."""
+    """The blocking form of an async method. Executions in its result become BlockingExecutions. It raises BlockingCallRefused if it is
+    called on a thread of the engine."""
 
     @functools.wraps(verb)
     def call(self: BlockingEngine | BlockingExecution, *args: Any, **kwargs: Any) -> Any:

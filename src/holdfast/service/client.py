@@ -202,8 +202,7 @@ class Client:
 
         With `on_failed="restart"`, a name whose execution failed, timed out or was stopped is started again, with any input. The old
         execution stays, superseded by the new one. Give the function itself and not its name: its version and its timeouts are written with
-        the execution.
-        """
+        the execution. Raises FunctionNotFound if the name is that of a worker or a pipeline."""
         from holdfast.service.queue_verbs import written
 
         again = is_restart(on_failed, name)
@@ -221,9 +220,10 @@ class Client:
     def stop(
         self, execution: str, message: str | None = None, error_type: str | None = None, *, cascade: bool = True
     ) -> tuple[Execution, bool]:
-        """Stop an execution, with this message and type as its error. With `cascade`, all executions below it are stopped too, except those
-        that were invoked with `cascade=False`. If another execution continues this one, the other is stopped instead. Returns the execution
-        and whether this call stopped it; False if it was closed. Raises InvalidParameter for an imported copy that was not closed."""
+        """Stop an execution, with this message and type as its error. With `cascade`, executions below it are stopped too (runs are
+        cancelled), except those that were invoked with `cascade=False`. If another execution continues this one, that one is stopped
+        instead. Returns the execution and whether this call stopped it; False if it was closed. Raises InvalidParameter for an imported
+        copy that was not closed."""
         error = Failure(message=message, type=error_type)
         while True:
             before = self.find(execution)
@@ -270,7 +270,7 @@ class Client:
 
     @property
     def approvals(self) -> StoreApprovals:
-        """The approvals of the store, and everything that a person at this machine does with them."""
+        """The approvals of the store, with the methods by which a person at this machine decides them."""
         from holdfast.service.store_approvals import StoreApprovals
 
         return StoreApprovals(self._store, self._clock, self._actor)
@@ -302,7 +302,7 @@ class Client:
         return run_view(self._store, self.find(run).id, Asker())
 
     def view(self, run: str) -> PipelineView | None:
-        """The present state of the nodes of a pipeline's run; None for a run of a worker."""
+        """The present state of the nodes of a pipeline's run; None for a run of a worker, or if its graph is not stored."""
         from holdfast.service.pipeline_view import pipeline_view
         from holdfast.workers.run_lookup import Asker, find_run
 
@@ -385,7 +385,7 @@ class Client:
 
     @contextlib.contextmanager
     def _noting_refusals(self, what: str, on: str) -> Iterator[None]:
-        """If the code inside this `with` block raises Rejected, note the refusal in the audit log, and raise the error again."""
+        """If the `with` block raises Rejected, note that in the audit log, if the client has an actor. Raises the error again."""
         try:
             yield
         except Rejected as refused:

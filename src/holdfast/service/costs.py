@@ -207,8 +207,8 @@ def root_of(store: Store, run: str) -> str:
 
 
 def dimensions(text: str | None, usual: tuple[Dimension, ...]) -> tuple[Dimension, ...]:
-    """The dimensions that a text names, with commas between them; `usual` if the text is None. Raises InvalidParameter for an unknown
-    name."""
+    """The dimensions that a text names, with commas between them; `usual` if the text is None. Raises InvalidParameter for an unknown name,
+    and for a text without a name."""
     if text is None:
         return usual
     names = [name.strip() for name in text.split(",") if name.strip()]

@@ -46,8 +46,8 @@ class Queue(_Named, frozen=True, kw_only=True):
     """What an execution does with its slot while it waits for a timer, an answer or a person: `holds` keeps it; `free` gives it back, and
     the execution needs another slot to continue. In an ordered queue the slot is always kept."""
     ordered: bool = False
-    """Whether executions of one key run one after the other, in the order in which they were enqueued. Each enqueue must then give a
-    key."""
+    """Whether executions of one key run one after the other, in the order in which they entered the queue: when they were enqueued, or at
+    the end of their delay. Each enqueue must then give a key."""
     most_waiting: int | None = None
     """At most this many executions may wait; a further one is refused with `overloaded`. None: no limit."""
     most_waiting_usd: float | None = None

@@ -136,7 +136,8 @@ class Estimates:
     # --- the rest of a run
 
     def rest(self, header: Execution, accepted: AcceptedRequest) -> Estimate | None:
-        """What the rest of a pipeline's run costs at most, and usually; None for a run of a worker."""
+        """What the rest of a pipeline's run costs at most, and usually; None for a run of a worker, and if the store does not have the
+        graph."""
         assert self.store is not None
         view = pipeline_view(self.store, header, accepted)
         return None if view is None else self.rest_in(view, accepted)
@@ -153,7 +154,7 @@ class Estimates:
 
     def with_rest(self, approval: Approval) -> Approval:
         """The approval with `may_cost`: what the rest of the outermost run above the approval may cost. `may_cost` is None if that cannot
-        be estimated."""
+        be estimated. An approval that does not say what was spent is returned unchanged."""
         return self.with_rests([approval])[0]
 
     def with_rests(self, approvals: Iterable[Approval]) -> list[Approval]:
@@ -169,7 +170,8 @@ class Estimates:
 
     def in_response(self, response: Response) -> Response:
         """The response, in which each approval that the run waits for has got `may_cost`: what the rest of the outermost run may cost; None
-        if that cannot be estimated. A response without approvals is returned unchanged."""
+        if that cannot be estimated. An approval that does not say what was spent gets none. A response without approvals is returned
+        unchanged."""
         known: dict[str, dict[str, Any] | None] = {}
         told = []
         for approval in response.approvals:
@@ -241,8 +243,8 @@ class Estimates:
         return f"The run may cost {amount}, and {allows} (policy.estimate = {self._policy.estimate!r})."
 
     def money(self, served: Served, accepted: AcceptedRequest) -> int:
-        """What a run usually costs (the estimate `typical`), in billionths of a dollar; 0 if that is not known. It is for queues that limit
-        the cost of their waiting executions (`most_waiting_usd`)."""
+        """What a run usually costs (the estimate `typical`), in billionths of a dollar, at most MOST_MONEY; 0 if that is not known. It is
+        for queues that limit the cost of their waiting executions (`most_waiting_usd`)."""
         contract = served.worker.contract
         told = self.of(
             contract.worker_id, accepted.request.inputs, version=contract.version, limits=accepted.limits, tenant=accepted.tenant

@@ -80,7 +80,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     place: str | None
     """The line of the author's code that failed; None if it is not known."""
     next_try_at: int | None
-    """When the next try may begin, in milliseconds since 1970-01-01 UTC; None while a try runs."""
+    """When the next try may begin, in milliseconds since 1970-01-01 UTC; None if no try waits to begin, for example while one runs."""
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,9 +37,10 @@ class LoadedFunction(msgspec.Struct, frozen=True):
 
 
 def load(address: str) -> LoadedFunction:
-    """Import the function at an address. This runs the code of its module. Raises InvalidParameter if a part of the address is empty, and
-    FunctionNotLoadable if the module cannot be imported. Raises FunctionNotFound if the module does not have the function, or if the
-    address names no function and the module does not have exactly one."""
+    """Import the function at an address. This runs the code of its module. The address names the function by its name in the module, or by
+    the name under which it is registered. Raises InvalidParameter if a part of the address is empty, and FunctionNotLoadable if the module
+    cannot be imported. Raises FunctionNotFound if the module does not have the function, or if the address names no function and the module
+    does not have exactly one."""
     place, colon, wanted = address.rpartition(":")
     if not colon:
         place, wanted = address, ""

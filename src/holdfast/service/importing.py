@@ -92,7 +92,8 @@ class Imported(msgspec.Struct, frozen=True):
 
 
 def read(source: Source) -> Imported:
-    """Read a document. Raises ExportInvalid, which names the wrong member, if it is damaged or not an export of an execution."""
+    """Read a document. Raises ExportInvalid, which says what is wrong, if it cannot be read, is damaged, or is not an export of an
+    execution."""
     document = _decoded(source)
     header, events = document.execution, document.events
     try:
@@ -221,8 +222,8 @@ def _check_summary(told: Summary) -> None:
 
 
 def _check_graph(document: Document) -> None:
-    """Check that the text of the graph fits the hash by which the execution names its graph. A document may have no text: exports of
-    earlier releases have none."""
+    """Check that the text of the graph fits the hash by which the execution names its graph. A document may have no text: exports without
+    payloads, and exports of earlier releases, have none."""
     named, text = document.execution.graph, document.graph
     if text is not None and (named is None or not document.data):
         _wrong("graph", "`data` says that there is none" if named else "the execution names none")

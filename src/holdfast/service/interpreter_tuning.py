@@ -14,10 +14,9 @@ def tune() -> None:
     """Set a shorter switch interval for threads and a higher threshold for the garbage collector, unless the interval is already shorter or
     the threshold already higher. A collector that is switched off stays off.
 
-    When the writer thread returns from the disk, it waits until a thread that computes releases the interpreter. With Python's default of
-    5 ms, a batch of ten statements takes 50 ms. Thousands of waiting coroutines are not garbage, but with the default threshold the
-    collector visits them after every few hundred allocations.
-    """
+    When the writer thread returns from the disk, it waits until a thread that computes releases the interpreter. With Python's default of 5
+    ms, a batch of ten statements may take 50 ms. Thousands of waiting coroutines are not garbage, but with the default threshold the
+    collector visits them after every few hundred allocations."""
     sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
     young, middle, old = gc.get_threshold()
     if 0 < young < _GC_THRESHOLD:

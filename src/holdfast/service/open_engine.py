@@ -145,9 +145,9 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         user: str | None = None,
         wait: float | None = None,
     ) -> Response:
-        """Run a worker or a pipeline, and wait for its response. The wait ends when the run has ended or waits for a person, or after
-        `wait` seconds (None: no limit). If the run has not ended, the response says what it waits for. `constraints` are tighter limits for
-        this run. Without `version`, the version that was added last runs.
+        """Run a worker or a pipeline, and wait for its response. The wait ends when the run has ended, waits for a person or is
+        quarantined, or after `wait` seconds (None: no limit). If the run has not ended, the response says that it is under way, or what it
+        waits for. `constraints` are tighter limits for this run. Without `version`, the version that was added last runs.
 
         If the request does not fit the contract, or goes beyond a limit of the tenant, no error is raised: the response says so, as over
         HTTP. Raises InvalidParameter if the engine has no workers.
@@ -174,7 +174,7 @@ class OpenEngine(QueueVerbs, RestartVerbs):
 
     async def view(self, run_id: str) -> PipelineView | None:
         """The present state of a pipeline's run, from the store: the state, the items and the cost of each node. None for a run of a
-        worker."""
+        worker, and if the store does not have the pipeline's graph."""
         from holdfast.service.pipeline_view import pipeline_view
         from holdfast.workers.run_lookup import Asker, find_run
 
@@ -205,12 +205,13 @@ class OpenEngine(QueueVerbs, RestartVerbs):
 
     async def estimate(self, worker: str, inputs: Mapping[str, Any] | None = None, *, version: str | None = None) -> Estimate:
         """What a run of a worker or a pipeline costs at most, and usually. If `inputs` are given, a map over a list in them is estimated
-        with the number of its items. Raises InvalidParameter if the worker is not served."""
+        with the number of its items. Raises InvalidParameter if the worker is not served, or if the engine has no workers."""
         estimates = self._serving().estimates
         return await in_thread(Purpose.STORE, partial(estimates.of, worker, inputs, version=version))
 
     async def estimate_rest(self, run_id: str) -> Estimate | None:
-        """What the rest of a pipeline's run costs at most, and usually; None for a run of a worker."""
+        """What the rest of a pipeline's run costs at most, and usually; None for a run of a worker, and if the store does not have the
+        pipeline's graph. Raises InvalidParameter if the engine has no workers."""
         from holdfast.workers.run_lookup import Asker, find_run
 
         estimates, found = self._serving().estimates, find_run(self._store, run_id, Asker())
@@ -266,6 +267,6 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         await self._engine.heartbeat(callback_id)
 
     async def unsubscribe(self, subscriber: str) -> None:
-        """End a subscription in every process, and remove its undelivered signals. If a subscriber is given up without this call, the store
-        keeps its undelivered signals forever."""
+        """End a subscription in every process: signals that were not delivered to it yet are not delivered any more. If a subscriber is
+        given up without this call, the store keeps its undelivered signals forever."""
         self._store.unsubscribe(subscriber)

@@ -16,7 +16,8 @@ from holdfast.service.history import HistoryEvent, events_of
 
 
 class OpenExecution:
-    """One execution of an open engine."""
+    """One execution of an open engine. `status`, `describe`, `history` and `export` raise `ExecutionNotFound` if the store does not have it
+    any more."""
 
     id: str
     name: str
@@ -32,11 +33,12 @@ class OpenExecution:
         self._header_then = header
 
     async def result(self) -> Any:
-        """Wait until the execution has ended, and return its result. If another execution continues it, wait for that one, and return
-        the result of that one. Raises `ExecutionFailed`, `ExecutionTimedOut` or `ExecutionStopped` if it did not succeed. Raises
+        """Wait until the execution has ended, and return its result. If another execution continues it, wait for that one, and return the
+        result of that one. Raises `ExecutionFailed`, `ExecutionTimedOut` or `ExecutionStopped` if it did not succeed. Raises
         `ExecutionQuarantined` if it is quarantined. Raises `InvalidParameter` for an imported copy that was not closed. Raises
-        `EngineClosed` if the engine closes first. If the return annotation of the handler names a dataclass or a pydantic model, the
-        result is converted to it."""
+        `ExecutionNotFound` if the execution that continues it is not in this store. Raises `EngineClosed` if the engine closes first. If
+        the return annotation of the handler names a dataclass or a pydantic model, the result is converted to it; a result that does not
+        fit is returned as its JSON value, and a warning is logged."""
         check_will_end(self._engine.store, self._header_then)
         header, payload = await self._engine.ending(self.id)
         function, result = self._functions.get((header.function, header.version)), result_of(self._engine.store, header, payload)
@@ -65,9 +67,10 @@ class OpenExecution:
         return exported(found, self._engine.clock.now(), include_data=include_data)
 
     async def stop(self, message: str | None = None, error_type: str | None = None, *, cascade: bool = True) -> None:
-        """Stop the execution, with this message and type as its error. With `cascade`, all executions below it are stopped too, except
-        those that were invoked with `cascade=False`. A closed execution does not change. If another execution continues this one, the other
-        one is stopped instead. Raises `InvalidParameter` for an imported copy that was not closed."""
+        """Stop the execution, with this message and type as its error. With `cascade`, the executions below it are stopped too (runs of
+        workers and pipelines are cancelled), except those that were invoked with `cascade=False`. A closed execution does not change. If
+        another execution continues this one, the other one is stopped instead. Raises `InvalidParameter` for an imported copy that was not
+        closed."""
         await self._engine.stop(self.id, Failure(message=message, type=error_type), cascade=cascade)
 
     async def release(self) -> None:

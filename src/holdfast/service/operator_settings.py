@@ -185,8 +185,8 @@ def _model(told: Any, path: Path, environment: Mapping[str, str]) -> ModelSettin
 
 
 def _cassette(said: str | None, told: Any, path: Path) -> CassetteSettings:
-    """The cassette that the environment names; else the one that the file names; else none. A path in the file is relative to the file's
-    folder."""
+    """The cassette, which records or plays back calls of tools: the one that the environment names; else the one that the file names; else
+    none. A path in the file is relative to the file's folder."""
     if said or told is None:
         return cassette_settings(said)
     if isinstance(told, dict):

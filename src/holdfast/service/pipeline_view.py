@@ -160,6 +160,7 @@ def results_of(accepted: AcceptedRequest, operations: Sequence[Operation]) -> di
 
 
 def _operations_of(store: Store, run_id: str, shard: Operation) -> dict[str, Operation]:
-    """The operations of a shard by id; empty if the execution of the shard has not begun, or has ended."""
+    """The operations of a shard by id; empty if the execution of the shard has not begun, or has ended. A shard is a part of a map's
+    items."""
     running = open_child(store, run_id, shard.id)
     return {} if running is None else {op.id: op for op in store.operations(running)}

@@ -57,7 +57,7 @@ class PushedLine(msgspec.Struct, frozen=True):
     execution: str | None = None
     """The id of its execution; None if the line was refused."""
     created: bool = False
-    """Whether this push made the execution; False if it existed before, or the line was refused."""
+    """Whether this line made the execution; False if the execution existed before this line, or if the line was refused."""
     error: HoldfastError | None = None
     """Why the line was refused; None if it was not."""
 
@@ -145,7 +145,8 @@ def units_of(value: Any, field: str | None) -> int | None:
 
 
 def read_line(text: bytes) -> Any:
-    """The JSON value of one line. Raises an error if the line is not JSON, or is longer than an input may be."""
+    """The JSON value of one line. Raises PayloadNotJson if the line is not JSON, and PayloadTooLarge if it is longer than an input may
+    be."""
     if len(text.strip()) > codec.MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge(f"The line is longer than {codec.MAX_PAYLOAD_BYTES:,} bytes, the most that an input may have.")
     return codec.parsed(text)

@@ -15,8 +15,8 @@ from holdfast.service.store_queues import ParkedRun, QueueView
 
 
 def queue_document(view: QueueView) -> dict[str, Any]:
-    """A queue as one entry of a list: its numbers, without its settings and lanes. If the view is of one tenant, the numbers that the store
-    has only for all tenants together are left out."""
+    """A queue as one entry of a list: its mode and its numbers, without its lanes. Of its settings it has only `at_once`. If the view is of
+    one tenant, the numbers that the store has only for all tenants together are left out."""
     state, of_all = view.state, view.tenant is None
     return {
         "queue": view.row.name,

@@ -31,7 +31,8 @@ class QueuePlace(msgspec.Struct, frozen=True, kw_only=True):
     before_is_bounded: bool = False
     """True if more executions may be before it than `position` says, because at most 10,000 are counted."""
     limit: str | None = None
-    """The limit that it waits for, in words; None if it waits only for its turn or for a runner, or does not wait."""
+    """The limit that it waits for, or that the queue is paused, in words; None if it waits only for its turn or for a runner, or does not
+    wait."""
     parked: bool = False
     """Whether it is parked. False again after its name was started again."""
 

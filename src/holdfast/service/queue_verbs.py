@@ -64,14 +64,14 @@ class QueueVerbs:
         """Enqueue an execution of a function, or a run of a worker or of a pipeline. It begins when its queue admits it.
 
         `key` is the key of its lane: a queue can limit and order the executions of each key, and shares its slots fairly between keys.
-        `same` says what a second enqueue with the same `idempotency_key` does: `"existing"` finds the first execution if its input is the
-        same, and raises `ExecutionAlreadyStarted` if not; `"replace"` stops the first one, if it is not closed, and enqueues a new one;
-        `"refuse"` raises `ExecutionAlreadyStarted`. `delay` (before it enters the queue), `ttl` (how long it may wait) and `head_start`
-        (its priority: it is treated as if it had been enqueued this much earlier; an ordered queue ignores it) are in seconds. `units` is
-        its estimated number of tokens, for rates of tokens (None: 0 for a function; for a worker or pipeline its limit of tokens, or 0).
-        `user` and `constraints` are only for workers and pipelines. Raises `QueueFull` if the queue is full or is drained; then nothing is
-        written. Raises `InvalidRequest` if the inputs do not fit the contract of a worker or pipeline.
-        """
+        `same` says what a second enqueue with the same `idempotency_key` does: `"existing"` finds the first execution if its input and its
+        version are the same, and raises `ExecutionAlreadyStarted` if not; `"replace"` stops the first one, if it is not closed, and
+        enqueues a new one; `"refuse"` raises `ExecutionAlreadyStarted`. `delay` (before it enters the queue), `ttl` (how long it may wait)
+        and `head_start` (its priority: it is treated as if it had been enqueued this much earlier; an ordered queue ignores it) are in
+        seconds. `units` is its estimated number of tokens, for rates of tokens (None or 0: for a function 0; for a worker or pipeline its
+        limit of tokens, or 0 if it has none). `user` and `constraints` are only for workers and pipelines. Raises `QueueFull` if the queue
+        is full or is drained; then nothing is written. Raises `InvalidRequest` if the inputs do not fit the contract of a worker or
+        pipeline."""
         asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
         if isinstance(target, str) and (workers := self._workers_of(target)) is not None:
             request = _request(target, input, version, idempotency_key, user, constraints)

@@ -61,9 +61,9 @@ def _written(store: Store, batch: Sequence[tuple[Execution, Start]], now: int) -
 
 
 def start_again(store: RedriveStore, header: Execution, identity: str, now: int) -> Start:
-    """The write that enqueues a parked execution again: a new execution with the id `identity` and the same input. A run of a worker or
-    a pipeline also inherits the receipts of the parked run. Raises InvalidParameter or RestartRefused if the execution cannot be
-    redriven."""
+    """The write that enqueues a parked execution again: a new execution with the id `identity` and the same input. A run of a worker or a
+    pipeline also inherits the receipts of the parked run, which record its writes. Raises InvalidParameter or RestartRefused if the
+    execution cannot be redriven."""
     if (store.history(header.id, 0, 1)[0].event.detail or {}).get(KIND) is None:
         return redriven(store, header, identity, now)
     from holdfast.workers.queued_runs import redriven_run  # a program without workers does not load their modules

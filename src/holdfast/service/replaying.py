@@ -50,7 +50,8 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     """Whether today's code follows the records of an execution, and what it does after them."""
 
     matches: bool
-    """False if the code ended without some of the records, or ended in another way than the execution; else True."""
+    """False if the code ended without some of the records, or if the execution ended and the code does not end in the same way; else
+    True."""
     why: str
     """The result of the comparison, in one sentence."""
     status: OutcomeStatus
@@ -72,9 +73,8 @@ def replay(document: Source, function: DurableFunction) -> Replayed:
     document, or the path of its file.
 
     Nothing is written, and no body of a step runs; the code outside of steps runs, as at every replay. Raises
-    `NonDeterministicExecutionError` if the code calls another operation than the recorded one, and `ExportInvalid` if the document is not
-    an export, or was exported without data.
-    """
+    `NonDeterministicExecutionError` if the code calls another operation than the recorded one, `ExportInvalid` if the document is not an
+    export, or was exported without data, and `InvalidParameter` if the function is not durable."""
     _check_durable(function)
     imported = read(document)
     if not imported.data:
@@ -127,7 +127,7 @@ class _RecordUse(RestingHooks):
         self._stop(update.type.value, update.sub_type, update.name)
 
     def watched(self, func: Callable[..., Any], at: Identity, attempt: int) -> Callable[..., Any]:
-        """Stop the branch: the body of a step would run, whose start is recorded, but not its end."""
+        """Stop the branch: the body of a step would run now. The start of this step is recorded, but not its end."""
         self.in_body = True
         self._stop(at.type.value, at.sub_type, at.name)
 
@@ -250,7 +250,8 @@ def _returned(state: BlockingState | AsyncState, scope: Scope, result: Any, func
 
 
 def _failed(state: BlockingState | AsyncState, error: BaseException) -> Outcome:
-    """The outcome of code that raised an error. Raises a mismatch with the records, and KeyboardInterrupt, to the caller."""
+    """The outcome of code that raised `error`. If `error` is a mismatch with the records or a KeyboardInterrupt, it is raised instead. If
+    the code had caught a mismatch before, that mismatch is raised."""
     if isinstance(error, NonDeterministicExecutionError | KeyboardInterrupt):
         raise error
     if state.mismatch is not None:
@@ -282,9 +283,9 @@ def _told(snapshot: Snapshot, seen: _RecordUse, outcome: Outcome) -> Replayed:
 
 
 def _same_end(snapshot: Snapshot, outcome: Outcome, *, in_body: bool) -> bool:
-    """Whether the code's outcome is the same as the recorded end. Always True if the execution has not ended, was stopped or timed out.
-    With `in_body`, a branch stopped at a step that had begun and not ended: then a recorded error is not compared, because it may come
-    from that step."""
+    """Whether the code's outcome is the same as the recorded end. Always True if the execution has not ended, was stopped or timed out. If
+    it continued as another one, the new inputs are not compared. With `in_body`, a branch stopped at a step that had begun and not ended:
+    then a recorded error is not compared, because it may come from that step."""
     header, payload = snapshot.header, snapshot.events[-1].payload
     if header.status is ExecutionStatus.RUNNING or header.status in _FROM_OUTSIDE:
         return True

@@ -48,10 +48,10 @@ class RestartVerbs:
         resend: str | Sequence[str] = (),
         wait: float | None = None,
     ) -> Response:
-        """Restart a run of a pipeline: `nodes` and all nodes after them run again. Any other node is reused if its inputs, its worker and
-        the worker's code are the same. With `inputs`, the new run gets other inputs; a run of a worker can be restarted only with other
-        inputs. Returns the response of the new run, as `run` does. Raises `RestartRefused` if the run cannot be restarted, and
-        `InvalidParameter` if neither `nodes` nor `inputs` are given.
+        """Restart a run of a pipeline: `nodes` and all nodes after them run again. Any other node is reused if it ended well, was not
+        undone, and its inputs, its worker and the worker's code are the same. With `inputs`, the new run gets other inputs; a run of a
+        worker can be restarted only with other inputs. Returns the response of the new run, as `run` does. Raises `RestartRefused` if the
+        run cannot be restarted, and `InvalidParameter` if neither `nodes` nor `inputs` are given.
 
         Writes that earlier runs made are not made again; if a write has other arguments now, a person is asked. Only the nodes in `resend`
         make their writes again.
@@ -87,8 +87,7 @@ class RestartVerbs:
         """Restart an execution of a durable function from an operation, which is given by its name or id. The new execution begins with
         what had ended in the old history before the operation. First the function's code is replayed on that part. If the code does not
         match it, raises `RestartRefused` or `NonDeterministicExecutionError`, and nothing starts. The old execution stays. Without `input`,
-        the new execution gets the old input.
-        """
+        the new execution gets the old input. Raises `FunctionNotFound` if the engine does not have the function."""
         from holdfast.service.execution_restarts import prepare_execution
 
         wanted = Arn.parse(execution).id if checked_mention(execution).startswith("arn:") else execution

@@ -41,7 +41,8 @@ def _status(run_view: RunView) -> str:
 
 
 def _pictures(store: Store, run_view: RunView) -> dict[str, NodePicture]:
-    """What is compared of each node of a run, by the name of the node; empty for a run of a worker."""
+    """What is compared of each node of a run, by the name of the node; empty for a run of a worker, and if the store does not have the
+    graph."""
     view = pipeline_view(store, run_view.header, run_view.accepted)
     if view is None:
         return {}

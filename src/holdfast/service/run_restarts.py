@@ -236,8 +236,8 @@ def _served(service: WorkerService, accepted: AcceptedRequest) -> _Ground:
 
 
 def _forced(graph: Graph | None, accepted: AcceptedRequest, asked: RestartAsked) -> tuple[str, ...]:
-    """The nodes that must run again, even if they succeeded: those that the caller names, and all nodes after them. Raises NodeNotFound for
-    an unknown node, and RestartRefused if a node of `resend` is not among the nodes that run again."""
+    """The nodes that must run again, even if they succeeded: those that the caller names, and all nodes after them. Empty for a worker.
+    Raises NodeNotFound for an unknown node, and RestartRefused if a node of `resend` is not among the nodes that run again."""
     if graph is None:
         return ()
     check_names(graph, "--from", asked.nodes)

@@ -55,11 +55,12 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What happens to an occurrence that is due while an earlier one still runs. `skip`: it is not started. `queue`: it waits until the
     earlier one has ended. `replace`: the earlier one is stopped, and then it is started. `allow`: it is started, and both run."""
     catch_up: str = "latest"
-    """Which of the occurrences that no runner could start in time are started later. `latest`: the one with the latest time. `all`: the 10
-    with the latest times. `all:20`: the 20 with the latest times. `none`: none of them."""
+    """Which of the occurrences that no runner could start in time are started later. `latest`: the one with the latest time, unless the
+    next occurrence is due already. `all`: the 10 with the latest times. `all:20`: the 20 with the latest times. `none`: none of them."""
     clock: str = "once"
-    """What happens to times in `cron` that are missing or come twice because the clocks of the zone change. `once` starts one occurrence
-    for each of them; `real` starts none for a missing time, and two for a time that comes twice."""
+    """What happens to times in `cron` that are missing or come twice because the clocks of the zone change. `once`: a time that comes twice
+    starts one occurrence; all times that are missing in one change start one occurrence together. `real`: a missing time starts none, and a
+    time that comes twice starts two."""
     jitter: str | None = None
     """Each occurrence begins late, by at most this duration, such as `5m`. The delay differs between schedules and occurrences, so that not
     all begin at once. None: no delay."""
@@ -109,8 +110,8 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def sendable(schedule: Schedule) -> Schedule:
-    """The schedule in a form that can be sent to another process: all its values are JSON values, and its function is named by a text.
-    Raises an error if a value is not allowed."""
+    """The schedule in a form that can be sent to another process: its function is named by a text, and its input is a JSON value. Raises
+    ScheduleInvalid or InvalidParameter if a value is not allowed."""
     definition, text = schedule.definition(), schedule.input_text()
     version = LATEST if schedule.version is None and definition.version == LATEST else schedule.version
     return msgspec.structs.replace(schedule, run=definition.function, version=version, input=codec.loads(text))
@@ -195,7 +196,7 @@ def _moment(what: str, given: object) -> int | None:
 def span_of(words: tuple[str, str], begin: str, end: str, timing: Timing) -> tuple[int, int]:
     """The beginning and the end of a backfill, in milliseconds since 1970-01-01 UTC. `begin` and `end` are texts that a person wrote: times
     with their zones, or dates. A date means its first moment in the zone of the schedule. `words` are the names of the two values, for
-    errors."""
+    errors. Raises ScheduleInvalid if a text is neither."""
     found = [_moment(what, _first_of_day(text, timing)) for what, text in zip(words, (begin, end), strict=True)]
     assert found[0] is not None
     assert found[1] is not None

@@ -29,15 +29,15 @@ class StoreApprovals:
         self._asker = asker or Asker(principal=principal(), actor=actor)
 
     def list(self, run: str | None = None) -> Sequence[Approval]:
-        """The approvals that wait for a decision: all, or, if `run` is given, those of this run and of all runs below it. Each says what
-        the rest of its run may cost, if the store has data for an estimate."""
+        """The approvals that wait for a decision: all, or, if `run` is given, at most 500 of this run and of all runs below it. Each says
+        what the rest of its run may cost, if the store has data for an estimate."""
         estimates, spending = without_workers(self._store), Spending(self._store)
         if run is None:
             return estimates.with_rests(undecided(self._store, self._asker))
         return estimates.with_rests(map(spending.with_spent, waiting_below(self._store, run, self._asker)))
 
     def show(self, approval_id: str) -> Approval:
-        """One approval, decided or not."""
+        """One approval, decided or not. Raises ApprovalNotFound if there is no such approval."""
         return without_workers(self._store).with_rest(find_approval(self._store, approval_id, self._asker))
 
     def decide(
@@ -80,10 +80,9 @@ class StoreApprovals:
     ) -> Sequence[BatchResult]:
         """Decide many approvals, each with its own write and its own result. If one decision is refused, the others are still made.
 
-        Give the ids of the approvals, or a `run`: then all open approvals of this run, or of one `node` of it, and of the runs below it are
-        decided. With the verdict `answer`, `result` is the answer to each of them. Raises InvalidParameter if both or neither are given, or
-        if there are too many approvals.
-        """
+        Give the ids of the approvals, or a `run`: then the open approvals of this run, or of one `node` of it, and of the runs below it are
+        decided, at most `batches.MOST` of them. With the verdict `answer`, `result` is the answer to each of them. Raises InvalidParameter
+        if both or neither are given, if `node` is given without `run`, or if there are too many ids."""
         results = []
         for approval_id in batches.chosen(self._store, self._asker, approvals, run, node):
             try:
@@ -100,8 +99,8 @@ class StoreApprovals:
 
     @contextlib.contextmanager
     def _noting_refusals(self, what: str, on: str) -> Iterator[None]:
-        """If the code inside this `with` block raises Rejected, write a note of the refusal into the audit log, and raise the same error
-        again."""
+        """If the code inside this `with` block raises Rejected, write a note of the refusal into the audit log (not if no actor is known),
+        and raise the same error again."""
         try:
             yield
         except Rejected as refused:

@@ -58,9 +58,9 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     of `state` are not known: they are None, 0 and 0."""
     lanes: tuple[LaneState, ...] = ()
     more_lanes: bool = False
-    """Whether the queue has more lanes than `lanes` lists."""
+    """Whether the queue has more lanes than `lanes` lists; False if no lanes were asked for."""
     next_admission: str = ""
-    """When the queue admits the next execution, in words."""
+    """When the queue admits the next execution, or why it admits none, in words."""
 
 
 class ParkedRun(msgspec.Struct, frozen=True):
@@ -149,20 +149,21 @@ class StoreQueues:
             self._store.declare([queue.row() for queue in queues])
 
     def pause(self, queue: str) -> QueueRow:
-        """Pause the queue: it accepts executions, and admits none."""
+        """Pause the queue: it accepts executions, and admits none. Raises QueueNotFound if there is no such queue."""
         return self._set_mode(queue, Mode.PAUSED, "pause")
 
     def resume(self, queue: str) -> QueueRow:
-        """Resume the queue: it accepts and admits executions again."""
+        """Resume the queue: it accepts and admits executions again. Raises QueueNotFound if there is no such queue."""
         return self._set_mode(queue, Mode.OPEN, "resume")
 
     def drain(self, queue: str) -> QueueRow:
-        """Drain the queue: it admits the executions that wait, and accepts no new ones."""
+        """Drain the queue: it admits the executions that wait, and accepts no new ones. Raises QueueNotFound if there is no such queue."""
         return self._set_mode(queue, Mode.DRAINING, "drain")
 
     def set(self, queue: str, said: Mapping[str, Any], reset: Sequence[str] = ()) -> QueueRow:
         """Set settings of a queue; `said` has the values by name. For each name in `reset` the operator's value is removed, so that the
-        declared value is in force again. A queue that does not exist yet is made. Raises InvalidParameter if a setting is not allowed."""
+        declared value is in force again. A queue that does not exist yet is made. Raises InvalidParameter if a setting is not allowed, or
+        if both `said` and `reset` are empty."""
         if not said and not reset:
             raise InvalidParameter("There is nothing to set: name a setting and its value, or a setting to reset.")
         names = ", ".join([*(f"{name}={value}" for name, value in said.items()), *(f"{name} reset" for name in reset)])
@@ -190,7 +191,8 @@ class StoreQueues:
 
     def push(self, target: PushTarget | str, lines: Iterable[tuple[int, bytes]], options: PushOptions) -> Iterator[Sequence[PushedLine]]:
         """Enqueue an execution of a function for each numbered line of JSON, and report each batch after it is on disk. `target` is the
-        function, or the name of a function that a process of the store has hosted."""
+        function, or the name of a function that a process of the store has hosted. Wrong lines and a full queue are handled as
+        `pushes.push` does. Raises FunctionNotFound if no process has hosted a function of this name."""
         meant = published_target(self._store, target) if isinstance(target, str) else target
         return push(self._store, meant, lines, options, self._clock, self._ids)
 
@@ -222,7 +224,7 @@ class StoreQueues:
         return meant_queue(self._store, queue)
 
     def needed(self, queue: str) -> QueueRow:
-        """The queue of this name. Raises an error, with the name that was probably meant, if there is none."""
+        """The queue of this name. Raises QueueNotFound, with the name that was probably meant, if there is none."""
         return self._needed(queue)
 
     def _needed(self, queue: str) -> QueueRow:

@@ -116,7 +116,7 @@ class TrustBook:
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
         """Lock the record until the block is left, so that only one process writes it at a time. Makes the configuration folder if it does
-        not exist. Raises TrustRefused if that fails, or if another user could change the record."""
+        not exist. Raises TrustRefused if that fails, if another user could change the record, or if the block raises OSError."""
         try:
             for folder in reversed((self._folder, *self._folder.parents)):
                 if not folder.exists():

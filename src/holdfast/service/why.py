@@ -18,9 +18,10 @@ from holdfast.service.execution_descriptions import trouble_of, why_of
 from holdfast.store.seam import Store
 
 MOST_OPERATIONS: Final = 5_000
-"""If an execution has more operations than this, a list does not read them to say what it waits for; the execution's own page does."""
+"""If an execution has more operations than this, they are not read to say what it waits for, unless the caller gives another limit."""
 _TIME_LIMIT: Final = "time-limit"
-"""The timer of a pipeline's whole run. It limits the wait, but the run does not wait for it."""
+"""The name of the timer that limits how long a pipeline's run may take. The run does not wait for this timer, so the sentence does not name
+it."""
 _MOST_TOLD: Final = 3
 _ORDER: Final = (Type.CALLBACK, Type.CHAINED_INVOKE, Type.STEP, Type.CONTEXT, Type.EXECUTION, Type.WAIT)
 

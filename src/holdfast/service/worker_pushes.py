@@ -116,7 +116,8 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _only(service: WorkerService) -> str:
-    """The id of the only pipeline that is served; without pipelines, of the only worker. Raises InvalidRequest if there are several."""
+    """The id of the only pipeline that is served; without pipelines, of the only worker. Raises InvalidRequest if there is not exactly
+    one."""
     pipelines = [name for name, versions in service.served.items() if any(one.kind is Kind.PIPELINE for one in versions.values())]
     names = pipelines or list(service.served)
     if len(names) != 1:

@@ -43,7 +43,7 @@ def exported_run(document: Source) -> Finished:
 
 async def replay_run(finished: Finished, where: str, settings: WorkerSettings, files: Sequence[str | os.PathLike[str]] = ()) -> Replayed:
     """Replay a run that has ended, with the worker's code in `files`; without files, with the code that the run is pinned to, from the
-    folder beside the store `where`."""
+    folder beside the store `where`. Raises InvalidParameter if `files` do not have the worker."""
     runtime = WorkerRuntime(files, settings, home_beside(where))
     await runtime.open()
     try:

@@ -62,7 +62,8 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings for the tools that workers' authors wrote. These tools run outside the sandbox."""
 
     allow: tuple[str, ...] = ()
-    """The tools that `holdfast serve` may run: `TOOL` for a tool of any worker, or `WORKER:TOOL`."""
+    """The tools that `holdfast serve` and `holdfast runner` may run: `TOOL` for a tool of any worker, or `WORKER:TOOL`. Tools of Holdfast's
+    own library need no entry."""
 
     def allows(self, worker: str, tool: str) -> bool:
         """Whether `allow` names this tool of this worker."""
@@ -133,7 +134,8 @@ class WorkerRuntime:
         return self._found
 
     async def open(self) -> WorkerService:
-        """Open everything that runs need, before the engine starts. If an error is raised, everything that was opened is closed again."""
+        """Open everything that runs need, before the engine starts, and return the service of the workers. If an error is raised,
+        everything that was opened is closed again. Raises InvalidParameter if two files declare the same version of a worker."""
         try:
             return await self._opened()
         except BaseException:
@@ -262,7 +264,7 @@ class WorkerRuntime:
         return self.replaced(self._cassette.wrap(AuthorTool(declared, file, self._host, self._secrets, paths)))
 
     async def _loaded(self, worker_id: str, package: str) -> Worker:
-        """The worker with the code that an older run is pinned to."""
+        """The worker with the code that an older run is pinned to. Raises WorkerChanged if the stored copy of this code has changed."""
         worker = self._made.get((package, worker_id))
         if worker is None:
             try:
@@ -283,7 +285,7 @@ def _file_of(worker: str | os.PathLike[str]) -> Path:
 
 
 def _no_pipeline(page: Path) -> WorkerInvalid:
-    """The error for a page that is given alone and is no pipeline."""
+    """The error for a page that is given alone and is no pipeline, or that does not exist."""
     if not page.is_file():
         return WorkerInvalid(f"There is no file {page}.")
     with page.open("rb") as opened:

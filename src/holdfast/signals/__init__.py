@@ -7,7 +7,8 @@ worker's run (observers.py), and the observers worker_logs.py, metrics.py and tr
 function_metrics.py, queue_metrics.py, schedule_metrics.py and function_traces.py. They share series.py (numbers for Prometheus), spans.py
 and span_ids.py (OpenTelemetry), traceparent.py, lines.py (files of JSON lines) and signatures.py (of webhooks).
 Does not: HTTP servers; delivery, its order and its retries (engine.outbox does); calling the observers (workers and engine do).
-May import: holdfast.model; httpx, boto3, prometheus_client and opentelemetry only inside the functions that need them.
+May import: holdfast.model, holdfast.files; httpx, boto3, prometheus_client and opentelemetry only inside the functions that need them
+(span_ids.py is itself imported inside a function).
 Start reading at event.py, then sinks.py; for workers at observers.py, for functions at function_metrics.py.
 Users import the names in `__all__` from here. A name is imported when it is first used, because a program without sinks does not need them.
 """

@@ -15,7 +15,7 @@ from holdfast.signals.sinks import Sink, Wanted
 
 class EventBridge(Sink):
     """Puts events on an event bus. The source of the events is `holdfast`, unless another one is given; AWS reserves the sources that begin
-    with `aws.`. The detail type and the detail are the same as in AWS's own events."""
+    with `aws.`. The detail type and the detail have the form of AWS's own events; the detail of a quarantine also has `quarantine`."""
 
     def __init__(
         self,
@@ -31,7 +31,8 @@ class EventBridge(Sink):
     ) -> None:
         """`bus` is the name of the event bus, `source` the source that the events name, `region` the AWS region of a new client (None: the
         region in AWS's settings). `client` is a boto3 client for the service `events`; None: this sink makes one. `pattern`,
-        `dead_letters`, `tries` and `clock` mean what they mean in `Sink`."""
+        `dead_letters`, `tries` and `clock` mean what they mean in `Sink`. Raises InvalidParameter if `source` begins with `aws.`, and
+        ExtraMissing if a client is needed and boto3 is not installed."""
         if source.startswith("aws."):
             raise InvalidParameter(f"The source {source!r} begins with 'aws.', which is reserved for AWS. Choose another source.")
         super().__init__(f"EventBridge {bus}", pattern=pattern, dead_letters=dead_letters, tries=tries, clock=clock)

@@ -115,7 +115,7 @@ class FunctionMetrics:
         self._sight = sight
 
     def started(self, header: Execution) -> None:
-        """Count an execution that began."""
+        """Count an execution that began. An execution that waits in a queue begins when it is admitted."""
         with self._lock:
             self._started.add(self._name(header))
 
@@ -127,7 +127,8 @@ class FunctionMetrics:
             self._took.observe(max(0, ended_at - (header.invoked_at or ended_at)) / 1000, name)
 
     def operated(self, header: Execution, operation: Operation) -> None:
-        """Count a step that ended. Also count an attempt of a step that failed, if another attempt follows."""
+        """Count a step that ended, or a step that will be tried again. A `wait_for_condition` that will be checked again is counted as a
+        step that will be tried again."""
         if operation.type is not Type.STEP:
             return
         with self._lock:

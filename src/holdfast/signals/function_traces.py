@@ -130,9 +130,10 @@ class FunctionTraces:
 
 
 def execution_trace(header: Execution, find: Callable[[str], Execution | None]) -> TraceParent:
-    """The trace of an execution, and the span above it. An execution that another one invoked has the same trace as the first execution in
-    its chain of invokes, and the span above it is the span of the execution that invoked it. For any other execution both come from the
-    caller's trace header; without a header the trace is new, and no span is above it. `find` returns an execution by its id."""
+    """The trace of an execution, and the span above it. An execution that another one invoked has the trace of the first execution in its
+    chain of invokes, as far as `find` finds that chain, and the span above it is the span of the execution that invoked it. For any other
+    execution both come from the caller's trace header; without a header the trace is new, and no span is above it. `find` returns an
+    execution by its id."""
     root = header
     for _ in range(_DEEPEST):
         above = _above(root, find)

@@ -24,7 +24,7 @@ class LineFile:
     def __init__(self, path: str | os.PathLike[str], *, max_bytes: int | None = None, keep: int = 5) -> None:
         """`max_bytes`: if a line would make the file larger than this, the file is first renamed to `path.1` (the old `path.1` to `path.2`,
         and so on), and a new file begins; None means no limit. `keep`: at most this many renamed files exist, and the oldest is
-        overwritten; with 0 the full file is removed."""
+        overwritten; with 0 the full file is removed. Raises InvalidParameter if `max_bytes` is below 1 or `keep` is below 0."""
         if max_bytes is not None and max_bytes < 1:
             raise InvalidParameter(f"max_bytes is {max_bytes!r}; use a number that is at least 1, or None for no limit.")
         if keep < 0:

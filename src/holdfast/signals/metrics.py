@@ -61,7 +61,8 @@ class Metrics(RunObserver):
 
     def __init__(self, *, tenants: bool = False, most_series: int = _MOST_SERIES) -> None:
         """`tenants`: whether the metrics have the label `tenant`; this makes many series. `most_series`: if a metric has this many series,
-        everything that would need a further series is counted in one series, whose labels are all `other`."""
+        everything that would need a further series is counted in one series, whose labels are all `other`. Raises ExtraMissing if
+        prometheus-client is not installed."""
         _client()
         self._names: Labels = ("worker_id", "version", *(("tenant",) if tenants else ()))
         self._node_names: Labels = ("pipeline", "node", "state", *(("tenant",) if tenants else ()))
@@ -76,7 +77,7 @@ class Metrics(RunObserver):
         self._registry: CollectorRegistry | None = None
 
     def ended(self, run: RunSeen, end: EndSeen) -> None:
-        """Count a run that ended: as a success or a failure, with its retries and its duration."""
+        """Count a run that ended: as a success if its status is `ok`, else as a failure, with its retries and its duration."""
         labels = (run.worker_id, run.version, *((run.tenant,) if self._tenants else ()))
         with self._lock:
             labels = self._bounded(self._durations, labels)

@@ -49,7 +49,7 @@ class RunSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusalSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that started no run."""
+    """A request that was refused, so that no run started."""
 
     worker_id: str
     known: bool
@@ -66,21 +66,22 @@ class RefusalSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt that has ended."""
+    """An attempt of a worker's run that has ended."""
 
     number: int
     span_id: str
     began_at: int
     ended_at: int
     duration_ms: int
-    """How many milliseconds the attempt ran. The time in which it waited for a person is not included."""
+    """How many milliseconds the body ran. If it waited for a person, the body ran again from its start after that, and only this last run
+    counts. The time in which a call of a tool waited for room in a shared budget is not included."""
     status: str
     error_code: str | None = None
     message: str | None = None
     isolation: str | None = None
     refusals: tuple[Mapping[str, Any], ...] = ()
-    """The calls of tools that the gateway refused in this attempt. Each has `tool`, `error_code`, and `at`, its time in milliseconds since
-    the epoch."""
+    """The calls of tools that the gateway refused in this attempt, up to a bound. Each has `tool`, `error_code`, and `at`, its time in
+    milliseconds since the epoch."""
 
 
 class ToolSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +96,7 @@ class ToolSeen(msgspec.Struct, frozen=True, kw_only=True):
     parent_span_id: str
     """The id of the span of the attempt in which the tool was called."""
     began_at: float
-    """When the call began, in milliseconds since the epoch."""
+    """When the call began, in milliseconds since the epoch. If the answer was reused: when the earlier call ended."""
     duration_ms: float = 0.0
     error_code: str | None = None
     message: str | None = None
@@ -108,7 +109,7 @@ class ToolSeen(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
     cost_usd: Decimal = Decimal(0)
     model: str | None = None
-    """The model that was asked for; None if this is no call of a language model."""
+    """The model that was asked for, if a call of a language model has ended that this process made itself; else None."""
 
 
 class NodeSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +118,7 @@ class NodeSeen(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     round: int
     state: str
-    """ok, partial, skipped, blocked or failed."""
+    """How the node ended: ok, partial, skipped, blocked or failed."""
     span_id: str
     began_at: int
     ended_at: int
@@ -160,40 +161,41 @@ class RunObserver:
     """An observer of the runs of workers. Its methods do nothing; a subclass overrides the methods that it needs."""
 
     def refused(self, refusal: RefusalSeen) -> None:
-        """A request started no run."""
+        """Called when a request was refused, so that no run started. Nothing about it is on disk."""
 
     def accepted(self, run: RunSeen, at: int) -> None:
-        """An accepted run begins: its first invocation begins at the time `at`. If the run was in a queue, it was accepted earlier."""
+        """Called when an accepted run begins: its first invocation begins at the time `at`. If the run was in a queue, it was accepted
+        earlier."""
 
     def attempt_began(self, run: RunSeen, number: int, at: int) -> None:
-        """Attempt `number` begins, at the time `at`. This is called before the start is on disk, so after a crash it may be called again
-        for the same attempt."""
+        """Called when attempt `number` begins, at the time `at`, before the start is on disk. So after a crash it may be called again for
+        the same attempt."""
 
     def attempt_ended(self, run: RunSeen, attempt: AttemptSeen) -> None:
-        """An attempt has ended."""
+        """Called when an attempt has ended."""
 
     def tool_began(self, run: RunSeen, tool: ToolSeen) -> None:
-        """A tool is about to be called. That it will be called is already on disk."""
+        """Called before a tool is called. That the tool will be called is already on disk."""
 
     def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
-        """A call of a tool has ended, and its receipt is on disk. Also called if the tool was not called, because the receipt of an earlier
-        call had the answer (`tool.reused`)."""
+        """Called when a call of a tool has ended, and its receipt is on disk. Also called if the tool was not called, because the receipt
+        of an earlier call had the answer (`tool.reused`); this may be reported again each time the body runs again."""
 
     def waits_for_person(self, run: RunSeen, wait: PersonWaitSeen) -> None:
-        """A run begins to wait for a person."""
+        """Called when a run begins to wait for a person."""
 
     def progressed(self, run: RunSeen, data: Any) -> None:
-        """A body reports its progress. The progress is not stored."""
+        """Called when a body reports its progress. The progress is not stored."""
 
     def logged(self, run: RunSeen, record: Mapping[str, Any]) -> None:
-        """A body logs a line, or the runner adds a line, for example about a refused call of a tool. The line is stored only when the
-        attempt ends, so after a crash this may be called again for the same line."""
+        """Called when a body logs a line, or when the runner adds a line, for example about a refused call of a tool. The line is stored
+        only when the attempt ends, so after a crash this may be called again for the same line."""
 
     def node_ended(self, run: RunSeen, node: NodeSeen) -> None:
-        """A node of a pipeline's run ended."""
+        """Called when a node of a pipeline's run has ended."""
 
     def ended(self, run: RunSeen, end: EndSeen) -> None:
-        """A run has ended."""
+        """Called when a run has ended."""
 
 
 NO_OBSERVER: Final = RunObserver()
@@ -218,45 +220,45 @@ class RunObservers(RunObserver):
                     log.warning(_TROUBLE, f"{type(observer).__name__}: {type(error).__name__}: {error}")
 
     def refused(self, refusal: RefusalSeen) -> None:
-        """Call every observer."""
+        """Call `refused` of every observer."""
         self._tell(lambda observer: observer.refused(refusal))
 
     def accepted(self, run: RunSeen, at: int) -> None:
-        """Call every observer."""
+        """Call `accepted` of every observer."""
         self._tell(lambda observer: observer.accepted(run, at))
 
     def attempt_began(self, run: RunSeen, number: int, at: int) -> None:
-        """Call every observer."""
+        """Call `attempt_began` of every observer."""
         self._tell(lambda observer: observer.attempt_began(run, number, at))
 
     def attempt_ended(self, run: RunSeen, attempt: AttemptSeen) -> None:
-        """Call every observer."""
+        """Call `attempt_ended` of every observer."""
         self._tell(lambda observer: observer.attempt_ended(run, attempt))
 
     def tool_began(self, run: RunSeen, tool: ToolSeen) -> None:
-        """Call every observer."""
+        """Call `tool_began` of every observer."""
         self._tell(lambda observer: observer.tool_began(run, tool))
 
     def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
-        """Call every observer."""
+        """Call `tool_ended` of every observer."""
         self._tell(lambda observer: observer.tool_ended(run, tool))
 
     def waits_for_person(self, run: RunSeen, wait: PersonWaitSeen) -> None:
-        """Call every observer."""
+        """Call `waits_for_person` of every observer."""
         self._tell(lambda observer: observer.waits_for_person(run, wait))
 
     def progressed(self, run: RunSeen, data: Any) -> None:
-        """Call every observer."""
+        """Call `progressed` of every observer."""
         self._tell(lambda observer: observer.progressed(run, data))
 
     def logged(self, run: RunSeen, record: Mapping[str, Any]) -> None:
-        """Call every observer."""
+        """Call `logged` of every observer."""
         self._tell(lambda observer: observer.logged(run, record))
 
     def node_ended(self, run: RunSeen, node: NodeSeen) -> None:
-        """Call every observer."""
+        """Call `node_ended` of every observer."""
         self._tell(lambda observer: observer.node_ended(run, node))
 
     def ended(self, run: RunSeen, end: EndSeen) -> None:
-        """Call every observer."""
+        """Call `ended` of every observer."""
         self._tell(lambda observer: observer.ended(run, end))

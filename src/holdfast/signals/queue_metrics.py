@@ -44,7 +44,8 @@ class QueueMetrics(Onlooker):
             self._retries.add(header.place.queue)
 
     def operated(self, header: Execution, operation: Operation) -> None:
-        """Count a step that failed and is tried again, if its execution is in a queue."""
+        """Count a step that will be tried again, if its execution is in a queue. A `wait_for_condition` that will be checked again is
+        counted, too."""
         if header.place is not None and operation.type is Type.STEP and operation.status in _AGAIN:
             self._retries.add(header.place.queue)
 

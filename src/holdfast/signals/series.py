@@ -16,25 +16,27 @@ MOST_SERIES: Final = 1000
 
 
 class Onlooker:
-    """An observer of an engine. Its methods do nothing; a subclass overrides the methods that it needs."""
+    """An observer of an engine. `started`, `invoked`, `operated` and `closed` are called only for executions of functions, not for runs of
+    workers and pipelines. The methods do nothing; a subclass overrides those that it needs."""
 
     def attach(self, sight: Sight) -> None:
-        """An engine opens. `sight` answers questions about that engine."""
+        """Called when an engine opens. `sight` answers questions about that engine."""
 
     def started(self, header: Execution) -> None:
-        """An execution began."""
+        """Called when an execution has begun. An execution that waits in a queue begins when it is admitted."""
 
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
-        """An invocation has ended, at the time `ended_at`. `header` is the header of its execution when the invocation began."""
+        """Called when an invocation has ended, at the time `ended_at`. `header` is the header of its execution when the invocation
+        began."""
 
     def operated(self, header: Execution, operation: Operation) -> None:
-        """A step or a child context has ended, or a step will be tried again."""
+        """Called when a step or a child context has ended, or when a step will be tried again."""
 
     def closed(self, header: Execution) -> None:
-        """An execution ended."""
+        """Called when an execution has ended."""
 
     def committed(self, writes: int) -> None:
-        """The store committed this many writes together."""
+        """Called when the store has committed this many writes together."""
 
 
 class Series:

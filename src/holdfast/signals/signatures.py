@@ -46,16 +46,16 @@ def key_of(secret: str) -> bytes:
 
 
 def signature(keys: Sequence[bytes], id: str, timestamp: int, body: bytes) -> str:
-    """The value of the header `webhook-signature`: one signature for each key."""
+    """The value of the header `webhook-signature`: one signature for each key, with spaces between them. `timestamp` is in seconds."""
     signed = f"{id}.{timestamp}.".encode() + body
     return " ".join(f"v1,{base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()}" for key in keys)
 
 
 def verify(headers: Mapping[str, str], body: bytes, secret: str, now_seconds: int) -> str:
     """For receivers of webhooks: check the signature and the age of a request, and return the request's id. Raises AccessRefused if a
-    header is missing, the time in the request differs from `now_seconds` by more than five minutes, or the signature is wrong. Raises
-    InvalidParameter if `secret` is not valid. The names in `headers` must be in lower case. Keep the returned id for at least five minutes,
-    and refuse another request with this id."""
+    header is missing, the time in the request is not a number or differs from `now_seconds` by more than five minutes, or the signature is
+    wrong. Raises InvalidParameter if `secret` is not valid. The names in `headers` must be in lower case. Keep the returned id for at least
+    five minutes, and refuse another request with this id."""
     try:
         id, sent, given = (headers[name] for name in ("webhook-id", "webhook-timestamp", "webhook-signature"))
     except KeyError as missing:

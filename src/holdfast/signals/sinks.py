@@ -23,7 +23,7 @@ Wanted = Pattern | Mapping[str, Any] | str | None
 
 _TRIES: Final = 10
 """The default of `tries`: after this many failed tries the event of a signal is written to the file for dead letters, if its sink has one.
-With the delays of the outbox these tries take about six minutes."""
+With the delays of the outbox these tries take two to four minutes, and longer if the receiver answers slowly."""
 
 
 def pattern_of(wanted: Wanted) -> Pattern | None:
@@ -46,7 +46,8 @@ class Sink:
     ) -> None:
         """`name` is shown in messages. `pattern`: which events are sent; None means all. `dead_letters`: the path of the file for dead
         letters; None: there is none, and a signal is tried again without a limit until it is delivered. `tries`: after this many failed
-        tries the event is written to that file. `clock` None means the clock of this machine."""
+        tries the event is written to that file. `clock` None means the clock of this machine. Raises InvalidParameter if `tries` is below
+        1, and PatternInvalid if the pattern is not valid."""
         if tries < 1:
             raise InvalidParameter(f"tries is {tries!r}; use a number that is at least 1.")
         self._name = name
@@ -72,7 +73,7 @@ class Sink:
     def failed(self, signal: StatusSignal, event: Event, error: DeliveryFailed) -> None:
         """Called after each failed try to deliver a signal. Raises `error`, so that the engine delivers the signal again later. After the
         failed try number `tries` of the same signal it does not raise, but writes a dead letter, if the sink has a file for dead letters.
-        Without such a file it always raises. Blocks."""
+        Without such a file it always raises. If the dead letter cannot be written, it raises DeliveryFailed. Blocks."""
         self._failures = self._failures + 1 if signal.number == self._failing else 1
         self._failing = signal.number
         if self._letters is None or self._failures < self._tries:
@@ -90,7 +91,8 @@ class JsonLines:
     ) -> None:
         """`pattern`: which events are written; None means all. `max_bytes`: if a line would make the file larger than this, the file is
         first renamed to `path.1` (the old `path.1` to `path.2`, and so on), and a new file begins; None means no limit. `keep`: at most
-        this many renamed files exist, and the oldest is overwritten; with 0 the full file is removed."""
+        this many renamed files exist, and the oldest is overwritten; with 0 the full file is removed. Raises InvalidParameter if
+        `max_bytes` is below 1 or `keep` is below 0, and PatternInvalid if the pattern is not valid."""
         self._file = LineFile(path, max_bytes=max_bytes, keep=keep)
         self._pattern = pattern_of(pattern)
 

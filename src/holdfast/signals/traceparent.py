@@ -36,14 +36,14 @@ def header_of(trace_id: str, span_id: str, *, sampled: bool | None = None) -> st
 
 
 def trace_hex(trace_id: str) -> str:
-    """`trace_id` itself, if it has the form that the header and OpenTelemetry need: 32 hexadecimal digits, not all 0. Any other text is
-    hashed to such an id; the same text always gives the same id."""
+    """`trace_id` itself, if it has the form that the header and OpenTelemetry need: 32 hexadecimal digits in lower case, not all 0. Any
+    other text is hashed to such an id; the same text always gives the same id."""
     return trace_id if _TRACE.fullmatch(trace_id) and int(trace_id, 16) else _named(trace_id, 16)
 
 
 def span_hex(span_id: str) -> str:
-    """`span_id` itself, if it has the form that the header and OpenTelemetry need: 16 hexadecimal digits, not all 0. Any other text is
-    hashed to such an id; the same text always gives the same id."""
+    """`span_id` itself, if it has the form that the header and OpenTelemetry need: 16 hexadecimal digits in lower case, not all 0. Any
+    other text is hashed to such an id; the same text always gives the same id."""
     return span_id if _SPAN.fullmatch(span_id) and int(span_id, 16) else _named(span_id, 8)
 
 

@@ -31,7 +31,9 @@ class Tracing(RunObserver):
 
     def __init__(self, processor: SpanProcessor | None = None, environment: Mapping[str, str] = os.environ) -> None:
         """`processor` gets the spans. None: they are sent to the address that OpenTelemetry's variables name (OTEL_EXPORTER_OTLP_ENDPOINT
-        or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT). `environment` has these variables."""
+        or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT); OpenTelemetry reads this address from the environment of the process. `environment` has the
+        variables for the protocol and the name of the service. Raises ExtraMissing if a package of OpenTelemetry that is needed is not
+        installed."""
         self._spans = Spans(processor, environment)
 
     def close(self, seconds: float = 3.0) -> None:

@@ -44,7 +44,8 @@ class Webhook(Sink):
         """`secret`: one secret or several. With several, each request has one signature for each secret, so that receivers can change from
         the old secret to the new one. `pattern`, `dead_letters`, `tries` and `clock` mean what they mean in `Sink`. `timeout_seconds`: how
         long to wait for the answer of the receiver. `client`: your own client, for example with proxies or certificates; you must close it
-        yourself. None: this sink makes a client."""
+        yourself. None: this sink makes a client. Raises InvalidParameter or PatternInvalid if an argument is not valid, and ExtraMissing if
+        a client is needed and httpx is not installed."""
         self._host = _host_of(url)
         super().__init__(self._host, pattern=pattern, dead_letters=dead_letters, tries=tries, clock=clock)
         self._url = url
@@ -56,8 +57,8 @@ class Webhook(Sink):
         self._client = client or _new_client()
 
     async def __call__(self, signal: StatusSignal) -> None:
-        """Send the event of a signal, if the pattern wants it. If the event cannot be delivered, raises DeliveryFailed; after `tries` tries
-        it writes a dead letter instead, if `dead_letters` was given."""
+        """Send the event of a signal, if the pattern wants it. If the event cannot be delivered, or the receiver does not accept it, raises
+        DeliveryFailed; after `tries` tries it writes a dead letter instead, if `dead_letters` was given."""
         event = self.wanted(signal)
         if event is None:
             return
@@ -112,7 +113,7 @@ async def _skim(answer: httpx.Response) -> None:
 
 def _host_of(url: str) -> str:
     """The scheme, the host and the port of an address, as `https://host:port`; messages may show these. Raises InvalidParameter if the
-    address does not begin with http:// or https://, or has no host."""
+    address is not a valid URL, does not begin with http:// or https://, or has no host."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port

@@ -20,8 +20,8 @@ def shown(where: str) -> str:
 
 def placed(where: str) -> str:
     """The path or address that a user means: `sqlite:///file.db` is the file `file.db`, `sqlite:////folder/file.db` is `/folder/file.db`,
-    `sqlite://` is `:memory:`. A text that does not begin with `sqlite://` is returned as it is. Raises InvalidParameter for another
-    `sqlite://` text.
+    `sqlite://` without a file is `:memory:`. A text that does not begin with `sqlite://` is returned as it is. Raises InvalidParameter for
+    any other text that begins with `sqlite://`, for example `sqlite://file.db`.
 
     Code that gets the address of a store from a user must pass it through this function, because the files beside a store are named after
     its path.

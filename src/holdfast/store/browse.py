@@ -94,7 +94,7 @@ class Browsed(msgspec.Struct, frozen=True):
 
     rows: tuple[BrowsedRow, ...]
     more: bool
-    """Whether there is at least one more match after this page, which is full."""
+    """Whether there is at least one more match after this page. If so, the page is full."""
     searched_to: str | None
     """Given if the search stopped because it had considered `Browse.scan` executions. All matches with this id or a larger id have been
     found. To continue, search again with this id as `beyond`. None if the search has considered all executions, or if it stopped because
@@ -125,7 +125,7 @@ class RunnerStatus(msgspec.Struct, frozen=True):
 
 
 class SubscriberPosition(msgspec.Struct, frozen=True):
-    """Up to which signal the signals were delivered to a subscriber."""
+    """One subscriber: which signal was delivered to it last, which signal is the newest, and which runner delivers to it."""
 
     name: str
     delivered: int

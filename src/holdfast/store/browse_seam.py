@@ -48,12 +48,13 @@ class BrowseStore(Protocol):
 
     def values(self, field: Completed, prefix: str, limit: int, tenant: str | None = None) -> Sequence[str]:
         """At most `limit` values of a field that begin with a prefix, in order. If `tenant` is given, only values of the newest 10,000
-        executions of that tenant (for the tenant `default`: values of this tenant among the newest 10,000 executions)."""
+        executions of that tenant (for the tenant `default`: values of this tenant among the newest 10,000 executions of all tenants). For
+        the field of tenants, the only value is then `tenant` itself."""
         ...
 
 
 class SessionStore(Protocol):
-    """Sessions of the console. `expire` removes a session when its time is over."""
+    """Sessions of the console. Sessions whose time is over stay until `RetentionStore.expire` removes them."""
 
     def put_session(self, session: ConsoleSession) -> None:
         """Write a session. It replaces a session with the same id."""
@@ -68,7 +69,7 @@ class SessionStore(Protocol):
         ...
 
     def remove_login(self, credential: str, csrf: str) -> int:
-        """Remove the sessions of a credential that have this CSRF token: all of them come from one login. Returns how many were removed."""
+        """Remove those sessions of a credential that have this CSRF token: they come from one login. Returns how many were removed."""
         ...
 
     def remove_sessions(self, credential: str) -> int:

@@ -18,7 +18,7 @@ _INDEXES: Final[Mapping[Completed, str]] = {
 
 def with_values(sql: Mapping[str, str]) -> dict[str, str]:
     """The statements of browse.sql. Each statement that completes a value is added once for each field, under the name
-    `STATEMENT_FIELD`."""
+    `STATEMENT_FIELD`, for example `values_queue`."""
     made = dict(sql)
     for field in Completed:
         for name in ("values", "values_default", "values_tenant"):

@@ -35,7 +35,7 @@ class Walk:
     def matches(self, name: str, made: Callable[[rows.Row], T | None], need: int, *, first: int) -> tuple[list[T], str | None]:
         """At most `need` matches, newest first. The second value: if the walk stopped at its bound, the id down to which it has searched,
         else None. `name` is the name of the statement to use. `made` makes a value from a row, or returns None for a damaged row. The first
-        step reads about `first` candidates."""
+        step reads about `first` candidates, but not fewer than 200 (if there are so many)."""
         bounds = bounds_of(self._wanted)
         plan = self._plan(bounds)
         found: list[T] = []

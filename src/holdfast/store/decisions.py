@@ -1,7 +1,7 @@
 """How a batch is decided. Each entry sees the rows as the earlier entries of the batch leave them. The follow-up writes that an entry
 causes are decided with it.
 
-A follow-up (model.follow_ups) is a write to another execution: a parent that gets its child's result, a child that is started or stopped.
+A follow-up (model.follow_ups) is a write to another execution, such as a parent that gets a result, or a child that is started or stopped.
 It is committed with its entry or not at all. If an entry fails, only that entry is undone, and the other entries of the batch are still
 written.
 
@@ -41,7 +41,7 @@ from holdfast.store.views import Overlay, RowView
 
 Mark = tuple[int, int, int, dict[str, Counter], dict[str, str | None], int, dict[str, ScheduleState]]
 _REMEMBERED: Final = 1000
-"""A process remembers at most this many graphs that it wrote."""
+"""A process that remembers more than this many graphs that it wrote forgets them all at its next commit with a graph."""
 
 
 class Batch:
@@ -60,7 +60,7 @@ class Batch:
         self.following: deque[Write] = deque()
         """Follow-ups of the last entry that are not decided yet."""
         self.followed: list[Change] = []
-        """The changes that follow-ups made."""
+        """The changes that follow-ups made, and the changes of open executions that a start replaced."""
         self.counters: dict[str, Counter] = {}
         """Counters as the batch leaves them. Each charge makes a new dict, so a mark can keep the old one."""
         self.graphs: dict[str, str | None] = {}
@@ -125,7 +125,7 @@ class Decisions(ABC, Generic[B]):
 
     @abstractmethod
     def _new_base(self, header: Execution, done: B) -> RowView:
-        """The view of a new execution, which has no row yet. The execution gets a key of the table."""
+        """The view of a new execution, which has no row yet. The execution gets its key: the number under which its rows will be stored."""
 
     @abstractmethod
     def _children(self, parent: str, done: B) -> list[str]:
@@ -146,7 +146,7 @@ class Decisions(ABC, Generic[B]):
 
     @abstractmethod
     def _rates_under(self, shared: str | None) -> Sequence[RateState]:
-        """The rates that other lanes already share under the key `shared`, for a new lane that is not in the database yet."""
+        """The rates that other lanes already share under the key `shared` (none if it is None), for a lane that is not in the store yet."""
 
     @abstractmethod
     def _oldest(self, queue: str) -> int | None:
@@ -331,9 +331,9 @@ class Decisions(ABC, Generic[B]):
     def _placement(self, start: Start, asked: Enqueue, now: int, done: B) -> tuple[QueueSettings, bool]:
         """The settings of the queue, and whether the execution is admitted at once.
 
-        It is admitted only if a runner claims it in this write, it has no delay, the queue is not paused, each of its lanes is open and has
-        a free slot, nothing waits there, and the rates of the lanes allow it. If so, it is counted against these rates. Raises QueueFull or
-        InvalidParameter if the queue refuses the execution.
+        It is admitted only if a runner claims it in this write, it has no delay, the queue is not paused, each of its lanes has a free slot
+        and is not closed, nothing waits there, and the rates of the lanes allow it. If so, it is counted against these rates. Raises
+        QueueFull or InvalidParameter if the queue refuses the execution.
         """
         book = done.lanes
         row, settings = book.queue(asked.queue, self._queue)
@@ -356,8 +356,8 @@ class Decisions(ABC, Generic[B]):
 
     def _check_moves(self, moved: ScheduleState, taken: View | None, done: B) -> None:
         """Check that a start may also write its schedule. Raises ScheduleChanged if the schedule is gone, if it has another revision than
-        the one that the start was decided on, or if its cursor would become smaller. Raises ExecutionAlreadyStarted if the name is taken:
-        then the start begins nothing."""
+        the one that the start was decided on, or if its cursor would become smaller. Raises ExecutionAlreadyStarted if the execution
+        `taken` has the name already: then the start begins nothing."""
         if taken is not None:
             raise ExecutionAlreadyStarted
         if moved.name in done.moved:
@@ -377,8 +377,9 @@ class Decisions(ABC, Generic[B]):
         return done.graphs.get(graph.id) or encoded_graph(self._codec, graph.text, graph.id)
 
     def _stale_graphs(self, done: B) -> dict[str, str]:
-        """The graphs of a batch that another process may have written under an older key, with their texts. They are written again, because
-        a graph outlives the executions that the older key wrote, and an operator must be able to drop that key."""
+        """By id: the encoded texts of those graphs of a batch that another process may have written under an older key; none without a
+        codec. They are written again, because a graph outlives the executions that the older key wrote, and an operator must be able to
+        drop that key."""
         if self._codec is None:
             return {}
         return {graph: text for graph, text in done.graphs.items() if text is not None and graph not in self._written_graphs}

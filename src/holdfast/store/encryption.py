@@ -29,7 +29,8 @@ class AesGcm:
 
     def __init__(self, keys: Mapping[str, bytes], current: str, *, chance: Callable[[int], bytes] = os.urandom) -> None:
         """`keys` has keys of 32 bytes, each under an id that need not be secret. `current` is the id of the key that encrypts. `chance(n)`
-        returns n random bytes, for nonces."""
+        returns n random bytes, for nonces. Raises InvalidParameter if one of these is not valid, and ExtraMissing if the package
+        `cryptography` is not installed."""
         try:
             from cryptography.exceptions import InvalidTag
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM

@@ -1,7 +1,8 @@
 """An entry that fails does not fail its batch: a store finds the entry that makes the batch fail, and writes the other entries without it.
 
-A batch that fails as a whole is rolled back and committed again in two halves, and so on, until a part with one entry fails. Each part is a
-batch of its own, so the follow-up writes of an entry stay in one transaction with it, and entries keep their order.
+If one entry may have caused the error of a batch, the batch is rolled back and committed again in two halves, and so on, until a part with
+one entry fails. Each part is a batch of its own, so the follow-up writes of an entry stay in one transaction with it, and entries keep
+their order.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from holdfast.store.lane_rows import LaneRow, SharedRates, rates_charged
 
 _LONGEST_SECONDS: Final = 3600
 _UNKNOWN_SECONDS: Final = 60
-"""The Retry-After, in seconds, of a queue that has admitted nothing recently."""
+"""The Retry-After, in seconds, if it is not known when the queue admits again."""
 _NOTHING: Final = (0, 0, 0)
 Moves = tuple[int, int, int]
 """The numbers that are added to `held`, `waiting` and `money` of a lane."""
@@ -39,9 +39,10 @@ class LaneBook:
         """By key: the lanes that the batch has read or makes, as the batch leaves them; only `held` and `waiting` are as they were read."""
         self.shared: SharedRates = {}
         self.settled: list[tuple[str, int]] = []
-        """A leaf lane with the tokens that an execution in it used beyond its estimate; negative if it used fewer."""
+        """One entry for each execution that used more or fewer tokens than estimated: its leaf lane, and the tokens that it used beyond the
+        estimate; negative if it used fewer."""
         self.cooled: list[tuple[str, int]] = []
-        """A leaf lane with the time before which it admits nothing."""
+        """One entry for each cool-down that an execution asked for: its leaf lane, and the time before which this lane admits nothing."""
         self._summed: dict[str, Moves] = {}
         self._leaves: dict[str, Moves] = {}
         """By leaf lane: moves that are not yet added to the lanes above it. `moves` adds them."""

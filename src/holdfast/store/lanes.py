@@ -1,12 +1,13 @@
 """Lanes, the levels of a queue: how they take turns, and the walk that chooses which executions are admitted next.
 
-Each level of a path (model.places) is a row. `held` and `waiting` count the executions below it. They change only together with the headers
-of executions, so they are always equal to a recount. A lane is open if an execution waits in it, a slot is free, no rate or cool-down has
-closed it and its queue is not paused. The database has an index of open lanes, by their turn.
+Each level of a path (model.places) is a row. `held` counts the executions below it that have a slot, `waiting` those that wait for one.
+Both change only together with the headers of executions, so they are always equal to a recount. A lane is open if an execution waits in it,
+a slot is free, no rate or cool-down has closed it and its queue is not paused. The database has an index of open lanes, by their turn.
 
-Fairness is by turns. An admission moves the lane's `turn` on by one, and the lane above remembers in `clock` which turn it served last. A
-lane in which nothing waited begins at the clock of the lane above, so that it does not catch up on turns that it did not need. Siblings are
-served in the order of their turns, so a lane with a long backlog delays each of its siblings by about one admission.
+Fairness is by turns: of the lanes below one lane, the one with the lowest `turn` is served first. The lane above remembers in `clock` which
+turn it served last, and an admission sets the served lane's `turn` to one after this clock. A lane in which nothing waited begins at the
+clock of the lane above, so that it does not catch up on turns that it did not need. So a lane with a long backlog delays each of its
+siblings by about one admission.
 
 Both backends share this module. A backend reads rows and writes them.
 """
@@ -34,7 +35,7 @@ _MOST_LOOKS: Final = 2000
 """A walk ends after it has looked at this many lanes from which it admits nothing."""
 _FEW_HEADS: Final = 8
 _MOST_HEADS: Final = 256
-"""At most this many executions of a leaf are read with one statement. The first reads are smaller, because siblings take turns."""
+"""After the first read of a leaf, one statement reads at most this many of its executions."""
 _LOOKS_OF_HEAD: Final = 8
 """An execution that turns out to be closed, or whose admission is refused, counts as this many of the looks in `_MOST_LOOKS`."""
 
@@ -50,8 +51,8 @@ class LaneReads(NamedTuple):
     """The questions that a `Walk` asks its backend, inside the transaction that admits."""
 
     open_lanes: Callable[[str, tuple[int, str], int], Sequence[LaneRow]]
-    """Takes a lane, a turn with a key, and a count. Gives the open lanes below the lane that stand after this turn and key, at most the
-    count, in the order of turn and key."""
+    """Takes a lane, a turn with a key, and a count. Gives open lanes below the lane that stand after this turn and key, in the order of
+    turn and key. If it gives fewer than the count, the walk does not ask for more."""
     heads: Callable[[str, int, int], Sequence[Head | None]]
     """Takes a leaf, a count, and how many executions to skip. Gives at most the count of executions, in the order in which the lane admits
     them. None stands for an execution whose row is damaged: it stays in the lane, and the executions behind it are admitted."""
@@ -111,8 +112,8 @@ class _Heads:
         self._is_read = False
 
     def first(self, wanted: Callable[[], int]) -> Head | None:
-        """The execution of this leaf whose turn it is; None if none is left. `wanted` is called before the first read; it returns how many
-        executions of the leaf will probably be admitted."""
+        """The next execution of this leaf; None if none is left. `wanted` is called before the first read; it returns how many executions
+        of the leaf will probably be admitted."""
         while not self._page and not self._is_read:
             limit = wanted() if not self._read else max(_FEW_HEADS, min(2 * self._read, _MOST_HEADS))
             page = self._reads.heads(self._leaf, limit, self._read)
@@ -145,7 +146,7 @@ class Walk:
         self._wanted = 1
         self._shared: SharedRates = {}
         self._lone: list[LaneRow] | None = None
-        """The path of the last admission, if no other path has executions."""
+        """The path that was found last, if the walk knows that there is no other one; else None."""
         self.seen: dict[str, LaneRow] = {}
         """The lanes that the walk has changed or admitted from."""
 
@@ -171,8 +172,8 @@ class Walk:
         return Committed(taken, [change.header for change in told.values()], signalled, list(told.values()), min(closed, default=None))
 
     def changed(self) -> list[LaneRow]:
-        """The lanes that must be written. If the walk ended because it met too many lanes of functions that its runner does not host, those
-        lanes are moved behind their siblings, so that the next walk meets the siblings first."""
+        """The lanes that must be written. If the walk ended because it looked at too many lanes in vain, those lanes are moved behind their
+        siblings, so that the next walk meets the siblings first."""
         if self._looks <= 0:
             for above, siblings in self._in_vain.values():
                 last = max(lane.turn for lane in siblings)

@@ -24,8 +24,9 @@ class LedgerReads(Reads):
     """The part of a store that reads the ledger."""
 
     def cost(self, wanted: CostFilter) -> Sequence[CostSum]:
-        """What calls cost: one sum for each group (`wanted.by`) and state. If `wanted.run` is given, the entries of that run and of the
-        runs below it are added up; days, pipeline and worker of `wanted` are then ignored. Else the daily sums are added up."""
+        """What calls cost: one sum for each group (`wanted.by`) and state, at most `wanted.limit` sums. If `wanted.run` is given, the
+        entries of that run and of the runs below it are added up; days, pipeline and worker of `wanted` are then ignored. Else the daily
+        sums are added up."""
         asked: dict[str, object] = {f"by_{name.value}": name in wanted.by for name in _DIMENSIONS}
         asked |= {"tenant": self._asked(wanted.tenant), "limit": wanted.limit}
         if wanted.run is not None:

@@ -9,12 +9,13 @@ from holdfast.model.ledger import CostFilter, CostSample, CostSum, LedgerEntry
 
 
 class LedgerStore(Protocol):
-    """The ledger (model.ledger). An entry is written together with the write that it belongs to (`Change.ledger`); `expire` removes entries
-    whose time is over."""
+    """The ledger (model.ledger). An entry is written together with the write that it belongs to (`Change.ledger`). Entries whose time is
+    over stay until `RetentionStore.expire` removes them."""
 
     def cost(self, wanted: CostFilter) -> Sequence[CostSum]:
-        """What calls cost: one sum for each group (`wanted.by`) and state. If `wanted.run` is given, the entries of that run and of the
-        runs below it are added up; days, pipeline and worker of `wanted` are then ignored. Else the daily sums are added up."""
+        """What calls cost: one sum for each group (`wanted.by`) and state, at most `wanted.limit` sums. If `wanted.run` is given, the
+        entries of that run and of the runs below it are added up; days, pipeline and worker of `wanted` are then ignored. Else the daily
+        sums are added up."""
         ...
 
     def ledger(self, run: str, limit: int = 10_000) -> Sequence[LedgerEntry]:

@@ -112,8 +112,9 @@ class Maintenance(Protocol):
 
     def backup(self, target: Path, *, replace: bool) -> None:
         """Copy the store, in the state of one moment, into a file that only its owner can read, while other processes may write. Raises
-        InvalidParameter if `target` exists and `replace` is False, if `target` is the store itself, or if it cannot be written. For
-        Postgres it always raises InvalidParameter, with the command of Postgres's own tool."""
+        InvalidParameter if `target` exists and `replace` is False, if `target` is the store itself, or if it cannot be written. Raises
+        NotPrivate if other users can replace files in its folder. For Postgres it always raises InvalidParameter, with the command of
+        Postgres's own tool."""
         ...
 
     def restore(self, source: Path) -> Path | None:

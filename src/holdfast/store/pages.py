@@ -21,8 +21,8 @@ log = logging.getLogger("holdfast.store")
 _ID: Final = 1
 _MOST_TOLD: Final = 1_000
 _told: set[object] = set()
-"""The ids and names of damaged rows that this process has logged. A list is read many times, but each damaged row is logged only once.
-After 1,000 rows, no further damaged row is logged."""
+"""The ids of damaged executions and the names of damaged schedules that this process has logged. A list is read many times, but each of
+them is logged only once. After 1,000 of them, no further one is logged."""
 
 
 def readable_page(wanted: Filter, ask: Callable[[Filter], Sequence[rows.Row]]) -> list[Execution]:
@@ -45,7 +45,7 @@ def readable_page(wanted: Filter, ask: Callable[[Filter], Sequence[rows.Row]]) -
 
 
 def readable_execution(row: rows.Row) -> Execution | None:
-    """The execution of a row. None if the row is damaged, which is logged."""
+    """The execution of a row. None if the row is damaged; this is logged once for each row."""
     try:
         return _execution(row)
     except RowDamaged as damaged:
@@ -79,7 +79,7 @@ def readable_schedules(found: Sequence[rows.Row], codec: PayloadCodec | None) ->
 
 
 def readable_credentials(found: Sequence[rows.Row]) -> list[Credential]:
-    """The credentials that can be read. A damaged credential is left out and logged, so no caller can use it.
+    """The credentials that can be read. A damaged credential is left out, so no caller can use it; each call logs it again.
 
     Raises RowDamaged if there are credentials and none can be read: a server without credentials serves every caller on its machine, so a
     store with only damaged credentials must not look like a store without any.

@@ -61,8 +61,8 @@ class Reads(ABC):
         return HistoryEntry(*rows.event_from(row, operations, execution, self._codec))
 
     def suspect(self, targets: Sequence[Target], now: int) -> str | None:
-        """The id of a ready execution under which two or more runners in a row have died; None if there is none. An execution that was put
-        aside for a while is left out until that time is over."""
+        """The id of a ready execution of these functions under which two or more runners in a row have died; None if there is none. An
+        execution that was put aside for a while is left out until that time is over."""
         only = only_of(targets)
         hosted = self._target_keys(targets)
         asked = {"now": now, "targets": hosted}
@@ -74,7 +74,7 @@ class Reads(ABC):
         return [row[0] for row in self._read("due", (now, limit))]
 
     def held(self, runner: str) -> frozenset[str]:
-        """The ids of executions that have a live invocation of this runner."""
+        """The ids of the executions whose state is RUNNING under this runner, whether its lease is over or not."""
         return frozenset(row[0] for row in self._read("held", (runner,)))
 
     def find(self, execution: str) -> Execution | None:
@@ -104,7 +104,7 @@ class Reads(ABC):
         return found
 
     def result(self, execution: Execution) -> str | None:
-        """The payload with which the execution ended: a result, or the JSON of an error. None if it has not ended."""
+        """The payload with which the execution ended: a result, or the JSON of an error. None if it has not ended, or ended without one."""
         return None if execution.result_event is None else self._payload(execution.id, execution.result_event)
 
     def _payload(self, execution: str, number: int) -> str | None:

@@ -18,12 +18,12 @@ MAX_BYTES: Final = 4 * 1024 * 1024
 """One transaction removes about this many bytes of payload at most. A database reads what it removes, so removing a few large rows takes as
 long as removing many small ones."""
 IDLE_MS: Final = 3_600_000
-"""In milliseconds. A lane that is empty and has admitted nothing for this long is removed. If it is still needed, it is checked again after
-the same time."""
+"""In milliseconds. A lane that was empty and admitted nothing for this long is removed, unless it is still needed; then it is checked again
+after the same time."""
 
 
 def shared_rates(lanes: Iterable[str]) -> list[str]:
-    """The keys of the rates that those of these lanes which are leaves may share with other lanes."""
+    """The keys of the shared rates to which the leaves among these lanes belong. Lanes that are not leaves share no rate."""
     return sorted({shared_rate_of(lane) for lane in lanes if level_of(lane) == Level.LEAF})
 
 

@@ -179,7 +179,7 @@ def terms_row(terms: Terms) -> Row:
 
 
 def touched_row(x: Execution) -> Row:
-    """The columns of an execution that an ordinary checkpoint changes."""
+    """Those columns of an execution that an ordinary checkpoint changes."""
     return (x.revision, x.sequence, x.events, x.pending, x.touched_at, x.operations, x.stored)
 
 
@@ -308,8 +308,8 @@ def event_from(row: Row, operations: Mapping[int, Operation], execution: str, co
 
 
 def payload_from(payload: str | None, execution: str, number: int, codec: PayloadCodec | None) -> str | None:
-    """The plain payload of a row of `events`: it is decoded if the store has a codec. Every reader of that column must use this
-    function."""
+    """The plain payload of a row of `events`: it is decoded if the store has a codec; None stays None. Every reader of that column must use
+    this function."""
     return payload if codec is None or payload is None else decoded(codec, payload, execution, number)
 
 
@@ -353,7 +353,7 @@ def schedule_row(state: ScheduleState, codec: PayloadCodec | None) -> Row:
 
 
 def moved_row(state: ScheduleState, codec: PayloadCodec | None) -> Row:
-    """The row of a schedule without its input, which no runner changes: only a person or a declaration does."""
+    """The row of a schedule without its input. No runner changes the input: only a person or a declaration does."""
     body = msgspec.json.encode(msgspec.structs.replace(state, input="")).decode()
     who = (state.name, state.definition.tenant, state.definition.function)
     when = (state.next_at, 1 if state.waits else 0, state.cursor, state.revision)

@@ -85,7 +85,8 @@ class ExecutionStore(SealedStore, Protocol):
         ...
 
     def result(self, execution: Execution) -> str | None:
-        """The payload of the execution's terminal event: a result, or the JSON of an error. None if the execution has not ended."""
+        """The payload of the execution's terminal event: a result, or the JSON of an error. None if the execution has not ended, or ended
+        without a payload."""
         ...
 
     def operations(self, execution: str, newer_than: int = 0, *, after: int = 0, limit: int | None = None) -> Sequence[Operation]:
@@ -127,8 +128,8 @@ class CopyStore(Protocol):
 
 
 class GraphStore(Protocol):
-    """Graphs of pipelines. The write that starts an execution also adds its graph (`Start.graph`); `expire` removes a graph together with
-    the last execution that names it."""
+    """Graphs of pipelines. The write that starts an execution also adds its graph (`Start.graph`). `RetentionStore.expire` removes a graph
+    after it has removed the last execution that names it."""
 
     def graph(self, graph: str) -> str | None:
         """The text of the graph with this id. None if there is none."""
@@ -144,8 +145,8 @@ class DueStore(Protocol):
         ...
 
     def suspect(self, targets: Sequence[Target], now: int) -> str | None:
-        """The id of a ready execution under which two or more runners in a row have died; None if there is none. A runner claims it apart
-        from other executions (`Claim.alone`), because it may be the cause of the deaths.
+        """The id of a ready execution of these functions under which two or more runners in a row have died; None if there is none. A
+        runner claims it apart from other executions (`Claim.alone`), because it may be the cause of the deaths.
 
         An execution that was put aside for a while (`life.next_try`) is returned only when that time is over.
         """
@@ -156,8 +157,8 @@ class DueStore(Protocol):
         ...
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
-        """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions becomes ready,
-        a lane in which executions wait opens. None if none of them will happen."""
+        """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions can be claimed,
+        a lane in which executions wait opens. The time may be past. None if nothing of this is known."""
         ...
 
 
@@ -187,8 +188,9 @@ class QueueStore(Protocol):
         ...
 
     def queue_state(self, queue: str, now: int, tenant: str | None = None) -> QueueState:
-        """The counts of a queue; all are 0 if nothing was ever enqueued. If `tenant` is given, the counts of this tenant in the queue. The
-        store does not know three of them for one tenant: `oldest_at` is None, `admitted` and `money` are 0."""
+        """The counts of a queue. If nothing was ever enqueued, all are 0, and `oldest_at` is None. If `tenant` is given, the counts of this
+        tenant in the queue. The store does not know three of them for one tenant: then `oldest_at` is None, `admitted` and `money` are
+        0."""
         ...
 
     def waiting_in(self, queues: Sequence[str], tenant: str | None = None) -> Mapping[str, int]:
@@ -217,8 +219,9 @@ class QueueStore(Protocol):
     def admit(self, targets: Sequence[Target], by: Sequence[Claimant], now: int) -> Committed:
         """Admit queued executions of these functions, at most one for each claimant, and claim them in the same transaction.
 
-        The answers are the headers of the executions that were claimed. If the time of a queued execution was over, it is ended and not
-        claimed; its header is in `followed`. The cost grows with the number of executions that are admitted, not with the number that wait.
+        The answers are the headers of the executions that were claimed. If the call meets a queued execution whose time is over, it ends
+        that execution and does not claim it; the header is then in `followed`. The cost grows with the number of executions that are
+        admitted, not with the number that wait.
         """
         ...
 
@@ -256,12 +259,13 @@ class RunnerStore(Protocol):
         ...
 
     def held(self, runner: str) -> Collection[str]:
-        """The ids of executions that have a live invocation of this runner."""
+        """The ids of the executions whose state is RUNNING under this runner, whether its lease is over or not."""
         ...
 
     def changed(self) -> bool:
-        """Whether another process has written something that this process may wait for, since the last call that returned True. Returns
-        False while another thread uses the connection; a later call then returns True. It is cheap enough for twenty calls a second."""
+        """Whether another process has written something that this process may wait for, since the last call that returned True. While
+        another thread uses the connection, this returns False, and a later call reports the write. It is cheap enough for twenty calls a
+        second."""
         ...
 
 
@@ -308,7 +312,8 @@ class OutboxStore(Protocol):
 
 
 class AuditStore(Protocol):
-    """The audit log (model.audit): notes are added, read, and removed by `expire` when their time is over. Nothing changes a note."""
+    """The audit log (model.audit). Notes can be added and read. A note is never changed; `RetentionStore.expire` removes notes whose time
+    is over."""
 
     def note(self, notes: Sequence[Note]) -> None:
         """Add notes to the audit log, in order, all or none. A note that belongs to a write is written together with that write instead
@@ -316,7 +321,7 @@ class AuditStore(Protocol):
         ...
 
     def audit(self, wanted: NoteFilter) -> Sequence[Noted]:
-        """The notes that match the filter, newest first."""
+        """The notes that match the filter, newest first; at most `wanted.limit`."""
         ...
 
 
@@ -343,7 +348,7 @@ class CredentialStore(SealedStore, Protocol):
 
 
 class RetentionStore(Protocol):
-    """What a store removes when its time is over."""
+    """Removes rows whose time is over."""
 
     def expire(self, now: int, limit: int) -> bool:
         """Remove some rows whose time is over, in one short transaction. Returns False if there was nothing to remove; otherwise call it

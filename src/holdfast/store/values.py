@@ -45,8 +45,8 @@ class Committed(NamedTuple):
     changes: Sequence[Change] = ()
     """The changes of the executions in `followed`, in the same order. They tell a live parent how its operation ended."""
     opens_at: int | None = None
-    """After an admission: the admission has closed lanes for a time; this is the earliest time at which one of them opens again. None if it
-    has closed no lane."""
+    """For a batch with an admission: the earliest time at which a lane opens again that the admission closed for a time. None if it closed
+    no lane."""
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):
@@ -84,6 +84,6 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     started_before: int | None = None
     oldest_first: bool = False
     beyond: str | None = None
-    """The id of the last execution of the page before; None for the first page. No execution that existed when the first page was read is
-    on two pages or on none."""
+    """The id of the last execution of the page before; None for the first page. Executions that are added or removed between two pages do
+    not move others to another page."""
     limit: int = 100

@@ -63,7 +63,8 @@ class ComparedOperation(msgspec.Struct, frozen=True):
     inside: str | None
     """The id of the operation that contains it; None at the top."""
     came_to: tuple[str, str | None, Failure | None]
-    """The status, the payload and the error."""
+    """The status, the payload and the error. The payload of a worker's run is without its ids and times; the payload of an enqueue is
+    None."""
 
 
 def crash_everywhere(
@@ -84,8 +85,8 @@ def crash_everywhere(
 
     `answers` are the answers to callbacks, by the callback's name: a text, or a `Failure`. (The callback of `wait_for_callback` with the
     name `sign` has the name `sign create callback id`; both names may be used.) `reset()` is called before each run, and `effects()` after
-    it; what `effects()` returns must be the same for every run. A step's body may run again if the crash came before its result was on
-    disk, so return what must be equal: the used keys, not the number of calls. `functions`, `stubs` and `workers` are as in `Runner`; ids
+    it; what `effects()` returns must be the same for every run. If the crash comes before the result of a step is on disk, the step's body
+    may run again. So `effects()` should return what stays equal: the used keys, not the number of calls. `functions`, `stubs` and `workers` are as in `Runner`; ids
     and times of runs of workers are not compared.
     """
     script = Answers(answers or {})
@@ -139,8 +140,8 @@ class Crash:
         return self.seen == self.point and self.when != LAST
 
     def comes_last(self, outcome: Outcome) -> bool:
-        """Whether the outcome of an invocation must be lost. With LAST this is true once: for the first invocation in which the handler
-        ends."""
+        """Whether the outcome of an invocation must be lost. With LAST this is true once: for the first invocation whose outcome is not
+        PENDING."""
         if self.when != LAST or outcome.status is OutcomeStatus.PENDING:
             return False
         self.when = BEFORE
@@ -148,7 +149,8 @@ class Crash:
 
 
 class _Port:
-    """A port that loses one write or one answer. After that, each checkpoint through it fails with LeaseLost and writes nothing."""
+    """A port that loses one write or one answer, if the crash comes at one of its writes. After that, each checkpoint through it fails with
+    LeaseLost and writes nothing."""
 
     def __init__(self, port: Port, crash: Crash, trip: Callable[[], None]) -> None:
         self._port = port
@@ -188,7 +190,7 @@ class _Port:
         return cast("RunPort", self._port).accept_blocking(parent, operation_id, asked)
 
     def _begin(self) -> bool:
-        """Count a write. Returns whether this write must be lost."""
+        """Count a write, unless the crash has come through this port before. Returns whether this write must be lost."""
         if self._dead:
             return True
         if self._crash.comes():
@@ -231,8 +233,8 @@ def _meaning(result: Result, effects: Any) -> ComparedRun:
 
 
 def _told(operations: Sequence[Seen], inside: str | None) -> Iterator[tuple[str, ComparedOperation]]:
-    """The operations by id, each after those inside it: if a batch differs, the difference inside the batch is the cause, and is reported
-    first."""
+    """The operations by id, each after those inside it. So a difference inside a map or a parallel, which is the cause, is reported before
+    the difference of the whole map or parallel. `inside` is the id of the operation that contains `operations`."""
     for op in operations:
         yield from _told(op.operations, op.id)
         payload = _without_ids(op.payload) if op.sub_type == RUN else None if op.sub_type == ENQUEUE else op.payload

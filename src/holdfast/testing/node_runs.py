@@ -27,9 +27,9 @@ class NodeRun(msgspec.Struct, frozen=True, kw_only=True):
     error_code: str | None = None
     """The code of the response's error; None if there is no error, or if the run is not over."""
     round: int = 1
-    """The round of a validation loop, from 1."""
+    """The round of a validation loop, from 1; 1 outside a loop."""
     item: int | None = None
-    """The index of a map's item, from 0; None if the node is not a map."""
+    """The index of the map's item that the run is for, from 0; None if the run is for no item of a map."""
     attempt: int = 1
     """How many attempts the worker has made."""
     run_id: str = ""

@@ -38,7 +38,8 @@ class Ran(msgspec.Struct, frozen=True):
     nodes: dict[str, NodeStatus]
     """Each node with its state: `ran.nodes["publish"].state`."""
     runs: dict[str, tuple[NodeRun, ...]]
-    """The runs that each node asked for, in the order in which they began: items, rounds, fallbacks and undos."""
+    """The runs that each node asked for: items, rounds, fallbacks and undos. They are in the order in which they began; those of a map with
+    shards are in the order of the shards."""
     events: tuple[RunEvent, ...]
     """The events of the run, as `holdfast runs follow` shows them."""
     questions: tuple[Approval, ...]
@@ -137,7 +138,7 @@ def crash_everywhere(
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """The parts of a run that no crash may change, without times and ids."""
+    """The parts of a run that no crash may change, without times, ids and costs."""
 
     response: Any
     nodes: Any
@@ -192,7 +193,8 @@ def _asked(one: Approval) -> tuple[Any, ...]:
 
 
 def _meaning(response: Response) -> dict[str, Any]:
-    """A response without its ids, times and costs, which differ from run to run."""
+    """A response without its ids, times and costs, which differ from run to run, and without its approvals, which are compared one by
+    one."""
     document = meaning(response)
     document.pop("approvals", None)  # the questions are compared one by one
     plain: dict[str, Any] = _without_ids(document)

@@ -80,7 +80,7 @@ class EndingCrash(Crash):
         self.ended = 0
 
     def comes_last(self, outcome: Outcome) -> bool:
-        """Count the end of a handler. Returns whether its outcome must be lost."""
+        """Count the end of a handler; an invocation with the outcome PENDING is not counted. Returns whether the outcome must be lost."""
         if outcome.status is OutcomeStatus.PENDING:
             return False
         self.ended += 1
@@ -325,7 +325,8 @@ def _decider(approval: Approval) -> str:
 
 
 def _decided(approval: Approval, does: Any) -> dict[str, Any]:
-    """The members of the Decision for what the test says that a person does (`does`): a verdict, an action, or a mapping."""
+    """The members of the Decision for what the test says that a person does (`does`): a verdict, an action, or a mapping. Raises
+    InvalidParameter if it is none of these."""
     if isinstance(does, str):
         is_action = approval.kind == "question" and does != "reject"
         return {"verdict": "answer", "result": {"action": does}} if is_action else {"verdict": does}

@@ -22,8 +22,8 @@ def check_replays(folder: str | Path, functions: Iterable[DurableFunction]) -> i
     """Replay each export in a folder (`*.json`) with that one of `functions` that has its name and version. Returns the number of exports.
 
     Raises `ReplayDiffers`, which lists all exports that do not match. Raises `InvalidParameter` if `functions` lacks the function of an
-    export, or if the folder has no exports, because a check without exports would always pass. Make exports with `holdfast executions
-    export`.
+    export, or if the folder has no exports, because a check without exports would always pass. Raises `ExportInvalid` if a file is not an
+    export, or was exported without data. Make exports with `holdfast executions export`.
     """
     hosted = {(function.name, function.version): function for function in functions}
     found = sorted(Path(folder).glob("*.json"))

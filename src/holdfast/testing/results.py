@@ -89,8 +89,7 @@ class Seen(msgspec.Struct, _Named, frozen=True):
     payload: str | None
     """The result as text, as the history has it; None if there is none."""
     error: Failure | None
-    """The error of the operation; None if it has none. A step that waits for its next attempt has the error of the attempt that failed
-    before."""
+    """The error of the operation; None if it has none. A step that waits for its next attempt has the error of its last failed attempt."""
     callback_id: str | None
     """The id with which the callback is answered; None if the operation is not a callback."""
     operations: tuple[Seen, ...] = ()
@@ -128,7 +127,8 @@ class Result(msgspec.Struct, _Named, frozen=True):
 
     @property
     def result(self) -> Any:
-        """The return value of the handler, in the class of its return annotation if it has one. None unless the execution succeeded."""
+        """The return value of the handler, in the class of its return annotation if it has one that fits; else the JSON value. None unless
+        the execution succeeded."""
         result = None if self.payload is None else codec.loads(self.payload)
         return result if self.function is None else self.function.typed(result)
 

@@ -61,7 +61,7 @@ class TestClock(VirtualClock):
         """Whether time stands still: the test waits for nothing, or what it waits for has happened."""
 
     def skip_to(self, at: int) -> None:
-        """Move the clock to `at`, the time of the engine's next timer or schedule. If what the test waited for has happened, do nothing."""
+        """Move the clock to `at`, the time of the engine's next timer or schedule. Does nothing if `reached` returns True."""
         if not self.reached():
             self.move_to(at)
 
@@ -127,7 +127,8 @@ class Runner:
         self._settings = self._set(settings or Settings(resting=1000, threads=8), replay)
 
     def _set(self, settings: Settings, replay: bool) -> Settings:
-        """The settings, with the runner's clock, ids and randomness in place of the defaults."""
+        """The settings, with the runner's clock, ids and randomness in place of the defaults. With `replay`, no waiting coroutine stays in
+        memory."""
         if isinstance(settings.clock, TestClock):
             self.clock = settings.clock
         return msgspec.structs.replace(
@@ -153,12 +154,12 @@ class Runner:
     # --- functions
 
     def register_durable_function(self, function: DurableFunction) -> None:
-        """Add a function that may be invoked. Raises InvalidParameter after the first run."""
+        """Add a function that may be invoked. Raises InvalidParameter if the engine is open already, for example after the first run."""
         self._register(function)
 
     def register_function(self, name: str, handler: Any) -> None:
         """Add a stub for an invoked function: a callable that gets the payload, or the result itself, or an exception to raise. Raises
-        InvalidParameter after the first run."""
+        InvalidParameter if the engine is open already, for example after the first run."""
 
         def stub(event: Any, context: object) -> Any:
             if isinstance(handler, BaseException):
@@ -298,7 +299,8 @@ class Runner:
         return self.look(execution_arn).history
 
     def look(self, execution_arn: str) -> Result:
-        """The current state of the execution. If other executions continued it, one after the other, the state of the last one of them."""
+        """The current state of the execution. If other executions continued it, one after the other, the state of the last one of them.
+        Raises InvalidParameter if this runner has no such execution."""
         header = self._header(execution_arn)
         return seen(self._store, header, next((one for one in self._functions if one.name == header.function), None))
 

@@ -30,14 +30,16 @@ from holdfast.workers.tools.read_repo import RepoSettings
 from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Happened, Remaining, Reservation, Tool, Usage, Verdict
 
 _BOUND = 50
-"""In one run, people may be asked at most this many times, one after the other; else the test gets an error."""
+"""The kit answers the questions of one run at most this many times, one after the other. Then it raises InvalidParameter."""
 _LONGEST_WAIT = 3_600_000
-"""The clock skips a wait of at most this many milliseconds. A longer one is taken for the time that a person has to decide."""
+"""The clock skips a wait of at most this many milliseconds. A longer wait is taken for the time in which a person may decide, and is not
+skipped."""
 _TESTER = Asker(principal="test")
 
 
 class _Clock(VirtualClock):
-    """Skips waits of up to an hour, such as back-offs, but not the time that a person may take to decide: the test is the person."""
+    """A clock that skips waits of up to an hour, such as back-offs. It does not skip a longer wait, which is taken for the time in which a
+    person may decide: the test gives the decisions."""
 
     def skip_to(self, at: int) -> None:
         if at - self.now() <= _LONGEST_WAIT:
@@ -45,8 +47,8 @@ class _Clock(VirtualClock):
 
 
 class Stub:
-    """Replaces a tool. `answer` is a value for every call, a callable that gets the arguments, or a list with a value for each call; after
-    its end, its last value is used for every further call. An exception is raised instead of returned."""
+    """Replaces a tool. `answer` is a value for every call, a callable that gets the arguments by name, or a list with a value for each
+    call; after its end, its last value is used for every further call. A value that is an exception is raised instead of returned."""
 
     def __init__(self, tool: Tool, answer: Any, calls: list[tuple[str, dict[str, Any]]]) -> None:
         self._tool = tool
@@ -81,8 +83,8 @@ class Stub:
 
 
 def stubbed_settings(settings: WorkerSettings | None, tools: Mapping[str, Any]) -> WorkerSettings:
-    """`settings`; if they are None, settings with which the body runs in this process. If `parameter_store` or `read_repo` is stubbed, the
-    setting is added without which that tool does not exist."""
+    """`settings`; if they are None, settings with which the body runs in this process. If `parameter_store` or `read_repo` is stubbed, and
+    the settings lack the member without which that tool does not exist, the member is added."""
     settings = settings or WorkerSettings(policy=Policy(isolation="inline"))
     if "parameter_store" in tools and settings.parameters is None:
         settings = msgspec.structs.replace(settings, parameters="stubbed")
@@ -144,8 +146,8 @@ def crash_everywhere(
     of `run`.
 
     The response must stay the same, except for what `meaning` leaves out, such as its duration and its usage. The calls of stubbed tools
-    whose effect is `write` must be the same, and as many. Returns the number of crashes. Raises `CrashDiffers` at the first crash that
-    changes something.
+    whose effect is `write` must be the same as without a crash, and none may be repeated. Returns the number of crashes. Raises
+    `CrashDiffers` at the first crash that changes something.
     """
 
     def once(point: int, when: str) -> tuple[Any, Any, int]:

@@ -74,8 +74,8 @@ class App:
             incoming.close()
 
     async def _reply(self, request: Request, match: Match, format: ErrorFormat, sender: Sender) -> Response | None:
-        """The reply to a request. An error becomes a reply too, in this format. None if the reply is a stream: then it has been sent, or at
-        least begun."""
+        """The reply to a request. An error becomes a reply too, in the form that `format` names. Raises Gone if the client closes its
+        connection. None if the reply is a stream: then it has been sent, or at least begun."""
         try:
             if self.gate is not None:
                 await self.gate.admit(request)

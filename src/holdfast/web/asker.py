@@ -29,19 +29,19 @@ def asker_of(request: Request) -> Asker:
 
 
 def trace_of(request: Request) -> Parent | None:
-    """The span of the caller, from the header `traceparent`; None if there is none."""
+    """The span of the caller, from the header `traceparent`; None if the header is missing or not valid."""
     return parent_of(request.header(b"traceparent"))
 
 
 def is_async(request: Request) -> bool:
     """Whether the caller does not want to wait for the run's response, and only wants the address of the run: `Prefer: respond-async`, or
-    `?wait=0`."""
+    `?wait=0`. Without this `Prefer`, raises InvalidParameter if `wait` is not a number of seconds."""
     return _ASYNC.search((request.header(b"prefer") or "").lower()) is not None or patience(request, 1.0, 1.0) == 0
 
 
 def patience(request: Request, default: float, most: float) -> float:
     """How many seconds the caller is ready to wait for a response: the query's `wait`, but not more than `most`. `default` if the query has
-    no `wait`. Raises InvalidParameter if `wait` is not a number of seconds."""
+    no `wait`. Raises InvalidParameter if `wait` is not a number of seconds with at most 6 digits before the point and 3 after it."""
     text = request.text("wait")
     if text is None:
         return default

@@ -53,8 +53,8 @@ def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
 
 def answer_of(schema: Mapping[str, Any] | None, given: Mapping[str, str]) -> Any:
     """The answer that a person gave in the form. `given` has the text of each field, by the field's key. If the schema is an object with a
-    field for each property, an empty field is left out of the answer, unless it is a required text. Raises InvalidParameter if a field
-    cannot be read."""
+    field for each property, an empty field is left out of the answer, unless it is a required text. A field that is not in `given` is left
+    out too. Raises InvalidParameter if a field cannot be read."""
     fields = fields_of(schema)
     if len(fields) == 1 and fields[0].key == ANSWER:
         return _value(fields[0], given.get(ANSWER, ""))

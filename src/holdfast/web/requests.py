@@ -50,7 +50,8 @@ class Request(StarletteRequest):
         self.content = b""
         """The body. Empty if the handler reads the body itself (`Policy.reads_body`), and on a route with Waits.STREAM."""
         self.caller: Identity | None = None
-        """The caller. None if the app has no gate, as on the listener for the processes of functions."""
+        """The caller. None until the gate has admitted the request. Also None if the app has no gate, as on the listener for the processes
+        of functions."""
         self.session_of_browser: ConsoleSession | None = None
         """The session by which the gate recognised the caller; None if it recognised the caller in another way."""
         self.timer: asyncio.Timeout | None = None
@@ -78,7 +79,7 @@ class Request(StarletteRequest):
 
     @property
     def actor(self) -> Actor | None:
-        """Who makes the request, for the audit log; None if the app has no gate."""
+        """Who makes the request, for the audit log; None until the gate has admitted the request, and if the app has no gate."""
         found = self.caller
         if found is None:
             return None
@@ -101,7 +102,7 @@ class Request(StarletteRequest):
 
     @property
     def label(self) -> str:
-        """The first label of the path."""
+        """The first label of the path, decoded. A label is a variable part of the route's path. Raises IndexError if the path has none."""
         return self.labels[0]
 
     def header(self, name: bytes) -> str | None:
@@ -182,8 +183,8 @@ class Request(StarletteRequest):
             raise unreadable(f"The request's body is not JSON: {error}") from None
 
     async def parts(self, seconds: float) -> AsyncIterator[bytes]:
-        """The body in parts, while it arrives. Raises Refused if the client sends too slowly: each further `seconds` kilobytes must arrive
-        within `seconds` seconds. Raises Gone if the client closes its connection."""
+        """The body in parts, while it arrives. Raises Refused if the client sends less than about 1 KB a second: the next `seconds`
+        kilobytes, or the rest of the body, must arrive within `seconds` seconds. Raises Gone if the client closes its connection."""
         more, left, came = True, seconds, 0
         while more:
             asked_at = monotonic()
@@ -208,15 +209,17 @@ class Request(StarletteRequest):
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """For a handler that waits for a result. While the block runs, the request is counted among those that wait. When the block begins,
-        the request's time limit is removed, and it stays removed after the block. Raises Refused if too many requests wait already."""
+        """For a handler that waits for a result. While the block runs, the request is counted among those that wait, and not among the
+        ordinary ones. When the block begins, the request's time limit is removed, and it stays removed after the block. Raises Refused if
+        too many requests wait already."""
         with self.capacities.waits.taken(self.tenant), self._unhurried():
             yield
 
     @contextlib.contextmanager
     def uploading(self) -> Iterator[None]:
-        """For a handler that receives a large body. While the block runs, the request is counted among the uploads. When the block begins,
-        the request's time limit is removed, and it stays removed after the block. Raises Refused if too many uploads run already."""
+        """For a handler that receives a large body. While the block runs, the request is counted among the uploads, and not among the
+        ordinary ones. When the block begins, the request's time limit is removed, and it stays removed after the block. Raises Refused if
+        too many uploads run already."""
         with self.capacities.uploads.taken(self.tenant), self._unhurried():
             yield
 

@@ -95,7 +95,7 @@ def not_served(worker_id: str, known: Iterable[str]) -> InvalidRequest:
 def served_version(versions: dict[str, Served] | None, request: WorkerRequest, known: Iterable[str] = ()) -> Served:
     """The version of a worker that a request gets: the version that it names, else the version that was served last. Raises InvalidRequest
     if the worker, or the named version, is not served. `known` has the ids of all served workers: if the worker is not served, the error
-    names a similar id."""
+    names a similar id, if there is one."""
     if not versions:
         raise not_served(request.worker_id, known)
     if request.version is None:
@@ -191,7 +191,7 @@ def first_run(request: WorkerRequest, served: Served, limits: Limits, asker: Ask
 
 def after_run(accepted: AcceptedRequest, found: AcceptedRequest | None) -> AcceptedRequest:
     """The accepted request `accepted`, with the earlier runs of `found` added to its own. `found` is the accepted request of the run that
-    has the idempotency key now; it has earlier runs if that run is itself a restart."""
+    has the idempotency key now, which may have earlier runs of its own; None: it is not a run."""
     before = () if found is None else found.before
     return msgspec.structs.replace(accepted, before=tuple(dict.fromkeys((*accepted.before, *before))))
 

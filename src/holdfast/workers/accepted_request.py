@@ -55,8 +55,8 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_retry: bool = False
     """Whether nodes that ended with partial results run again, in addition to the nodes that failed."""
     kept: bool = False
-    """Whether the run that is restarted succeeded; for a child run, whether the pipeline's run that is restarted did. If so, work that is
-    taken from earlier runs is not undone when the new run fails."""
+    """Whether the run that is restarted succeeded, or is itself a restart whose `kept` is true. Then work that is taken from earlier runs
+    is not undone when the new run fails. A child run has the value of its pipeline's run."""
 
 
 class FamilyLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,10 +94,11 @@ class AcceptedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Who asked for the run, for example a person, the id of a credential, or `execution:ID`. A caller cannot choose it."""
     family: str
     """The id of the run's family. All runs of one idempotency key belong to one family, and so do a run and its restarts. A child run
-    belongs to the same family each time its operation asks for it, also in a restart of its pipeline; but if the restart makes the writes
-    of its node again, a new family begins."""
+    belongs to the same family each time its operation asks for it, also in a restart of its pipeline. But a new family begins if the
+    restart makes the writes of its node again: because the operator wants that, or because the node was undone."""
     link: int = 1
-    """The number of the run in its family, from 1. A run that replaces a parked run has the number of the parked run."""
+    """The number of the run among the runs that do the same work one after the other, from 1. If the work goes on in a new family, the
+    count goes on too. A run that replaces a parked run has the number of the parked run."""
     before: tuple[str, ...] = ()
     """The ids of the earlier runs of its family, oldest first. The run inherits their receipts."""
     trace_id: str

@@ -37,8 +37,8 @@ class ApprovalPage(msgspec.Struct, frozen=True, kw_only=True):
 
 def approval_page(store: Store, asker: Asker, *, run: str | None = None, after: str | None = None, limit: int = 100) -> ApprovalPage:
     """One page of the open approvals that the caller may see: the first `limit` after the approval `after`, or from the beginning if
-    `after` is None. With `run`, only approvals of this run and of all runs below it. Raises ApprovalNotFound if `after` is not an
-    approval's id, and ExecutionNotFound if the caller can see no run `run`."""
+    `after` is None. With `run`, only approvals of this run and of all runs below it. Raises ApprovalNotFound if `after` does not have the
+    form of an approval's id, and ExecutionNotFound if the caller can see no run `run`."""
     first = None if after is None else run_of(after)
     found: list[Approval] = []
     for run_id in _waiting_runs(store, asker, first) if run is None else _runs_below(store, asker, run, first):
@@ -50,13 +50,15 @@ def approval_page(store: Store, asker: Asker, *, run: str | None = None, after: 
 
 
 def undecided(store: Store, asker: Asker) -> list[Approval]:
-    """Every approval that waits for a decision and that the caller may see, oldest run first."""
+    """The approvals that wait for a decision and that the caller may see, oldest run first. Runs that cannot be read are logged and left
+    out."""
     spending = Spending(store)
     return [spending.with_spent(one) for run_id in _waiting_runs(store, asker, None) for one in _open_in(store, asker, run_id, None)]
 
 
 def _waiting_runs(store: Store, asker: Asker, first: str | None) -> Iterator[str]:
-    """The ids of the runs that wait for a person, in the order of their ids, from the run `first` on; None: all."""
+    """The ids of the runs that wait for a person, in the order of the ids. With `first`, this id (even if that run waits no more) and those
+    after it; None: all."""
     if first is not None:
         yield first
     beyond = first or ""
@@ -78,8 +80,8 @@ def _runs_below(store: Store, asker: Asker, run: str, first: str | None) -> list
 
 
 def _open_in(store: Store, asker: Asker, run_id: str, after: str | None) -> list[Approval]:
-    """The open approvals of one run, without those of the runs below it: all, or only those after the approval `after`. Empty if the caller
-    may not see the run, or if the run cannot be read, which is logged."""
+    """The open approvals of one run, without those of the runs below it: all, or only those after the approval `after`. Empty if the run
+    has ended, if the caller may not see it, or if it cannot be read, which is logged."""
     try:
         header = store.find(run_id)
         if (

@@ -66,7 +66,8 @@ class ApprovalNotFound(Rejected):
 
 
 class ChainPart(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One part of an escalation chain: if the question is still open after this many seconds, these persons may decide too."""
+    """One part of an escalation chain: if the question is still open after this many seconds, these approvers (persons, groups or
+    credentials) may decide too."""
 
     after_seconds: int
     approvers: tuple[str, ...]
@@ -86,8 +87,8 @@ class Requested(msgspec.Struct, frozen=True, kw_only=True):
     """How many milliseconds of its time limit the attempt had used when it began to wait for this decision."""
     attempt: int = 1
     logged: int = 0
-    """How many lines the body had logged before the question. They were reported at that time, so they are not reported again when the body
-    runs again."""
+    """How many log lines there were before the question, since the body began. They were reported at that time, so they are not reported
+    again when the body runs again."""
     question: str | None = None
     schema: dict[str, Any] | None = None
     """The JSON Schema for edited arguments or for an answer; None: no check."""
@@ -98,7 +99,7 @@ class Requested(msgspec.Struct, frozen=True, kw_only=True):
     group: str | None = None
     """At least one of the persons who approve must be a member of this group; None: no group is demanded."""
     groups: dict[str, tuple[str, ...]] = {}
-    """The members of the groups among the approvers, as the operator's settings had them when the question was asked."""
+    """The members of the groups among the approvers, and of `group`, as the operator's settings had them when the question was asked."""
     risk: str | None = None
     """low, medium or high; None if no risk is given."""
     batch: bool = True
@@ -178,7 +179,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     schema: dict[str, Any] | None = None
     """The JSON Schema for edited arguments or for an answer; None: no check."""
     groups: dict[str, tuple[str, ...]] = {}
-    """The members of the groups among the approvers."""
+    """The members of the groups among the approvers, and of `group`."""
     group: str | None = None
     """At least one of the persons who approve must be a member of this group; None: no group is demanded."""
     risk: str | None = None
@@ -193,7 +194,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """The votes so far; empty if persons do not vote on it."""
     chain: tuple[ChainPartStatus, ...] = ()
     spent: tuple[SpentBy, ...] = ()
-    """What runs have used so far: first the run that asks, then each run above it, up to the outermost."""
+    """What runs have used so far: first the run that asks, then each run above it, up to the outermost. Empty if this was not read."""
     may_cost: dict[str, Any] | None = None
     """An estimate of what the outermost run may still cost from now on; None if there is no estimate."""
 

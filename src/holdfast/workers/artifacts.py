@@ -62,9 +62,9 @@ class Artifacts:
         self._most = most
 
     def keep(self, tenant: str, name: str, media_type: str, read: Callable[[int], bytes]) -> ArtifactRef:
-        """Store an artifact: call `read` until it returns no more bytes, and store all these bytes. When this call returns, they are
-        stored. The same bytes with the same name and media type are one artifact. Raises ToolFailed if there are too many bytes, or if the
-        storage does not answer."""
+        """Store an artifact: call `read` until it returns no more bytes, and store all these bytes. Returns the artifact's reference when
+        everything is stored. The same bytes with the same name and media type are one artifact. Raises ToolFailed if there are too many
+        bytes, or if a bucket does not answer."""
         home, digest, size = _home(tenant), sha256(), 0
         with self._storage.draft(home) as draft:
             while chunk := read(_CHUNK):
@@ -89,7 +89,7 @@ class Artifacts:
 
     @property
     def most_bytes(self) -> int:
-        """The most bytes of one artifact, and of all artifacts that one attempt stores."""
+        """The most bytes of one artifact, and of all artifacts of one attempt together."""
         return self._most
 
     def check_size(self, name: str, size: int) -> None:
@@ -101,7 +101,8 @@ class Artifacts:
             )
 
     def find(self, tenant: str, identity: str) -> ArtifactRef:
-        """The reference of an artifact. Raises ArtifactMissing if the tenant has no artifact with this id, or if its note was changed."""
+        """The reference of an artifact. Raises ArtifactMissing if the tenant has no artifact with this id, or if its note was changed.
+        (Errors of the storage itself: see `Storage`.)"""
         asked = len(identity) == _ID_LENGTH and identity.isalnum()
         note = self._storage.note(_home(tenant), identity) if asked else None
         if note is None:

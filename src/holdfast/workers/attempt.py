@@ -60,7 +60,7 @@ class Body(Protocol):
     def isolation(self) -> dict[str, Any]: ...
     @property
     def over(self) -> bool:
-        """Whether every process of the body has ended."""
+        """Whether no process of the body is left; for an inline body, whether it has sent its last frame."""
         ...
 
     async def send(self, frame: dict[str, Any], fd: int | None = None) -> None: ...
@@ -142,7 +142,7 @@ class Attempt:
         """Done when every process of the body has ended; None if the attempt did not have to end the body."""
 
     async def run(self, body: Body, order: dict[str, Any], grace: float) -> AttemptResult | ApprovalPlace:
-        """Run a body with its `order`. Returns its result, or the approval to wait for. At its end, calls in flight get `grace` seconds."""
+        """Run a body with its `order`. Returns its result, or the approval to wait for. Calls in flight at its end get `grace` seconds."""
         began, outcome = monotonic(), None
         self._body = self._gateway.time.body = body
         self._journal.when_closed(CANCEL_AT, self._cancelled)

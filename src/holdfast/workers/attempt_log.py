@@ -24,8 +24,8 @@ class AttemptLog:
         self._count = self._bytes = self._missing = 0
 
     async def add_from_body(self, level: str, message: str, fields: Mapping[str, Any]) -> None:
-        """Add a line that the body logged, without the secrets of the run's inputs. The field `event` is left out. If the fields are too
-        large, all of them are left out, and the line has `truncated: true`."""
+        """Add a line that the body logged, without the secrets of the run's inputs. The fields `event` and `attempt` of the body are left
+        out. If the fields are too large, all of them are left out, and the line has `truncated: true`."""
         if self._is_beyond():
             return
         given = {name: value for name, value in fields.items() if name != "event"}

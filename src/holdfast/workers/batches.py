@@ -30,8 +30,9 @@ class BatchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 def chosen(store: Store, asker: Asker, approvals: Sequence[str] = (), run: str | None = None, node: str | None = None) -> list[str]:
     """The ids of the approvals that a batch decides: those named in `approvals`; or the open approvals of `run` and of all runs below it,
-    at most MOST of them, and with `node` only those of this node and of the runs below it. Raises InvalidParameter if both `approvals` and
-    `run` are given or neither is, if `node` is given without `run`, or if there are too many approvals."""
+    at most MOST of them, and with `node` only those of nodes with this name and of the runs below them. Raises InvalidParameter if both
+    `approvals` and `run` are given or neither is, if `node` is given without `run`, or if `approvals` names too many. Raises
+    ExecutionNotFound if the caller can see no run `run`."""
     if bool(approvals) is (run is not None):
         raise InvalidParameter("Name approvals, or a run whose open approvals are all decided: one of the two, not both.")
     if node is not None and run is None:

@@ -3,8 +3,8 @@
 The write of a call's intent reserves the most that the call may cost, in every budget of its run. The write of its receipt settles the
 call: it takes the reservation back and adds what the call really cost. The store keeps the spent and the reserved amount separately. If a
 call does not fit only because other calls under way have reservations, it waits until there is room. If so much is spent that it could not
-fit even without those reservations, it is refused. While a call waits, the time of its attempt is stopped.
-The gateway asks (gateway.py), for the limits of the run itself too (calls.py).
+fit even without those reservations, it is refused. While a call waits, the time of its attempt is stopped. The gateway (gateway.py) calls
+this module. The limits of the run itself are in calls.py.
 """
 
 from __future__ import annotations
@@ -99,11 +99,12 @@ class SharedBudgets:
         return Remaining(tokens, cost)
 
     def reserved(self, reservation: Reservation) -> tuple[Charge, ...]:
-        """The charges that reserve the most that a call may cost, in every budget of the run."""
+        """The charges that reserve the most that a call may cost, in every budget of the run whose time is not over."""
         return self._charges(0, reservation.tokens, 0, nanos_of(reservation.cost_usd))
 
     def settled(self, reservation: Reservation, usage: Usage) -> tuple[Charge, ...]:
-        """The charges for a call that has ended: they take the call's reservation back, and add what the call used to the spent amounts."""
+        """The charges for a call that has ended: they take the call's reservation back, and add what the call used to the spent amounts.
+        Budgets whose time is over are left out."""
         used = usage.tokens
         return self._charges(used, -reservation.tokens, nanos_of(usage.cost_usd), -nanos_of(reservation.cost_usd))
 

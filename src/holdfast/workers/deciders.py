@@ -60,8 +60,8 @@ def check_person(approval: Approval, person: Person, *, logged_in: bool) -> None
 
 def checked(approval: Approval, decision: Decision, person: Person, *, logged_in: bool) -> Decision:
     """The decision in the form in which it is written. Raises ApprovalRefused if the decision is not allowed, or if its value does not fit
-    the approval's schema. Raises CheckTooCostly if the check against the schema takes too long: the schema may come from a worker that is
-    not trusted."""
+    the approval's schema. Raises CheckTooCostly if the check against the schema takes too long, and Overloaded if too many checks wait: the
+    schema may come from a worker that is not trusted."""
     allowed = VERDICTS[approval.kind]
     if decision.verdict not in allowed:
         raise ApprovalRefused(f"The verdict on this approval must be {' or '.join(sorted(allowed))}, not {decision.verdict!r:.50}.")

@@ -1,4 +1,4 @@
-"""`@worker`: marks a function as a worker's body and does not change it. The runner reads the source; the sandbox calls the function."""
+"""`@worker`: marks a function as a worker's body and does not change it. The runner finds the mark by reading the source of the file."""
 
 from __future__ import annotations
 

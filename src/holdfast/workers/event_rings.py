@@ -92,7 +92,8 @@ class EventRing:
         self.begun = recorded
         """The number of the last recorded event when the ring began: every live event of the ring comes after it."""
         self.recorded = recorded
-        """The number of the last recorded event that some follower has got."""
+        """New live events get their place after the recorded event with this number: the last that a follower has got, but at least
+        `begun`."""
         self.size = 0
         self.last = 0
         """The number of the last live event."""
@@ -120,8 +121,8 @@ class EventRing:
             self._dropped, self._whole_from = oldest.number, oldest.recorded + 1
 
     def began(self, position: Position) -> tuple[int, bool]:
-        """Where in the ring a follower at this position continues. Returns the number of a live event, after which the follower reads on;
-        and whether the follower may have missed live events that the method `missed` does not count for this number."""
+        """Where in the ring a follower at this position continues. Returns a number: the follower gets the live events with higher numbers.
+        Also returns whether the follower may have missed live events that `missed` does not count for this number."""
         if position.is_beginning:
             return self._dropped, False
         if position.ring == self._name:

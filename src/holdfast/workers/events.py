@@ -37,7 +37,7 @@ class RunEvent(msgspec.Struct, frozen=True):
 
     id: int | str | None
     """For a recorded event, the number of its line in the history, which never changes. For a live event, which is not on disk, a text
-    (`12.0a1b2c3d.7`). None for `quarantined`, the last event of a quarantined run."""
+    (`12.0a1b2c3d.7`). None for `quarantined`, the last event of a run that is quarantined or that the store has removed."""
     event: str
     data: Any
 

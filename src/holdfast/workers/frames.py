@@ -23,7 +23,7 @@ class _Frame(msgspec.Struct, frozen=True, tag_field="op", forbid_unknown_fields=
 
 
 class BodyError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The error of a body, as the body sends it."""
+    """The error of an attempt, in the form in which a body sends it. The runner uses this form for its own errors too."""
 
     error_code: Annotated[str, msgspec.Meta(pattern=ERROR_CODE)]
     message: str = ""

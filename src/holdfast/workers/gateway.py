@@ -132,7 +132,7 @@ class Gateway:
         return await self._made(tool, asked, identity, hashed, known)
 
     async def _keeps(self, tool: Tool, asked: ToolAsked, known: Try) -> bool:
-        """Ask a person if an earlier run's call (other arguments) answers this. ToolFailed if this run made that call, or is no restart."""
+        """Whether an earlier run's call with other arguments answers this: a person decides. ToolFailed if this run is no restart."""
         if not (known.inherited and self._terms.restarts):
             raise ToolFailed("receipt_conflict", f"{tool.name} was called before with other arguments (same key or number).", known=True)
         if known.receipt is not None and known.receipt.void:
@@ -261,7 +261,7 @@ class Gateway:
         return answered(attempted)
 
     async def _lost(self, tool: Tool, attempted: Try, why: str) -> Answer | None:
-        """Ask the tool (a person, if it cannot tell) if a lost write took place. Returns its answer; None: it did not take place."""
+        """Find out from the tool, else from a person, if a lost write took place. Returns the write's answer; None: it did not happen."""
         intent = attempted.intent
         try:
             # The tool gets time of its own for this, even if the attempt's time is over. A person is asked only if the tool cannot tell.
@@ -282,7 +282,7 @@ class Gateway:
         return answered(attempted)
 
     async def lost(self) -> ApprovalPlace | None:
-        """Settle the writes of an ended attempt whose outcome is unknown. Returns the approval that the run must wait for, or None."""
+        """After an attempt: settle the writes of unknown outcome, if possible. Returns the approval that the run must wait for, or None."""
         for attempted in self.calls.unresolved():
             tool = self._tools.get(attempted.intent.tool)
             if tool is None:
@@ -297,7 +297,7 @@ class Gateway:
         return None
 
     async def abandon(self) -> None:
-        """Settle the reads that get no answer because their runner or body ended: what they reserved is counted as spent."""
+        """Settle reads whose runner or body ended before the answer, if a budget or the ledger needs it: their reservation is spent."""
         for attempted in self.calls.abandoned():
             if self._budgets or has_entries(attempted.intent.reservation):
                 await self._settle(attempted, Receipt(void=True, usage=reserved_usage(attempted)))
@@ -337,7 +337,7 @@ class Gateway:
     async def _decided(
         self, kind: Kind, tool: str, identity: str, arguments: dict[str, Any], schema: dict[str, Any] | None, question: str | None = None
     ) -> tuple[Decision, Operation]:
-        """A person's decision on these arguments, and its operation. Asks once. Raises WaitsForPerson while open, ToolFailed if expired."""
+        """A person's decision on these arguments, and its operation. Raises WaitsForPerson while open, ToolFailed if none will come."""
         at, hashed = approval_at(kind, tool, identity, 1), arguments_hash(arguments)
         found, written = self._journal.find(at.callback), self._journal.find(at.request)
         if self.cancelled and (found is None or found.status in OPEN):

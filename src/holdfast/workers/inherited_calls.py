@@ -1,8 +1,8 @@
 """Inherited calls: the calls of earlier runs of a family. Every run that inherits them stores them again.
 
 Retention may remove an earlier run before the next restart. So a run writes each inherited call into its own journal before its body
-begins, and once more if the call is settled in this run. These records are not calls of this run: they do not count in quotas, budgets or
-the ledger.
+begins, and again each time the call changes in this run (`kept_call`). These records are not calls of this run: they do not count in
+quotas, budgets or the ledger.
 """
 
 from __future__ import annotations

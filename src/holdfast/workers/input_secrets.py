@@ -26,7 +26,7 @@ class InputSecrets:
 
     def __init__(self, inputs: Any, schema: Mapping[str, Any]) -> None:
         self.secrets = secrets_in(inputs, schema)
-        """The secrets, by the names of the inputs that contain them; None if there are too many."""
+        """The secrets, each under the name of the field that contains it; None if there are too many."""
         self._redactor = None if self.secrets is None else Redactor(self.secrets)
         """None if there are too many secrets."""
 

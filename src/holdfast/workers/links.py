@@ -54,7 +54,7 @@ class Link(msgspec.Struct, frozen=True, array_like=True):
     person: str
     expires_at: int
     made_by: str
-    """Who made the link: a credential, or a user of the machine."""
+    """Who made the link: a person, a credential, or a user of the machine."""
 
 
 class MadeLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,9 +94,9 @@ def link_of(seal: Seal, token: str, now: int) -> Link:
 
 def make_link(store: Store, approval_id: str, person: str, asker: Asker, now: int, seconds: int = DEFAULT_SECONDS) -> MadeLink:
     """Make a link for a person who may decide the approval. The link expires after `seconds`, or when the approval expires, if that is
-    earlier. The audit log records who made the link and for whom. Raises ApprovalRefused if no link may be made for this approval, or if
-    this person may not decide it. Raises InvalidParameter if `person` is not a valid name, or if `seconds` is too small or too large.
-    Raises ApprovalNotFound if the caller can see no such approval."""
+    earlier. The audit log records who made the link and for whom (not if `asker.actor` is None). Raises ApprovalRefused if no link may be
+    made for this approval, or if this person may not decide it. Raises InvalidParameter if `person` is not a valid name, or if `seconds` is
+    too small or too large. Raises ApprovalNotFound if the caller can see no such approval."""
     name = checked_person(person) or ""
     if not 1 <= seconds <= MOST_SECONDS:
         raise InvalidParameter(f"A link may be valid for 1 second to {MOST_SECONDS // 86_400} days, not for {seconds} seconds.")

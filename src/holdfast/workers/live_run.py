@@ -1,5 +1,5 @@
-"""Live events of a run, for its followers and for those of the pipelines above it: progress, log lines, and text of models. They are not on
-disk. They are kept only for runs that are followed in this process, or were followed lately.
+"""Live events of a run: progress and text of models, for its followers and for those of the pipelines above it; log lines, for its own
+followers only. They are not on disk. They are kept only for runs that are followed in this process, or were followed lately.
 """
 
 from __future__ import annotations

@@ -113,7 +113,8 @@ class Packages:
         """Store a snapshot of a worker's file as the file is now. Returns one package for each worker that the file declares.
 
         Raises WorkerInvalid if the file or a page is missing, if a declaration is wrong, or, with `needs_worker`, if the file declares no
-        worker. Raises ContractInvalid if a page is wrong.
+        worker. Raises ContractInvalid if a page is wrong. Raises IncludeRefused or InvalidParameter if a file may not be copied
+        (`check_page`, `gather`).
         """
         if not file.is_file():
             raise WorkerInvalid(f"There is no file {file}.")

@@ -76,7 +76,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     risks: Mapping[Risk, RiskRule] = {}
     """What is demanded for questions of each risk ([risks.high])."""
     tool_risks: Mapping[str, Risk] = {}
-    """By tool: the risk of its approvals."""
+    """By the name of a tool: the risk of the approvals of its calls."""
     link_base: str | None = None
     """The address at which persons reach the server, for the links that the server makes. None: the address at which the caller who makes
     the link reached the server."""
@@ -93,7 +93,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """If the outputs of a run have more bytes as JSON than this, the largest top-level values become artifacts, one after the other, until
     the outputs that stay have at most this many bytes."""
     artifact_bytes: int = 256 * 1024 * 1024
-    """The most bytes of one artifact, and of all artifacts that one attempt stores."""
+    """The most bytes of one artifact, and of all artifacts of one attempt together."""
     scratch_mb: int = 64
     """The size of a body's folder for temporary files, in MiB."""
     memory_mb: int = 1024

@@ -1,8 +1,9 @@
 """Queued runs: what a worker's contract says about the lane of its runs, and what a run reports to its lane when it ends.
 
 The rate limit of the contract is charged when a queued run is admitted, and not when it is accepted. All lanes of a worker share this rate
-limit, so a caller cannot avoid it with another key or another queue. At admission a run is counted with all tokens that its limits allow.
-When the run ends, it reports how many tokens it used, whether it failed, and how long its lane should cool down.
+limit, so a caller cannot avoid it with another key or another queue. At admission a run is counted with the units that its caller gave,
+else with all tokens that its limits allow. When the run ends, it reports how many tokens it used, whether it failed, and how long its lane
+should cool down.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ _RATE_LIMITED: Final = "rate_limited"
 
 def placed(queue: Q, accepted: AcceptedRequest, rate: RateLimit | None) -> Q:
     """The place that a run asks for in its queue, with the rate limit `rate`. If the rate limit holds for each user separately, the run is
-    counted for its user, whatever the queue's key is. In that case, if the caller gave no key, the user becomes the key."""
+    counted for its user, whatever the queue's key is. In that case, if the caller gave no key, the user becomes the key. If the caller gave
+    no units, the most tokens of the run's limits are its units."""
     user = (accepted.request.user or accepted.requested_by) if rate is not None and rate.per == "user" else None
     of_lane = lane_rate(rate)
     rates = () if of_lane is None else (of_lane,)
@@ -71,8 +73,9 @@ def run_again(accepted: AcceptedRequest, run_id: str) -> AcceptedRequest:
 
 
 def redriven_run(store: RedriveStore, header: Execution, identity: str, now: int) -> Start:
-    """The start that enqueues a parked run again, under its name. The new run inherits the receipts of the parked one. The worker does not
-    need to be served in this process. Raises RestartRefused if the store has removed an earlier run whose writes the new run must know.
+    """The start that enqueues a parked run again, under its name and with the new id `identity`. The new run inherits the receipts of the
+    parked one. The worker does not need to be served in this process. Raises RestartRefused if the store has removed an earlier run whose
+    writes the new run must know, and InvalidParameter if the run is not parked or was started again already.
     """
     accepted = accepted_from(store.input(header.id))
     check_kept(store, (*accepted.before, header.id), accepted.tenant)

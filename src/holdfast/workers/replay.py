@@ -1,6 +1,6 @@
-"""Replays: run the body of a finished run again, in its jail, with the receipts of that run. The store is not changed, and no tool outside
-the sandbox is called. If the body makes a call that the run did not make, or made with other arguments, the call is refused, this attempt
-of the replay ends, and the replay reports the difference. The result of each attempt is compared with the recorded one.
+"""Replays: run the body of a finished run again, with the receipts of that run. The store is not changed, and no tool outside the sandbox
+is called. If the body makes a call that the run did not make, or made with other arguments, the call is refused, this attempt of the replay
+ends, and the replay reports the difference. The result of each attempt is compared with the recorded one.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     kind: str
     """`new_call`: a call that the run did not make. `other_arguments`: a call that the run made with other arguments. `new_record`: a step
-    or a question that the run did not have. `missing_call`: a call of the run that the replay does not make. `outcome`: another end.
-    `outputs`: other outputs."""
+    or a question that the run did not have. `missing_call`: a call of the run that the replay does not make. `outcome`: the attempt ended
+    with another error code, or with an error instead of a success (or the reverse). `outputs`: other outputs."""
     message: str
 
 

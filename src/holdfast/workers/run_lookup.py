@@ -41,8 +41,8 @@ _RUNS = frozenset({Kind.WORKER, Kind.PIPELINE})
 
 
 class Asker(msgspec.Struct, frozen=True, kw_only=True):
-    """The caller: its tenant, its name, and what it may see. The server fills this in, from the login if there is one. A name that the
-    caller writes into a request is never used."""
+    """The caller: its tenant, its name, and what it may see. The server fills this in, from the login if there is one, and never from a
+    name that the caller writes into a request."""
 
     tenant: str = "default"
     principal: str = "local"
@@ -154,7 +154,8 @@ def _observability(store: Store, header: Execution, accepted: AcceptedRequest, s
 
 
 def state_of(header: Execution) -> str:
-    """queued, running, waiting or done. A run that was put aside because its runners died is `waiting`; a quarantined run is `done`."""
+    """The state of a run: queued, running, waiting or done. A run that was put aside because its runners died is `waiting`; a quarantined
+    run is `done`."""
     if next_try(header) is not None:
         return "waiting"
     if header.status is not ExecutionStatus.RUNNING or header.state is State.QUARANTINED:
@@ -264,7 +265,8 @@ def _log_left_out(header: Execution, unreadable: HoldfastError) -> None:
 
 
 def _is_worker(store: Store, function: str) -> bool:
-    """Whether the store knows `function` as the name of a worker or a pipeline. If not, no execution of that name is a run."""
+    """Whether the store knows `function` as the name of a worker or a pipeline. If not, `run_views` takes no execution of that name for a
+    run."""
     return any(hosted.kind in _RUNS for hosted in store.hosted(function))
 
 
@@ -272,8 +274,8 @@ def _is_worker(store: Store, function: str) -> bool:
 
 
 def open_approvals(store: Store, header: Execution) -> list[Approval]:
-    """The open approvals of a run: first its own, then those of all runs below it. The search ends when a hundred are found, so some may be
-    missing."""
+    """The open approvals of a run: first its own, then those of all runs below it. The search ends when a hundred are found, and looks at
+    no more than a hundred child runs of each run, so some may be missing."""
     found: list[Approval] = []
     below = [header]
     while below and len(found) < _PAGE:
@@ -287,8 +289,8 @@ def open_approvals(store: Store, header: Execution) -> list[Approval]:
 
 
 def waiting_below(store: Store, run_id: str, asker: Asker, node: str | None = None) -> list[Approval]:
-    """The open approvals of a run and of all runs below it, at most MOST_WAITING. With `node`, only those that this node of the run asks
-    for, or that runs below this node ask for, such as the items of a map."""
+    """The open approvals of a run and of all runs below it, at most MOST_WAITING. With `node`, only those that a node of this name asks
+    for, or that runs below such a node ask for, such as the items of a map. Raises ExecutionNotFound if the caller can see no such run."""
     header, _ = find_run(store, run_id, asker)
     found: list[Approval] = []
     below: list[tuple[Execution, bool]] = [(header, node is None)]

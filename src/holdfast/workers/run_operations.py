@@ -21,11 +21,12 @@ _KEPT_IDENTITIES = 64
 _KEPT_NODES = 4096
 
 CANCEL_AT = identity_of(Type.CALLBACK, CANCEL, "cancel")
-"""The callback that is answered when a caller or an operator cancels the run."""
+"""The identity of the callback that is answered when a caller or an operator cancels the run."""
 EFFECTS_AT = identity_of(Type.CONTEXT, EFFECTS, "effects")
-"""The parent of every intent, receipt and approval. The run never closes it, so that a replay gets everything below it."""
+"""The identity of the context that is the parent of every intent, receipt and approval. The run never closes it, so that a replay gets
+everything below it."""
 CARRIED_AT = identity_of(Type.STEP, INHERITED, "earlier-runs", parent=EFFECTS_AT)
-"""The step that is written when the run has stored every call that it inherits."""
+"""The identity of the step that is written when the run has stored every call that it inherits."""
 
 
 @lru_cache(maxsize=_KEPT_NODES)

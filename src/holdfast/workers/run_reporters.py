@@ -56,7 +56,8 @@ class RunReporter:
     pipeline's run is reported. The subclass LiveRunReporter reports."""
 
     lines = 0
-    """How many lines the body has logged since it began. A RunReporter itself does not count them: always 0."""
+    """How many log lines there were since the body began: from the body, and from the runner. A RunReporter itself does not count them:
+    always 0."""
 
     def attempt_began(self, number: int) -> None:
         """Called when an attempt begins, but not when its body runs again after a wait. Does nothing."""
@@ -146,8 +147,8 @@ class LiveRunReporter(RunReporter):
         self._live.wrote()
 
     def begins(self, number: int, requests: Iterable[Requested]) -> None:
-        """Note that a body of the attempt `number` begins from its start. `requests` are the run's requests to persons. Lines that the body
-        logged before it waited for a person were reported then, and are not reported again."""
+        """Note that a body of the attempt `number` begins from its start. `requests` are the run's requests to persons. Lines that were
+        logged before the body waited for a person were reported then, and are not reported again."""
         reported = max((request.logged for request in requests if request.attempt == number), default=0)
         self._reported = max(reported, self._reported if number == self._number else 0)
         self._number, self.lines = number, 0

@@ -341,19 +341,19 @@ class WorkerService(PipelineParts):
         return await self._waiters.response(self._engine, header, accepted, wait)
 
     async def wait_for(self, header: Execution, accepted: AcceptedRequest, *, wait: float | None = None) -> Response:
-        """The response of a run that `begin` or `find_run` returned. Waits for the same as the method `response`."""
+        """The response of a run that `begin` or `find_run` returned. Waits in the same way as the method `response`."""
         return await self._waiters.response(self._engine, header, accepted, wait)
 
     def follow(self, run_id: str, asker: Asker, *, after: int | str = 0) -> AsyncGenerator[RunEvent | None, None]:
-        """The events of a run after the event `after`, then new ones as they happen, until the run has ended, or is quarantined (last
-        event: `quarantined`). Yields None when nothing happens for a while. Raises ExecutionNotFound if there is no such run."""
+        """The events of a run after the event `after`, then new ones as they happen, until the run has ended or is quarantined. Yields None
+        when nothing happens for a while. Raises ExecutionNotFound if there is no such run, InvalidParameter if `after` is no event's id."""
         header, accepted = find_run(self._engine.store, run_id, asker)
         return self.followed_runs.follow(self._engine.store, header, accepted, position_of(after))
 
     # --- people
 
     def approvals(self, asker: Asker) -> list[Approval]:
-        """Every approval that waits for a decision and that the caller may see, oldest run first."""
+        """The approvals that wait for a decision and that the caller may see, oldest run first (`undecided`)."""
         return undecided(self._engine.store, asker)
 
     async def decide(self, approval_id: str, decision: Decision, asker: Asker, *, in_batch: bool = False) -> Approval:

@@ -32,8 +32,8 @@ class _Waiter:
         self.ending = engine.endings.watch(header.id, live=header.status is ExecutionStatus.RUNNING)
 
     def look(self, *, patient: bool = True) -> None:
-        """Read the run from the store. The caller stops waiting if the run has ended, is quarantined or waits for a person. If `patient` is
-        False, the caller's time is over, and the caller stops waiting in any case."""
+        """Read the run from the store. The caller stops waiting if the run has ended, is quarantined or waits for a person. If the read
+        fails, the caller gets the error. If `patient` is False, the caller's time is over, and the caller stops waiting in any case."""
         if self.ending.done():
             return
         try:

@@ -55,7 +55,8 @@ class ApprovalsPages:
         return self._page(request, "approvals.html", told=told, **self._values(request))
 
     def inbox(self, request: PageRequest) -> Reply:
-        """Only the list of approvals, as on the whole page. An open page asks for it again when something has changed."""
+        """Only the list of approvals, as on the whole page. An open page asks for it again when something has changed, but not while the
+        person selects, opens or types something."""
         return self._page(request, "approvals_inbox.html", **self._values(request))
 
     def count(self, request: PageRequest) -> Reply:
@@ -137,7 +138,8 @@ class ApprovalsPages:
     def batch(self, request: PageRequest) -> Reply:
         """Decide many approvals, in two steps. A form without the field `confirmed` decides nothing: the page shows the chosen approvals. A
         form with this field decides them, and the page shows the result for each. If the reason is too long, or a rejection has none,
-        nothing is decided, and the page says so."""
+        nothing is decided, and the page says so. Raises InvalidParameter if no approval or too many are chosen, or if the verdict is
+        neither `approve` nor `reject`."""
         ids, verdict = request.chosen.get("id", ()), request.field("verdict")
         if verdict not in ("approve", "reject"):
             raise InvalidParameter("Choose whether to approve or to reject.")

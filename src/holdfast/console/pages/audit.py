@@ -80,7 +80,7 @@ class AuditPages:
         return shown(self._site.rendering, request, page, 422 if problem else 200)
 
     def file(self, request: PageRequest) -> Reply:
-        """The lines that match the filter, as CSV: the newest, at most 10,000."""
+        """The lines that match the filter, as CSV: the newest, at most 10,000. Raises InvalidParameter if the filter cannot be read."""
         return csv_reply("audit", _COLUMNS, map(_line, request.source.audit.lines(_wanted(request))))
 
 

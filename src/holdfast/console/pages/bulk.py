@@ -1,5 +1,5 @@
-"""Actions on all runs that match the question of a person in the list of runs. The first page counts the runs, and the person gives a
-reason and types their number. The next page shows the progress."""
+"""Actions on all runs that match a search in the list of runs. The first page counts the runs; the person gives a reason and types the
+number of runs. The next page shows the progress."""
 
 from __future__ import annotations
 
@@ -44,12 +44,14 @@ class BulkPages:
         ]
 
     def ask(self, request: PageRequest) -> Reply:
-        """The page that says what the action would do with the runs that match the question, with the form that starts it."""
+        """The page that says what the action would do with the runs that match the search, with the form that starts it."""
         return self._ask(request, request.text("q"), request.text("verb"))
 
     def start(self, request: PageRequest) -> Reply:
-        """Start the job, if runs still match, the caller gave a reason, and the typed number is right. If not, show the form again with
-        what is wrong. The job leaves out runs that are newer than the newest of the runs that the form counted."""
+        """Start the job if runs still match, if the reason is neither empty nor too long, and if the typed number is the number that the
+        form counted. If not, or if more runs match now, show the form again with what is wrong. The job leaves out runs that are newer than
+        the newest of the runs that the form counted. Raises InvalidParameter if the action or the search is not valid, or if too many jobs
+        run."""
         text, verb = request.field("q"), _verb(request.field("verb"))
         reason, confirm = request.field("reason"), request.field("confirm")
         if not reason or len(reason) > _LONGEST_REASON:
@@ -64,7 +66,7 @@ class BulkPages:
         return redirect(request, f"runs/-/bulk/{job.name}")
 
     def show(self, request: PageRequest) -> Reply:
-        """The page with the progress of a job: how many runs are done, failed and left, and why they failed."""
+        """The page with the progress of a job: how many runs are done, failed and left, and the reasons of the first failures."""
         job = self._found(request)
         above = (("Runs", "runs"), ("Act on all matches", address("runs/-/bulk", q=job.question)))
         stop = Button(label="Cancel", to=f"runs/-/bulk/{job.name}/cancel", needs="operate", style="small danger")

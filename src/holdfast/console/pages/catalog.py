@@ -79,8 +79,8 @@ class CatalogPages:
 
     def start(self, request: PageRequest) -> Reply:
         """Start a run of a worker or a pipeline, or an execution of a function, with the form that a person filled in. If the request is
-        refused, the form is shown again with what is wrong; a problem with one input is shown at its field. Raises InvalidRequest if the
-        server of this console does not serve the worker or the pipeline."""
+        refused, the form is shown again with what is wrong; a problem with one input is shown at its field. Raises FunctionNotFound if
+        there is none of this name, and InvalidRequest if this console does not know the contract of the worker or the pipeline."""
         subject = request.source.catalog.find(request.label)
         if subject.kind is Kind.FUNCTION:
             return self._start_function(request, subject)

@@ -22,7 +22,8 @@ class ComparePages:
         return [self._site.page("compare", self.show, "ComparePage")]
 
     def show(self, request: PageRequest) -> Reply:
-        """The comparison of two runs. While the person has not chosen the second run: a list of runs to choose from."""
+        """The comparison of the runs `?left=` and `?right=`. If the person has not chosen a second run, or chose the first run again: a
+        list of runs to choose from. Raises InvalidParameter without `?left=`."""
         left, right = request.text("left")[:_LONGEST], request.text("right")[:_LONGEST]
         if not left:
             raise InvalidParameter("Open a run, and choose Compare there: the address needs ?left=ID.")

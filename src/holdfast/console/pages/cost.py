@@ -59,7 +59,7 @@ class CostPages:
         return shown(self._site.rendering, request, page, 422 if problem else 200)
 
     def file(self, request: PageRequest) -> Reply:
-        """The sums as CSV: at most 10,000 groups."""
+        """The sums as CSV: at most 10,000 groups. Raises InvalidParameter if `?by=`, a time or a filter is wrong."""
         by = self._by(request)
         columns, *rows = request.source.cost.table(request.source.cost.report(_question(request, by)))
         return csv_reply(f"cost-by-{by.value}", columns, rows)

@@ -34,9 +34,10 @@ class HomePages:
         self._site = site
         self._tick = tick
         self._kept: dict[str | None, tuple[float, HomeView]] = {}
-        """The view of each tenant, kept for a few seconds, so that many open pages read the store only once."""
+        """By tenant: when the view was read, and the view. A view is used again for a few seconds, so that many open pages do not each read
+        the store. The view of a store without runs is not used again."""
         self._parts: dict[tuple[str | None, int, int], tuple[float, Part]] = {}
-        """The counts of each slice of time in each tenant's charts."""
+        """By tenant, begin and length of a slice of time: when its counts for the charts were read, and the counts."""
 
     def routes(self) -> list[Route]:
         """The routes of these pages."""
@@ -53,7 +54,7 @@ class HomePages:
         return self._site.rendering.page(request, "home.html", needs=request.source.home.needs(), **self._values(request))
 
     def needs(self, request: PageRequest) -> Reply:
-        """Only the part that says what needs a person. An open page asks for it again each time the store has changed (ticks.py)."""
+        """Only the part that says what needs a person. An open page asks for it again when the store has changed (ticks.py)."""
         return self._site.rendering.page(request, "home_needs.html", needs=request.source.home.needs())
 
     def runs(self, request: PageRequest) -> Reply:

@@ -70,7 +70,7 @@ class KeysPages:
         ]
 
     def list(self, request: PageRequest) -> Reply:
-        """All credentials, and the form for a new token."""
+        """The page with the credentials, at most MOST_ROWS, and with the form for a new token."""
         return self._page(request)
 
     def make(self, request: PageRequest) -> Reply:

@@ -1,4 +1,4 @@
-"""The tables of queues, as data."""
+"""The tables and sections of the pages of queues, as data."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ _MEANINGS: Final[Mapping[str, str]] = {
 
 
 def queues(found: Sequence[QueueView], sparks: Mapping[str, tuple[int, ...]], request: PageRequest) -> Table:
-    """The table of queues, at most MOST_ROWS. `sparks` has, for each queue, the admissions in each span of ten seconds. A caller of one
-    tenant gets no columns with admissions and no buttons."""
+    """The table of queues, at most MOST_ROWS. `sparks` has, for each queue, how many runs were admitted in each span of ten seconds. A
+    caller of one tenant gets no columns with admissions and no buttons."""
     whole = request.source.viewer.tenant is None
     columns = [Column("Queue"), Column("Mode"), Column("Waiting", number=True), Column("Oldest"), Column("Held", number=True)]
     columns += [Column("Drains", number=True, title="Admissions in a minute, of late"), Column("Admissions")] if whole else []
@@ -103,7 +103,7 @@ def _limits(row: QueueRow) -> Cell:
 
 def counts(view: QueueView, spark: tuple[int, ...] | None, request: PageRequest) -> Section:
     """The section with the counts of one queue: what waits, what holds slots, what is parked, and when the next run is admitted. `spark`
-    has the admissions in each span of ten seconds. If it is None, the section does not show how many runs were admitted."""
+    says how many runs were admitted in each span of ten seconds. If it is None, the section does not show how many runs were admitted."""
     state = view.state
     facts: list[tuple[str, Cell]] = [
         ("Waiting", Number(state.waiting, quiet=False)),

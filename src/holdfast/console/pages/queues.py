@@ -77,7 +77,7 @@ class QueuesPages:
 
     @missing_is_no_page(QueueNotFound)
     def turn(self, request: PageRequest, verb: str) -> Reply:
-        """Pause, resume or drain the queue."""
+        """Pause, resume or drain the queue, as `verb` says."""
         request.source.queues.set_mode(request.label, verb)
         return redirect(request, f"queues/{part_of_path(request.label)}")
 
@@ -94,14 +94,14 @@ class QueuesPages:
 
     @missing_is_no_page(QueueNotFound)
     def ask_redrive(self, request: PageRequest) -> Reply:
-        """The page on which a person confirms that all parked runs start again. It says how many there are."""
+        """The page on which a person confirms that the parked runs start again. It says how many there are, up to MOST_REDRIVEN."""
         return self._ask_redrive(request)
 
     @missing_is_no_page(QueueNotFound)
     def redrive(self, request: PageRequest) -> Reply:
-        """Start parked runs again. With the form's field `run`: this one run; if it cannot be started, an error says why.
-        Without the field: all parked runs, if the person typed their number; if the number is wrong, the page asks again. If some of the
-        runs cannot be started, the others are started, and InvalidParameter is raised."""
+        """Start parked runs again. With the form's field `run`: this one run; if it cannot be started, its error is raised. Without the
+        field: all parked runs, at most MOST_REDRIVEN, if the person typed their number; if the number is wrong, the page asks again. If
+        some of the runs cannot be started, the others are started, and InvalidParameter is raised."""
         source, here = request.source.queues, f"queues/{part_of_path(request.label)}"
         if request.field("run"):
             done = source.redrive(request.label, request.field("run"))

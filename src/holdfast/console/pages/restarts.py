@@ -33,7 +33,8 @@ class RestartPages:
         ]
 
     def show(self, request: PageRequest) -> Reply:
-        """The page of a restart. `?from=` names the node or the operation at which the restart begins."""
+        """The page of a restart. `?from=` names the node or the operation at which the restart begins. Without it, the page proposes where
+        to begin."""
         place = request.text("from")[:1000]
         return self._shown(request, request.source.restarts.view(request.label, Choice(place=place) if place else None))
 
@@ -72,7 +73,7 @@ def _choice(request: PageRequest) -> Choice:
 
 def _mark(view: RestartView) -> str:
     """A hash of what the person chose and of the plan for it. The form carries it, so that `start` can tell whether the person has read
-    this very plan."""
+    exactly this plan."""
     plans = [(one.key, one.plan.what) for one in view.places if one.plan is not None]
     told = repr((view.choice.place, view.choice.resend, view.edited and view.choice.text, plans, view.again))
     return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]

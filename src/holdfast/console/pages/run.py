@@ -112,14 +112,14 @@ class RunPages:
         return Reply(200, slice_json(found), (_JSON, *_PLAIN))
 
     def raw(self, request: PageRequest) -> Reply:
-        """One operation and its events, as a JSON file."""
+        """One operation and its first events (at most 200), as a JSON file, without secrets."""
         execution, operation = request.labels
         header = request.source.run.find(execution)
         body = request.source.operations.raw(header, self._trees, operation)
         return Reply(200, body, (_JSON, *_PLAIN, _saved(f"{header.id}-{operation[:12]}.json")))
 
     def export(self, request: PageRequest) -> Reply:
-        """The whole execution as a JSON file."""
+        """The whole execution as a JSON file, without secrets. Raises InvalidParameter if it is too large."""
         header = request.source.run.find(request.label)
         return Reply(200, request.source.run.export(header), (_JSON, *_PLAIN, _saved(f"{header.id}.json")))
 

@@ -29,7 +29,7 @@ class RunnersPages:
         return [self._site.page("runners", self.list, "ListRunnersPage", reach=Reach.NONE)]
 
     def list(self, request: PageRequest) -> Reply:
-        """The registered runners, and the functions, workers and pipelines that runners have published."""
+        """The page with the registered runners, and with the functions, workers and pipelines that runners have published."""
         view = request.source.runners.all()
         sections = (_runners(view, request.now), _hosted(view))
         return shown(self._site.rendering, request, Page(title="Runners", path="runners", lead=_LEAD, sections=sections))

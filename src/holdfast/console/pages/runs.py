@@ -1,4 +1,5 @@
-"""The list of runs and executions: facets, search, rows. The address of the page contains the whole question."""
+"""The list of runs and executions: facets, search, rows. The address of the page contains the whole question, which is what the person
+searches for."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class RunsPages:
         ]
 
     def list(self, request: PageRequest) -> Reply:
-        """The whole page. If the question cannot be read, the page shows what is wrong, and the runs of an empty question."""
+        """The whole page. If the question cannot be read, the page shows what is wrong, and the runs that an empty question finds."""
         problem, asked = "", Query()
         try:
             asked = query_from(request.text("q"))
@@ -48,11 +49,13 @@ class RunsPages:
         )
 
     def rows(self, request: PageRequest) -> Reply:
-        """Only the rows. An open page asks for them again."""
+        """Only the rows. An open page asks for them again when the store has changed. Raises InvalidParameter if the question cannot be
+        read."""
         return self._site.rendering.page(request, "runs_rows.html", **self._values(request, query_from(request.text("q"))))
 
     def facets(self, request: PageRequest) -> Reply:
-        """Only the counts. A script asks for them after the rows are shown."""
+        """Only the facets: how many runs have each status, worker, queue and so on. A script asks for them after the rows are shown. Raises
+        InvalidParameter if the question cannot be read."""
         asked = query_from(request.text("q"))
         counts = request.source.runs.facets(asked)
         return self._site.rendering.page(request, "runs_facets.html", query=asked, counts=counts)
@@ -67,7 +70,7 @@ class RunsPages:
 
     def save_view(self, request: PageRequest) -> Reply:
         """Save the question under a name, for the caller. Raises InvalidParameter if the name is empty or too long, or if the question
-        cannot be read."""
+        cannot be read, and TooManyViews if the caller has too many views."""
         name, asked = request.field("name"), query_from(request.field("q"))
         if not name or len(name) > 100:
             raise InvalidParameter("Give the view a name of 1 to 100 characters.")

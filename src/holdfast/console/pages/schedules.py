@@ -115,7 +115,7 @@ class SchedulesPages:
 
     @missing_is_no_page(ScheduleNotFound)
     def pause(self, request: PageRequest) -> Reply:
-        """Pause the schedule: nothing that is due is started until a person resumes it. `run_now` and `backfill` still start
+        """Pause the schedule: nothing that is due is started until the schedule is resumed. `run_now` and `backfill` still start
         occurrences."""
         request.source.schedules.pause(request.label)
         return redirect(request, f"schedules/{part_of_path(request.label)}")
@@ -138,15 +138,16 @@ class SchedulesPages:
 
     @missing_is_no_page(ScheduleNotFound)
     def ask_backfill(self, request: PageRequest) -> Reply:
-        """The form of a backfill. If the address gives the begin and the end, the page also says how many occurrences were due between
-        them, or what is wrong with these times."""
+        """The form of a backfill. If the address gives a begin or an end, the page also says how many occurrences were due between them, or
+        what is wrong with these times."""
         begin, end = request.text("begin"), request.text("end")
         return self._backfill(request, begin, end)
 
     @missing_is_no_page(ScheduleNotFound)
     def backfill(self, request: PageRequest) -> Reply:
         """Ask for the occurrences that were due in the span of time that the form gives. A runner that hosts the function starts them. If
-        the person did not type their right number, nothing is asked for, and the form is shown again."""
+        the number that the person typed is not the number of these occurrences, nothing is asked for, and the form is shown again. Raises
+        InvalidParameter or ScheduleInvalid if the times are not valid."""
         begin, end = request.field("begin"), request.field("end")
         plan = request.source.schedules.backfill_plan(request.label, _moment(begin), _moment(end))
         if request.field("confirm") != str(plan.count):

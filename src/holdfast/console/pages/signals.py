@@ -34,7 +34,8 @@ _MARKS: Final = {
     ExecutionStatus.STOPPED: "stopped",
 }
 _LARGE: Final = 1000
-"""If this many signals or more have not been delivered to a subscriber yet, the page marks the subscriber as behind."""
+"""If a runner delivers to a subscriber, but this many signals or more have not been delivered yet, the page marks the subscriber as
+behind."""
 
 
 class SignalsPages:
@@ -48,7 +49,8 @@ class SignalsPages:
         return [self._site.page("signals", self.list, "ListSignalsPage", reach=Reach.NONE)]
 
     def list(self, request: PageRequest) -> Reply:
-        """The page: the subscribers, the dead letters, and the newest signals. With `?before=`, the signals before that number."""
+        """The page: the subscribers, the dead letters, and the newest signals. With `?before=`, the signals before that number. Raises
+        InvalidParameter if `?before=` is not a number."""
         text = request.text("before")
         if text and (not text.isascii() or not text.isdecimal() or len(text) > 18):
             raise InvalidParameter(f"before: {text!r:.50} is not the number of a signal. Write at most 18 digits.")

@@ -16,8 +16,8 @@ from holdfast.web.replies import Reply
 
 
 def shown(rendering: Rendering, request: PageRequest, page: Page, status: int = 200) -> Reply:
-    """The reply with the page. If a script asks for one section (`?part=`), the reply has only that section. Raises Refused (status 404) if
-    the page has no section of this name."""
+    """The reply with the page and the HTTP status `status`. If a script asks for one section (`?part=`), the reply has only that section,
+    with status 200. Raises Refused (status 404) if the page has no section of this name."""
     wanted = part_asked(request)
     if not wanted:
         return rendering.page(request, "table.html", status, page=page)
@@ -28,7 +28,7 @@ def shown(rendering: Rendering, request: PageRequest, page: Page, status: int = 
 
 
 def part_asked(request: PageRequest) -> str:
-    """The part of the page that a script asks for; empty for the whole page."""
+    """The name of the section that a script asks for; empty if the request is for the whole page."""
     return request.text("part") if request.is_fragment else ""
 
 
@@ -50,7 +50,7 @@ def missing_is_no_page(*kinds: type[Exception]) -> Iterator[None]:
 
 
 def runs_of(key: str, value: str) -> str:
-    """The address of the list of runs with the question `key:value`."""
+    """The address of the list of runs that shows only runs which match `key:value`, such as `queue:mail`."""
     return address("runs", q=Query(values=((key, value),)))
 
 

@@ -47,7 +47,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     refusal: str = ""
     """Why the caller may not decide the approval. Empty if the caller may decide it, or if the approval is not open."""
     rest: str = ""
-    """What the run may still cost after this approval, in words; empty if that is not known."""
+    """What the run may still cost after this approval, in words. Empty if that is not known, and on cards of decided approvals and of a
+    batch."""
 
     @property
     def id(self) -> str:
@@ -77,7 +78,7 @@ class Inbox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """Approvals that do not wait any more: each was decided, or its time is over. The one that ended last is first."""
+    """Approvals that do not wait any more: each was decided or withdrawn, or its time is over. The newest decision is first."""
 
     cards: tuple[Card, ...]
     bounded: bool
@@ -105,19 +106,21 @@ class ApprovalsSource:
 
     def inbox(self, run: str | None = None, after: str | None = None) -> Inbox:
         """A page of open approvals: of all runs, or, with `run`, of one run and all runs below it (those that it asked for, itself or
-        through others). `after`: the page begins after the approval with this id."""
+        through others). `after`: the page begins after the approval with this id; if it is not an id of an approval, with the first
+        approval. Raises ExecutionNotFound if there is no run `run`, or if the caller may not see it."""
         beyond = after if after is not None and is_approval_id(after) else None
         page = approval_page(self._viewer.store, self._viewer.asker, run=run, after=beyond, limit=PAGE)
         return Inbox(cards=tuple(self._cards(page.approvals)), next=page.next)
 
     def waiting(self) -> tuple[int, bool]:
-        """How many runs wait for a person; and True if there may be more, because the count stopped at a bound."""
+        """How many runs have an approval that waits for a person; and True if there may be more, because the count stopped at a bound."""
         found = self._viewer.store.undecided("", MOST_COUNTED, self._viewer.tenant)
         return len(found), len(found) >= MOST_COUNTED
 
     def decided(self, run: str | None = None) -> Decided:
-        """Approvals that do not wait any more. Without `run`, they are found in the newest lines of the audit log. With `run`, they are
-        found in the histories of this run and of all runs below it (those that it asked for, itself or through others)."""
+        """At most MOST_DECIDED approvals that do not wait any more. Without `run`, they are those that the newest lines of the audit log
+        name. With `run`, they are those of this run and of the runs below it (those that it asked for, itself or through others). Raises
+        ExecutionNotFound if there is no such run, or if the caller may not see it."""
         return self._decided_lately() if run is None else self._decided_below(run)
 
     def card(self, approval_id: str) -> Card:
@@ -239,8 +242,8 @@ class ApprovalsSource:
         return decided
 
     def decide_many(self, verdict: BatchVerdict, approvals: Sequence[str], comment: str | None) -> list[Told]:
-        """Decide many approvals, one by one. If one decision is refused, the other approvals are still decided. Approvals that the caller
-        may not see are not decided, and are left out of the result."""
+        """Decide many approvals, one by one. If one decision is refused, the other approvals are still decided. Approvals that do not
+        exist, or that the caller may not see, are left out of the result."""
         titles = {card.id: card for card in self.chosen(approvals)}
         results = self._approvals.decide_many(verdict, list(titles), comment=comment) if titles else ()
         self._look()
@@ -269,7 +272,8 @@ class ApprovalsSource:
         return found
 
     def _look(self) -> None:
-        """Tell the console's server to look at the store now, so that a run whose approval was decided continues at once."""
+        """Tell the console's server to look at the store now, so that a run whose approval was decided continues at once. Does nothing
+        without a server."""
         if self._viewer.served is not None:
             self._viewer.served.look()
 
@@ -283,5 +287,6 @@ class ApprovalsSource:
         return None if workers is None else workers.policy.link_base or ""
 
     def link(self, approval_id: str, person: str, seconds: int) -> MadeLink:
-        """Make a link by which this person may decide an approval, once. The link is valid for this many seconds."""
+        """Make a link by which this person may decide an approval, once. The link is valid for this many seconds, or until the approval
+        expires, if that is earlier. Raises Rejected if the person may not decide the approval, or if no link may be made for it."""
         return self._approvals.link(approval_id, person, seconds)

@@ -62,23 +62,23 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs that match a question and that a verb can act on, newest first."""
+    """The runs that match a search and that a verb can act on, newest first."""
 
     items: tuple[Item, ...]
     matched: int
-    """How many runs match the question and have a status that fits the verb. The plan has only those of them on which the verb can act."""
+    """How many runs match the search and have a status that fits the verb. The plan has only those of them on which the verb can act."""
     bounded: bool
-    """Whether more runs may match than the search found."""
+    """Whether the search stopped early, so that more runs may match."""
 
     @property
     def newest(self) -> str:
-        """The id of the newest run of the plan; empty if the plan has no run. With this id, the action leaves out runs that start after the
-        plan was shown."""
+        """The id of the newest run of the plan; empty if the plan has no run. With this id, the action leaves out runs that are newer than
+        this run."""
         return self.items[0].id if self.items else ""
 
 
 class BulkSource:
-    """Counts the runs that match, and acts on one run after the other."""
+    """Finds the runs that match a search, and acts on one run at a time."""
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
@@ -94,14 +94,14 @@ class BulkSource:
         return self._viewer.owner
 
     def likely(self, query: Query) -> Verb:
-        """The verb that the page offers first: the first verb, in the order of `Verb`, that fits a status in the question. STOP if none
-        fits, or if the question has no status."""
+        """The verb that the page offers first: the first verb, in the order of `Verb`, that fits a status in the search. STOP if none fits,
+        or if the search has no status."""
         chosen = {ShownStatus(value) for value in query.of("status")}
         return next((verb for verb in Verb if chosen.intersection(_STATUSES[verb])), Verb.STOP)
 
     def plan(self, query: Query, verb: Verb, newest: str = "") -> Plan:
-        """The runs on which the action will act, newest first, at most `MOST`. `newest` is the id of a run: runs that began after it are
-        left out. If it is empty, none are left out."""
+        """The runs that match the search `query` and on which `verb` can act, newest first, at most `MOST`. `newest` is the id of a run:
+        newer runs are left out. If it is empty, none are left out."""
         chosen = {ShownStatus(value) for value in query.of("status")}
         statuses = tuple(one for one in _STATUSES[verb] if not chosen or one in chosen)
         if not statuses:
@@ -119,7 +119,7 @@ class BulkSource:
         return Plan(items=tuple(items), matched=matched, bounded=bounded)
 
     def _matches(self, query: Query, statuses: tuple[ShownStatus, ...]) -> Iterator[BrowsedRow | None]:
-        """The runs that match the question and have one of these statuses, newest first. If the search stopped before it had looked at all
+        """The runs that match the search and have one of these statuses, newest first. If the search stopped before it had looked at all
         runs, None follows."""
         wanted = msgspec.structs.replace(query.browse(self._viewer.now), tenant=self._viewer.tenant, statuses=statuses, limit=_PAGE)
         while True:
@@ -133,7 +133,7 @@ class BulkSource:
 
     def act(self, verb: Verb, item: Item, reason: str) -> None:
         """Act on one run, and write a line with the reason to the audit log. If the action is not possible, the error of the action is
-        raised."""
+        raised, and this line is not written."""
         header = self._viewer.find(item.id)
         match verb:
             case Verb.STOP:
@@ -151,8 +151,8 @@ class BulkSource:
         self.note(verb, header.id, f"done: {reason}")
 
     def note(self, verb: Verb, on: str, outcome: str) -> None:
-        """Write a line about a bulk action to the audit log. `on` is what the line is about: the id of a run, or the question. Does nothing
-        if the console does not know who acts (`Viewer.actor` is None)."""
+        """Write a line about a bulk action to the audit log. `on` is what the line is about: the id of a run, or the text of the search.
+        Does nothing if the console does not know who acts (`Viewer.actor` is None)."""
         actor = self._viewer.actor
         if actor is not None:
             self._viewer.store.note(actor.did(f"bulk {verb.value}", on, outcome, self._viewer.now))

@@ -69,7 +69,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     served: bool
     contract: Contract | None = None
     contracts: tuple[Contract, ...] = ()
-    """The contract of each version that this server serves; empty for a function."""
+    """The contract of each version that this server serves; empty if it serves none, and for a function."""
     graph: Graph | None = None
     terms: dict[str, Terms] = {}
     """The terms of each version that a runner has published."""
@@ -100,8 +100,8 @@ class CatalogSource:
         self._viewer = viewer
 
     def page(self, kind: Kind | None, text: str, number: int) -> CatalogPage:
-        """A page of the list, in the order of names: the workers, pipelines and functions whose names contain `text`. `kind`: only those of
-        this kind; None: all kinds. `number`: which page; the first is 1."""
+        """A page of the list, in the order of names: the workers, pipelines and functions whose names contain `text`, in upper or lower
+        case. `kind`: only those of this kind; None: all kinds. `number`: which page; the first is 1."""
         found = [entry for entry in self._entries() if text.lower() in entry.name.lower()]
         counts = {one.value: sum(entry.kind is one for entry in found) for one in (Kind.WORKER, Kind.PIPELINE, Kind.FUNCTION)}
         chosen = [entry for entry in found if kind in (None, entry.kind)]

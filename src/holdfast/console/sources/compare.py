@@ -80,7 +80,7 @@ class CompareView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_same(self) -> bool:
-        """Whether the statuses, the inputs and the results are equal, and no part differs. Time and cost may differ."""
+        """Whether the statuses, the inputs and the results are equal, and no compared part differs. Time and cost may differ."""
         return not (self.inputs or self.outputs or any(one.differs for one in self.parts)) and self.left.status is self.right.status
 
 
@@ -284,7 +284,8 @@ def _cleaned(found: Iterable[Difference], clean: Clean) -> tuple[Difference, ...
 
 
 def _value(text: str | None) -> Any:
-    """The value of a payload. If the payload is not JSON, or Python cannot hold its value, the result is the text of the payload."""
+    """The value of a payload; None for None. If the payload is not JSON, or if its value cannot be written as JSON again, the text of the
+    payload."""
     if text is None:
         return None
     try:

@@ -38,7 +38,7 @@ _CUT: Final = "…"
 
 
 def graph_of(viewer: Viewer, header: Execution) -> Graph | None:
-    """The graph that an execution runs; None if it has no graph."""
+    """The graph that an execution runs; None if it has no graph, or if the store does not have the text of the graph."""
     text = None if header.graph is None else viewer.store.graph(header.graph)
     return None if text is None else graph_from(text)
 
@@ -147,7 +147,8 @@ class Cleaner:
         return text
 
     def value(self, value: Any, depth: int = 0) -> Any:
-        """A JSON value without the secrets in its texts, its numbers and its names."""
+        """A JSON value without the secrets in its texts, its numbers and its names. If there are too many secrets to look for, only a
+        placeholder."""
         if self._all or depth > _MOST_DEPTH:
             return REDACTED
         if isinstance(value, dict):

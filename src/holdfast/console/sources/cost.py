@@ -15,14 +15,14 @@ DIMENSIONS: Final = (Dimension.PIPELINE, Dimension.NODE, Dimension.MODEL, Dimens
 
 
 class CostSource:
-    """Reads the ledger."""
+    """Reads from the ledger what runs have cost."""
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
 
     def report(self, asked: CostQuestion) -> CostReport:
-        """The sums of each group. If the caller belongs to a tenant, only that tenant is summed, also when the question names another
-        one."""
+        """The sums of each group. `asked` says how to group, and what is summed. If the caller belongs to a tenant, only that tenant is
+        summed, also when `asked` names another one."""
         tenant = self._viewer.tenant
         confined = asked if tenant is None else msgspec.structs.replace(asked, tenant=tenant)
         return self._viewer.client.cost(confined)

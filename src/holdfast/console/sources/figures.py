@@ -24,10 +24,10 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     ended: Mapping[str, int] = {}
     """How many runs ended with each status."""
     p50: int | None = None
-    """Half of the runs that ended took at most this many milliseconds; None if no run ended."""
+    """At least half of the runs that ended took at most this many milliseconds; None if no run ended."""
     p95: int | None = None
     cost: int | None = None
-    """Billionths of a dollar; None if nothing was spent."""
+    """What the runs cost together, in billionths of a dollar; None if nothing was spent."""
 
     @property
     def over(self) -> int:

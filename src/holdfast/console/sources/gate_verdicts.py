@@ -32,7 +32,7 @@ class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
     shadow: bool
     """Whether the gate is only tried out: its verdicts are recorded, but the run continues whatever the verdict is."""
     counts: dict[str, dict[str, int]]
-    """How often each verdict was given, by verdict and then by what a person decided after it."""
+    """How often each verdict was given, by verdict and then by what followed: one of DECISIONS."""
 
     @property
     def judged(self) -> int:
@@ -44,7 +44,7 @@ class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.counts.get(verdict, {}).values())
 
     def cell(self, verdict: str, decision: str) -> int:
-        """How often a person made this decision after this verdict."""
+        """How often this verdict was followed by this decision of a person, or by `undecided` or `no person asked`."""
         return self.counts.get(verdict, {}).get(decision, 0)
 
     @property
@@ -55,8 +55,8 @@ class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def few_enough(runs: Iterable[Execution]) -> list[Execution]:
-    """Those of the runs that are read for one page. A run with very many operations is left out. The list ends before the run with which
-    all its runs together would have too many operations or characters."""
+    """The runs whose verdicts are read for one page. A run with very many operations is left out. The list ends before the first run with
+    which the whole list would have too many operations or characters."""
     found, operations, characters = [], 0, 0
     for header in runs:
         if header.operations > _MOST_OPERATIONS:
@@ -69,7 +69,7 @@ def few_enough(runs: Iterable[Execution]) -> list[Execution]:
 
 
 def gate_verdicts(store: Store, graph: Graph, runs: Iterable[Execution]) -> Sequence[GateVerdicts]:
-    """The verdicts of each gate of a graph in these runs. Each round of a gate is counted."""
+    """The verdicts of each gate of a graph in these runs. Each round of a gate that ended with a verdict is counted."""
     gates = {node.name: node for node in graph.nodes if isinstance(node, GateNode)}
     counts: dict[str, dict[str, dict[str, int]]] = {name: {} for name in gates}
     for header in runs if gates else ():

@@ -1,7 +1,8 @@
 """What the first page shows to one caller: what needs a person, what fails, what waits and why, how many runs there were, and what was
 spent.
 
-Every read has a bound. All callers of one tenant see the same, so a view may be kept for a few seconds and shown to all of them.
+Lists and counts are read up to bounds. All callers of one tenant see the same, so a view may be kept for a few seconds and shown to all of
+them.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Coming(msgspec.Struct, frozen=True):
-    """The next occurrence of a schedule: its time, the function that it starts, and the timing of the schedule in words."""
+    """What a schedule starts next: when, which function, and the timing of the schedule in words."""
 
     name: str
     at: int
@@ -132,7 +133,7 @@ class HomeView(msgspec.Struct, frozen=True, kw_only=True):
     spent: Spent
     runners: int
     held: int
-    """How many executions the runners hold now; 0 for a caller of one tenant."""
+    """How many executions the runners with a valid lease hold now; 0 for a caller of one tenant."""
     coming: tuple[Coming, ...]
 
 
@@ -250,8 +251,8 @@ class HomeSource:
 
     def _reason(self, header: Execution, most: int) -> tuple[str, bool]:
         """Why an execution waits, as a sentence; and True if it waits because no runner has its version of the function. Times and quoted
-        names are taken out of most sentences, so that executions with the same reason are counted together. `most`: at most this many
-        operations are read."""
+        names are taken out of most sentences, so that executions with the same reason are counted together. `most`: if the execution has
+        more operations than this, they are not read, and the sentence does not say for which operation it waits."""
         if header.state is State.READY and header.failures == 0:
             hosted = self._viewer.store.hosted(header.function)
             if not any(one.version == header.version for one in hosted):

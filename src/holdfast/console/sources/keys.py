@@ -31,7 +31,7 @@ class TokenAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeysSource:
-    """Reads, makes and revokes credentials."""
+    """Reads, makes, assigns and revokes credentials."""
 
     def __init__(self, viewer: Viewer, chance: Callable[[int], bytes] = os.urandom) -> None:
         self._viewer = viewer

@@ -23,13 +23,13 @@ MOST_REDRIVEN: Final = 10_000
 """At most this many parked runs are counted, or started again with one form."""
 _BATCH: Final = 500
 _MOST_BATCHES: Final = 200
-"""At most this many batches of parked runs are read for one count or one form. More than one may be needed, because a batch also has runs
-of other tenants, which are skipped."""
+"""At most this many batches of `_BATCH` parked runs are read for one count or one form. This is more than MOST_REDRIVEN runs, because runs
+of other tenants are skipped."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """One setting of a queue, all as texts: `declared`, the value that the code declares; `operator`, the value that the operator set; and
-    `counts`, the value that is in force."""
+    `counts`, the value that is in force. `declared` and `operator` are None if that value is not set."""
 
     name: str
     declared: str | None
@@ -102,7 +102,7 @@ class QueuesSource:
     def set(self, queue: str, said: Mapping[str, str]) -> bool:
         """Set the operator's values of a queue. `said` has them as texts, by the name of the setting. An empty text removes the operator's
         value, so that the code's value is in force. Returns False, and writes nothing, if no value would change. Raises InvalidParameter if
-        a value is wrong."""
+        a value is wrong, and QueueNotFound if there is no such queue."""
         before = {one.name: one.operator for one in settings_of(self.show(queue).row)}
         reset = [name for name, text in said.items() if not text and before.get(name) is not None]
         new = {name: text for name, text in said.items() if text and text != before.get(name)}
@@ -112,8 +112,8 @@ class QueuesSource:
         return bool(given or reset)
 
     def redrive(self, queue: str, run: str) -> Redriven:
-        """Start one parked run of the queue again. Raises InvalidParameter if the run is not of this queue. If the run cannot be started
-        again, the result says why."""
+        """Start one parked run of the queue again. Raises ExecutionNotFound if there is no such run, or if the caller may not see it, and
+        InvalidParameter if the run is not of this queue. If the run cannot be started again, the result says why."""
         header = self._viewer.find(run)
         if header.place is None or header.place.queue != queue:
             raise InvalidParameter(f"Run {run!r:.100} is not a run of queue {queue!r:.100}.")

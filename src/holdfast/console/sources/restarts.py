@@ -58,7 +58,7 @@ class RestartPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 class MadeWrite(msgspec.Struct, frozen=True, kw_only=True):
     """A write that the earlier run made, in a part that runs again. The new run does not make the write again, unless the node of the write
-    is in `Choice.resend`. If the new run would make it with other arguments, a person is asked first."""
+    is in `Choice.resend`, or the earlier run undid the node. If the new run would make it with other arguments, a person is asked first."""
 
     node: str
     run: str
@@ -90,21 +90,21 @@ class RestartView(msgspec.Struct, frozen=True, kw_only=True):
     """Why this run or execution cannot be restarted at all; empty if it can."""
     places: tuple[RestartPlace, ...] = ()
     cut: bool = False
-    """Whether there are more places than the page shows."""
+    """Whether an execution of a function has more operations than the page offers as places."""
     choice: Choice = Choice()
     shown: str = "null"
-    """The old input, as JSON, without secrets."""
+    """The old input, as JSON. In the inputs of a run, placeholders stand for the secrets. The input of a function is shown as it is."""
     can_retry: bool = False
     needs_code: bool = False
     """Whether the function can only restart from its beginning, because its code is not in this process."""
     problem: str = ""
     """What is wrong with the choice or the input."""
     problems: tuple[str, ...] = ()
-    """Where the input does not fit the contract."""
+    """Where the input does not fit the contract: at most 20 places."""
     kept: tuple[str, ...] = ()
-    """The operations of an execution whose results the restart reuses."""
+    """The operations of an execution whose results the restart reuses, by name or id; at most MOST_PLACES."""
     again: tuple[str, ...] = ()
-    """The operations of an execution that the restart runs again."""
+    """The operations of an execution that the restart runs again, by name or id; at most MOST_PLACES."""
     writes: tuple[MadeWrite, ...] = ()
     last_cost: int | None = None
     """What the parts that run again cost in the earlier run, in billionths of a dollar. If there is no plan for single nodes, what the
@@ -128,9 +128,10 @@ class RestartSource:
         self._viewer = viewer
 
     def view(self, execution: str, choice: Choice | None = None) -> RestartView:
-        """What a restart would do. `choice` says where it begins. Without a choice, it begins where the run failed. It begins at the
-        beginning if nothing failed, or if it is a function whose code is not in this process. Raises ExecutionNotFound if there is no such
-        run, or if the caller may not see it."""
+        """What a restart would do. `choice` says where it begins. Without a choice, a failed run repeats what failed, and a pipeline's run
+        that did not fail begins at its first node. Without a choice, a function begins at its last failed operation; it begins at its
+        beginning if there is none, or if its code is not in this process. If no restart is possible, `refusal` says why. Raises
+        ExecutionNotFound if there is no such run, or if the caller may not see it."""
         header = self._viewer.find(execution)
         accepted = accepted_in(self._viewer.store, header)
         blank = RestartView(header=header, status=self._viewer.status(header), is_run=accepted is not None)

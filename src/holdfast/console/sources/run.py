@@ -260,7 +260,7 @@ class RunSource:
     # --- payloads
 
     def payloads(self, header: Execution) -> dict[str, str | None]:
-        """The texts of the tab `data`, by name; None for a text that there is not. An execution of a function has `input`, `result` and
+        """The texts of the tab `data`, by name; None for a text that does not exist. An execution of a function has `input`, `result` and
         `logs`. A run of a worker or a pipeline has `input`, `result`, `request` and `note`, and if it ended with a response, also
         `response` and `logs`. `note` is a sentence; all others are JSON. A result may be an error."""
         store = self._viewer.store
@@ -329,7 +329,8 @@ class RunSource:
         self._viewer.client.release(header.id)
 
     def redrive(self, header: Execution) -> str:
-        """Start a parked execution again, and return the id of the new execution. If this is not possible, the error says why."""
+        """Start a parked execution again, and return the id of the new execution. Raises an error that says why, if this is not
+        possible."""
         (done,) = self._viewer.client.queues.redrive([header])
         if done.error is not None:
             raise done.error
@@ -352,7 +353,7 @@ class RunSource:
 
     def heartbeat(self, header: Execution, operation: Operation) -> None:
         """Begin the heartbeat timeout of an open callback again. Raises InvalidParameter if the operation is no open callback or is an
-        approval."""
+        approval. Raises CallbackClosed if the callback was closed in the meantime."""
         viewer = self._viewer
         viewer.client.heartbeat_callback(_callback(operation))
         if viewer.actor is not None:

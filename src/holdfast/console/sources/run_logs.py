@@ -22,14 +22,15 @@ from holdfast.workers.run_lookup import accepted_in, response_of
 from holdfast.workers.run_operations import ATTEMPT
 
 Line: TypeAlias = Mapping[str, Any]
-"""A record with `level` and `message`."""
+"""One logged line: a record with `level` and `message`."""
 _MOST_LINES: Final = 10_000
 """At most this many lines of a function's execution, or of the response of a run, are read."""
 
 
 def logs_of(viewer: Viewer, header: Execution, operations: Iterable[Operation], veil: Veil) -> dict[str, list[Line]]:
-    """The lines that were logged, by the id of the operation that logged them. An operation that logged nothing is left out. The lines of a
-    function that belong to no operation are under the key `None` (a text). Empty for a run of a worker that ended without a response."""
+    """The lines that were logged, without secrets, by the id of the operation that logged them. An operation that logged nothing is left
+    out. The lines of a function that belong to no operation are under the key `"None"`. Empty for a function if the console has no server,
+    and for a run of a worker that ended without a response."""
     found: dict[str, list[Line]] = {}
     accepted = accepted_in(viewer.store, header)
     if accepted is None:

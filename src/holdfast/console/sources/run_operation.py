@@ -57,7 +57,8 @@ class Attempted(msgspec.Struct, kw_only=True):
     ended: str = ""
     error: Failure | None = None
     line: str | None = None
-    """Where the error arose, as `file:line in function`; None if the stack of the error does not tell."""
+    """Where the error arose. For an error of Python code: `file:line in function`; for any other error: the first line of its stack. None
+    if the error has no stack."""
     detail: str = ""
 
 
@@ -107,7 +108,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
     ref: ArtifactRef
     run: str
-    """The run that made it."""
+    """The id of the run that made the artifact."""
     text: str | None = None
     image: bool = False
     there: bool = True
@@ -133,7 +134,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: tuple[Shown, ...] = ()
     approval: str | None = None
     asked: Requested | None = None
-    """The question to a person, if the operation is an approval; else None."""
+    """The question to a person, if the operation is an approval; else None. Also None if the question cannot be read."""
 
     @property
     def may_answer(self) -> bool:
@@ -184,7 +185,8 @@ class OperationSource:
         )
 
     def raw(self, header: Execution, trees: Trees, operation: str) -> bytes:
-        """The operation and its events, as JSON, without secrets. Raises ExecutionNotFound if the run has no such operation."""
+        """The operation and its first events (at most 200), as JSON, without secrets. Raises ExecutionNotFound if the run has no such
+        operation."""
         tree, _ = trees.of(self._viewer, header)
         place = _found(tree, operation)[1].op.place
         events = [msgspec.to_builtins(line.event) for line in self._viewer.store.attempts(header.id, place)]
@@ -192,7 +194,8 @@ class OperationSource:
         return msgspec.json.encode(Veil(self._viewer, header).value(document))
 
     def operation(self, header: Execution, operation: str) -> Operation:
-        """The operation as it is in the store now, without its payloads. Raises ExecutionNotFound if the run has no such operation."""
+        """The operation as it is in the store now, without its result and its error. Raises ExecutionNotFound if the run has no such
+        operation."""
         found = next((op for op in self._viewer.store.outline(header.id) if op.id == operation), None)
         if found is None:
             raise ExecutionNotFound(f"There is no operation {operation!r:.100} in this run.")
@@ -265,8 +268,9 @@ class OperationSource:
         return Items(rows=tuple(rows), total=len(below), at=start)
 
     def _runs_of_map(self, tree: Tree, at: int, children: Mapping[str, Execution], start: int) -> Items:
-        """One page of the runs that a map of a pipeline asked for, by itself or through its shards, from the number `start` on; the first
-        run of all is 0. Runs that the caller may not see are left out. `at` is the number of the map's row."""
+        """One page of the runs that a map of a pipeline asked for, by itself or through its shards, up to a bound. The page begins with the
+        run number `start`; the first run of all is 0. Runs that the caller may not see are left out. `at` is the number of the map's
+        row."""
         entry, found = tree.entries[at], list[Execution]()
         for one in tree.entries[at + 1 : entry.end]:
             child = children.get(one.op.id)

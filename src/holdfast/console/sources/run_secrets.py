@@ -31,7 +31,7 @@ class Veil:
     or through others).
 
     A durable function has no contract, so nothing in its own input is secret. If the console does not know the contract of a worker's run,
-    all texts and numbers of the run's inputs are treated as secrets.
+    all texts and numbers of the run's inputs are hidden. They are also taken out of other texts, except very short ones.
     """
 
     def __init__(self, viewer: Viewer, header: Execution) -> None:
@@ -48,8 +48,8 @@ class Veil:
             self._cleaner = Cleaner(*own, below)
 
     def text(self, text: str) -> str:
-        """The text, with a placeholder in place of each secret. If there are too many secrets or runs to look through, only a
-        placeholder."""
+        """The text, with a placeholder in place of each secret. If there are too many secrets or runs to look through, or if the text has
+        only the beginning of a long secret, only a placeholder."""
         return text if self._cleaner is None else self._cleaner.text(text)
 
     def given(self, text: str | None) -> str | None:
@@ -57,11 +57,13 @@ class Veil:
         return None if text is None else self.text(text)
 
     def value(self, value: Any) -> Any:
-        """A JSON value, with placeholders in place of secrets, as in `text`."""
+        """A JSON value, with placeholders in place of the secrets in its texts, numbers and names. If there are too many secrets or runs to
+        look through, only a placeholder."""
         return value if self._cleaner is None else self._cleaner.value(value)
 
     def inputs(self, inputs: Any) -> Any:
-        """The inputs of the run, with a placeholder in each place that is secret."""
+        """The inputs of the run, with a placeholder in each place that is secret. If there are too many secrets or runs to look through,
+        only a placeholder."""
         return inputs if self._cleaner is None else self.value(without_secrets(inputs, self._contract))
 
     def operation(self, op: Operation) -> Operation:

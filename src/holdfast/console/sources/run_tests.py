@@ -125,8 +125,8 @@ class RunTestSource:
         return Gave(given=given, error=response.error.error_code, message=message)
 
     def _children(self, header: Execution, left: _LeftOut) -> Iterator[tuple[Execution, AcceptedRequest]]:
-        """The runs that this run asked for, by itself or through the shards of its maps, if they have a response. Runs that these runs
-        asked for in turn are not among them."""
+        """The runs that this run asked for, by itself or through the shards of its maps, if they have a response. Of each run and each
+        shard, only the first MOST_CHILDREN child executions are looked at. Runs that the child runs asked for are not among them."""
         for child in _all(self._viewer, header.id, left):
             accepted = accepted_in(self._viewer.store, child)
             if accepted is None or child.status is not ExecutionStatus.SUCCEEDED:
@@ -307,7 +307,8 @@ def _unnamed(value: Any, depth: int = 0) -> Any:
 
 
 def _shape(value: Any, depth: int = 0) -> Any:
-    """A value of the same shape, in which a placeholder stands for every text and every number. A list keeps only its first element."""
+    """A value of the same shape, with a placeholder in place of every text, and 0 in place of every number. A list keeps only its first
+    element."""
     if isinstance(value, dict) and depth < _MOST_DEPTH:
         return {name: _shape(one, depth + 1) for name, one in value.items()}
     if isinstance(value, list) and depth < _MOST_DEPTH:

@@ -20,7 +20,7 @@ MOST_LOOKED = 10_000
 """At most this many operations are read to explain why the runs of one page wait. The bound is needed because an author's run may have any
 number of operations."""
 MOST_VALUES = 12
-"""The page shows at most this many values of a facet, the most frequent first."""
+"""The page shows at most this many values of a facet, the most frequent first. Values that the question gives are shown in any case."""
 
 
 _FIXED: Mapping[str, Sequence[str]] = {"since": ("1h", "24h", "7d", "30d"), "until": ("1h", "24h", "7d", "30d"), "is": ("any",)}
@@ -37,7 +37,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int | None = None
     attempts: int | None = None
     cost: int | None = None
-    """Billionths of a dollar."""
+    """What the run has cost, in billionths of a dollar; None if that is not known, for example because the run has not ended."""
 
     @property
     def id(self) -> str:
@@ -62,7 +62,7 @@ class RunPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FacetValue(msgspec.Struct, frozen=True):
-    """A value of a facet, how many executions have it, and whether the question chooses it."""
+    """A value of a facet, how many executions have it, and whether the question gives it."""
 
     value: str
     count: int
@@ -92,9 +92,8 @@ class RunsSource:
         return RunPage(rows=tuple(self._rows(found.rows)), beyond=following, searched_to=found.searched_to)
 
     def facets(self, query: Query) -> FacetCounts:
-        """The counts of each facet. If the question chooses a value of a facet, the values of that facet are counted as if none were
-        chosen, so that a person sees what adding another value would bring. All counts together look at no more executions than one search
-        may."""
+        """The counts of each facet. If the question gives a value of a facet, the values of that facet are counted as if it gave none, so
+        that a person sees what adding another value would bring. All counts together look at no more executions than one search may."""
         store, counted = self._viewer.store, 1 + sum(bool(query.of(key)) for key in FACETS)
         scan, seconds = MAX_SCAN // counted, READ_SECONDS / counted
         whole = store.facets(self._asked(query, scan=scan), seconds)
@@ -129,7 +128,8 @@ class RunsSource:
         return self._viewer.store.views(self._viewer.owner)
 
     def save_view(self, name: str, query: Query) -> None:
-        """Save a question under a name, for this caller. If the caller has a view of this name already, it is replaced."""
+        """Save a question under a name, for this caller. If the caller has a view of this name already, it is replaced. Raises TooManyViews
+        if the caller has too many views."""
         view = SavedView(owner=self._viewer.owner, name=name, query=str(query), made_at=self._viewer.now)
         self._viewer.store.put_view(view)
 

@@ -72,7 +72,8 @@ class SchedulesSource:
     # --- changing
 
     def pause(self, name: str) -> None:
-        """Pause a schedule: nothing that is due is started until a person resumes it. `run_now` and `backfill` still start occurrences."""
+        """Pause a schedule: nothing that is due is started until the schedule is resumed. `run_now` and `backfill` still start
+        occurrences."""
         self._verbs.pause(name)
 
     def resume(self, name: str) -> None:

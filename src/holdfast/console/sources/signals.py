@@ -34,7 +34,7 @@ class SignalsView(msgspec.Struct, frozen=True, kw_only=True):
     signals: tuple[StatusSignal, ...]
     """The signals of this page, newest first."""
     letters: tuple[DeadLetter, ...] = ()
-    """Dead letters of this server's sinks, the newest first."""
+    """The newest dead letters of this server's sinks, the newest first."""
     before: int | None
     """The next page has the signals whose numbers are below this one. None if the store has no signal older than those of this page."""
 

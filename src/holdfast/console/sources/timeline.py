@@ -101,7 +101,8 @@ class Trees:
         self._lock = threading.Lock()
 
     def of(self, viewer: Viewer, header: Execution) -> tuple[Tree, Mapping[str, Execution]]:
-        """The tree of an execution at its present revision; and the executions that its operations started, by the operation's id."""
+        """The tree of an execution at the revision of `header`; and the executions that its operations started, by the operation's id, at
+        most 1,000."""
         with self._lock:
             kept = self._kept.get(header.id)
         if kept is not None and _is_fresh(kept[0], header):

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 WIDTH: Final = 10_000
-"""The axis goes from 0 to this."""
+"""Positions on the axis go from 0 to this."""
 _MOST_FOLDS: Final = 24
 _LEAST_IDLE: Final = 2_000
 """An idle time that is shorter than this is never folded, in milliseconds."""
@@ -42,7 +42,8 @@ class Scale:
     """Turns the times of one execution into positions on its axis. Pure."""
 
     def __init__(self, start: int, end: int, busy: Iterable[tuple[int, int]]) -> None:
-        """`busy`: the spans of time in which something ran, each as (start, end), in the order of their starts."""
+        """The axis goes from the time `start` to the time `end`. `busy`: the spans of time in which something ran, each as (start, end), in
+        the order of their starts."""
         self.start = start
         self.end = max(end, start + 1)
         gaps = _folded(_gaps(self.start, self.end, busy), self.end - self.start)
@@ -115,8 +116,8 @@ def _gaps(start: int, end: int, busy: Iterable[tuple[int, int]]) -> list[tuple[i
 
 
 def _folded(gaps: list[tuple[int, int]], whole: int) -> list[tuple[int, int]]:
-    """The gaps that are folded: each that is longer than half of all the time in which something ran. If there are too many, only the
-    longest of them. `whole` is the length of the whole axis, in milliseconds."""
+    """The gaps that are folded: each that is longer than `_LEAST_IDLE` and than half of all the time in which something ran. If there are
+    too many, only the longest of them. `whole` is the length of the whole axis, in milliseconds."""
     ran = whole - sum(end - start for start, end in gaps)
     long = [(begin, end) for begin, end in gaps if end - begin > max(_LEAST_IDLE, ran // 2)]
     longest = sorted(long, key=lambda gap: gap[0] - gap[1])[:_MOST_FOLDS]

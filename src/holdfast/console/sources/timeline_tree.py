@@ -1,8 +1,8 @@
 """The operations of one execution as a tree of rows, from which slices are cut.
 
-The tree is built once for each revision of the execution. The rows are ordered for people: calls are under the attempt that made them, and
-the work of a pipeline's node is under its node. The intent and the receipt of a call are one row. Operations that people need not see, such
-as the timers for the time limits of a pipeline, have no row.
+The tree is built anew when the execution has changed, or when new log lines may have arrived. The rows are ordered for people: calls are
+under the attempt that made them, and the work of a pipeline's node is under its node. The intent and the receipt of a call are one row.
+Operations that people need not see, such as the timers for the time limits of a pipeline, have no row.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Entry(msgspec.Struct, kw_only=True, gc=False):
 
 class Choice(msgspec.Struct, frozen=True):
     """Which rows a person wants to see. With `errors`: rows that failed, stopped, were blocked or quarantined, or are retried. With `text`:
-    rows whose verb, name or result contains the text, or whose id begins with it. With both: rows that match both. The rows that are above
-    a matching row in the tree are shown too."""
+    rows whose verb, name or result contains the text, or whose id begins with it; a result that has not been read yet is not searched. With
+    both: rows that match both. The rows that are above a matching row in the tree are shown too."""
 
     errors: bool = False
     text: str = ""

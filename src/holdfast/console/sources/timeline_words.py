@@ -61,7 +61,8 @@ LOG: Final = "log"
 _MOST_LEVEL: Final = 10
 _MOST_LINE: Final = 300
 BATCHES: Final = frozenset({SubType.MAP.value, SubType.PARALLEL.value})
-"""Operations whose children are branches or items. Their rows show how many of these there are, and how they ended."""
+"""The sub-types of operations whose children are items or branches. The rows of such operations show how many children there are, and how
+they ended."""
 _ENDS: Final[Mapping[Status, str]] = {
     Status.SUCCEEDED: "ok",
     Status.FAILED: "failed",
@@ -142,7 +143,8 @@ def said_of(op: Operation, intent: Operation | None = None) -> Said:
 
 
 def attempt_in(op: Operation) -> AttemptResult | None:
-    """The result of an attempt of a worker; None if it is not recorded, for example because the attempt has not ended."""
+    """The result of an attempt of a worker; None if it is not recorded, for example because the attempt has not ended. Raises MsgspecError
+    or ValueError if it cannot be decoded."""
     text = op.result if op.error is None else op.error.data
     return None if text is None else _attempts.decode(text)
 

@@ -49,7 +49,8 @@ class Viewer:
 
     @cached_property
     def client(self) -> Client:
-        """A client with which the console acts as an operator does. The audit log names this caller for each action."""
+        """A client with which the console acts as an operator does. The audit log names this caller for each action. If `actor` is None,
+        nothing is written to the audit log."""
         return Client(self.store, self.where, clock=self.clock, ids=self.ids, actor=self.actor)
 
     @property

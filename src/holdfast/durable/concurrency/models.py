@@ -122,8 +122,8 @@ class CompletionPolicy:
         decision: CompletionDecision | None = None,
     ) -> bool:
         """Whether the batch is complete: `should_complete` says so, all branches have ended, or `min_successful` is reached. Too many
-        failures also end the batch, but are not checked here: `should_continue` does. `decision` is what `evaluate` returned; if it is
-        None, `evaluate` is called here with `items`."""
+        failures also end the batch, but are not checked here: `should_continue` does. `succeeded` and `failed` are numbers of branches.
+        `decision` is what `evaluate` returned; if it is None, `evaluate` is called here with `items`."""
         decision = decision or self.evaluate(succeeded, failed, items)
         if decision is not None and self.should_complete is not None and decision.complete:
             return True
@@ -137,8 +137,8 @@ class CompletionPolicy:
         decision: CompletionDecision | None = None,
     ) -> CompletionReason:
         """Why the batch ended. If several causes apply, the first of these is returned: too many failures, the decision of
-        `should_complete`, all branches ended, enough branches succeeded. ALL_COMPLETED if none applies. `decision` is what `evaluate`
-        returned; if it is None, `evaluate` is called here with `items`."""
+        `should_complete`, all branches ended, enough branches succeeded. ALL_COMPLETED if none applies. `succeeded` and `failed` are
+        numbers of branches. `decision` is what `evaluate` returned; if it is None, `evaluate` is called here with `items`."""
         if self.is_tolerance_exceeded(failed):
             return CompletionReason.FAILURE_TOLERANCE_EXCEEDED
         decision = decision or self.evaluate(succeeded, failed, items)

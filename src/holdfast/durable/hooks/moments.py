@@ -42,7 +42,8 @@ from holdfast.model.ports import Invocation
 
 T = TypeVar("T")
 LEFT = SuspendExecution("The invocation is over.")
-"""The exception with which the end of a function is reported, if the function is still under way when the invocation ends."""
+"""Passed to `_leave` in place of an error, for a function that is still under way when the invocation ends: its end is reported as
+INCOMPLETE."""
 
 
 class Body(msgspec.Struct, eq=False):
@@ -76,7 +77,8 @@ class Hooks:
         self._open: dict[str, Open] = {}
         """The open operations by id, in the order in which the code reached them."""
         self._hidden: set[str] = set()
-        """The ids of operations that are not shown to plugins: they are still in memory, but the service would not send them any more."""
+        """The ids of operations that are in memory but are not shown to plugins. They are inside contexts that have ended, so a replay does
+        not need them."""
         self._bodies: dict[int, Body] = {}
         """The functions under way, in the order in which they began."""
 
@@ -306,7 +308,8 @@ class Hooks:
         return body
 
     def _leave(self, body: Body, error: BaseException | None) -> None:
-        """Report once that a function has ended: FAILED after an Exception, INCOMPLETE after another BaseException such as a suspension."""
+        """Report once that a function has ended: SUCCEEDED if `error` is None, FAILED after an Exception, INCOMPLETE after another
+        BaseException such as a suspension."""
         with self._lock:
             if body.over:
                 return

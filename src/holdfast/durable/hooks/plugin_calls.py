@@ -1,5 +1,5 @@
-"""Calls of plugins: the plugin objects of one invocation. Their errors are logged and do not reach the execution. Only an exit
-(KeyboardInterrupt, SystemExit or GeneratorExit) ends the invocation."""
+"""Calls the plugins of one invocation. An error that a plugin raises is logged and does not reach the execution. An exit
+(KeyboardInterrupt, SystemExit or GeneratorExit) ends the invocation; but in `on_operation_change`, an exit is only logged."""
 
 from __future__ import annotations
 
@@ -134,8 +134,9 @@ def _call(plugin: DurableInstrumentationPlugin, info: Info) -> None:
 
 
 def _contain(error: BaseException, message: str, *names: str) -> None:
-    """Log an error that a plugin raised. If it is an exit (KeyboardInterrupt, SystemExit or GeneratorExit), raise it again and do not log
-    it. An exception group may contain errors and exits: the errors are logged, and the exits are raised."""
+    """Log an error that a plugin raised, with `message` and the `names` in it. If it is an exit (KeyboardInterrupt, SystemExit or
+    GeneratorExit), raise it again and do not log it. An exception group may contain errors and exits: the errors are logged, and the exits
+    are raised."""
     stop: BaseException | None
     rest: BaseException | None
     if isinstance(error, BaseExceptionGroup):

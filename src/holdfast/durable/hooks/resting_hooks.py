@@ -71,8 +71,7 @@ class RestingHooks(Hooks):
             self._begin_body(held.body)
 
     def _is_reached(self, operation: Operation) -> bool:
-        """Whether a replay would reach this operation. It would not, if a context around the operation has ended: a replay does not run the
-        code inside."""
+        """Whether a replay would reach this operation. It would not, if a context around the operation has ended."""
         parent = self._operations.get(operation.parent_id or "")
         return parent is None or (parent.status in OPEN and self._is_reached(parent))
 

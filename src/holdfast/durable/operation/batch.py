@@ -140,8 +140,8 @@ class _Batch:
         """The result of a batch that ended in an earlier invocation, if the result was too large to store. `envelope` is the record that
         was stored instead.
 
-        A branch that had not ended when the batch ended is STARTED in the result, also if it has ended since. Only if an older SDK wrote
-        the record, the present status of each branch is taken.
+        A branch that had not ended when the batch ended is STARTED in the result, also if it has ended since. If `envelope` is not such a
+        record (an older SDK wrote something else), the present status of each branch is taken.
         """
         record = CompletionRecord.from_summary_payload(envelope)
         items: list[BatchItem[Any]] = []

@@ -17,7 +17,8 @@ _AS_IT_CAME: SerDes[Any] = PassThroughSerDes()
 
 def create_callback(at: Identity, config: CallbackConfig) -> Plan[str]:
     """Create the callback, if the history does not have it, and return its id. If the callback has failed already, nothing is raised here;
-    `result()` raises the error. So the code between the two calls runs in a replay, too, as in the first run."""
+    `result()` raises the error. So the code between the two calls runs in a replay, too, as in the first run. Raises CallbackError if the
+    service gave no id."""
     seen = yield Lookup(at)
     if seen is None:
         update = at.update(
@@ -35,7 +36,8 @@ def create_callback(at: Identity, config: CallbackConfig) -> Plan[str]:
 
 def callback_result(at: Identity, serdes: SerDes[Any] | None, arn: str) -> Plan[Any]:
     """Suspend until the callback has ended, and return its answer; None if it has no value. Without `serdes` the answer is the text that
-    was sent. Raises CallbackTimeoutError if the callback timed out, CallbackExternalError if it failed."""
+    was sent. `arn` is the execution's ARN, which the serdes gets. Raises CallbackTimeoutError if the callback timed out,
+    CallbackExternalError if it failed."""
     seen = yield Lookup(at)
     while seen.status is Status.STARTED:
         yield Suspend(at.operation_id)

@@ -48,11 +48,12 @@ def contained(
     at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], config: ChildConfig[T], func: Any = None, *, is_branch: bool = False
 ) -> Plan[T]:
     """Run the plan that `body` makes, inside a context operation; record its result and return it. If the history has the result or the
-    error already, the plan does not run. A virtual context (`config.is_virtual`) is not recorded, so its plan always runs.
+    error already, the plan does not run. A virtual context (`config.is_virtual`) is not recorded, so its plan always runs; if the history
+    has it nevertheless, NonDeterministicExecutionError is raised.
 
     If the plan raises, ChildContextError is raised. There are two exceptions: a SerDesError is raised as SerDesError, and an error that
     ends the execution or the invocation is raised unchanged. The return annotation of `func` says which class a result that is read from
-    JSON becomes (step.py).
+    JSON becomes (step.py). `is_branch`: the context is a branch of a batch.
     """
     seen: Operation | None = yield Lookup(at)
     if seen is not None and config.is_virtual:
@@ -104,7 +105,8 @@ def contained(
 
 
 def _end(at: Identity, scope: Scope, action: Action, *, is_branch: bool, **values: object) -> Record:
-    """The end of a context, for the next write. `values` are further members of the update."""
+    """The record of a context's end, and whether the code waits until it is written (see the top of this file). `is_branch`: the context is
+    a branch of a batch. `values` are further members of the update."""
     rides = scope.state.ends_ride and (is_branch or scope.state.has_service_clock)
     ended_at = scope.ends_now() if rides and not is_branch else None
     return Record(at.update(action, ended_at=ended_at, **values), wait=not rides)

@@ -95,8 +95,8 @@ class _Limit(msgspec.Struct):
 
 
 def response_in(seen: Operation, asked: RunAsked) -> RunResponse:
-    """The response in an operation that has ended. If the run ended without a response, this makes one, with an error code such as
-    `timeout`."""
+    """The response in an operation that has ended. If the run did not begin, or ended without a response, this makes one, with an error
+    code such as `timeout`."""
     error = seen.error
     if seen.status is Status.SUCCEEDED:
         return response_from(seen.result or "{}")

@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 def retried(context: Any, func: Callable[..., Any], config: WithRetryConfig[T], name: str | None) -> Plan[T]:
     """Run `func(context, attempt)` until it returns, and return its result. If it raises and the strategy allows no other attempt, the
-    error is raised unchanged. Two kinds of errors are raised at once, without asking the strategy: an ExecutionError, and an error of
-    Holdfast's checks of arguments."""
+    error is raised unchanged. Before each further attempt there is a durable wait, named `{name}-backoff-{attempt}` if `name` is given. Two
+    kinds of errors are raised at once, without asking the strategy: an ExecutionError, and an error of Holdfast's checks of arguments."""
     strategy = config.retry_strategy or create_retry_strategy()
     attempt = 1
     while True:

@@ -1,8 +1,8 @@
 """One invocation of a `def` handler in another process than its service.
 
-The service does not tell this process about changes. A branch that must wait gives its thread back. As long as another branch runs, this
-module asks for changes; when an operation that the first branch waits for has changed, it runs that branch again from its start. When all
-branches wait, the invocation ends as PENDING.
+The service does not tell this process about changes. A branch that must wait gives its thread back. As long as another branch runs, the
+answers to its writes bring changes; and when a wait of another branch is due, this module asks the service. If an operation that a branch
+waits for has changed, the branch runs again from its start. When all branches wait, the invocation ends as PENDING.
 """
 
 from __future__ import annotations

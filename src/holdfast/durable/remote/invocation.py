@@ -18,8 +18,8 @@ SELDOM_MS: Final = 1000
 says that the wait has not ended. This process then asks again after SOON_MS milliseconds, and doubles the pause after each question, up to
 SELDOM_MS."""
 _THREADS: Final = 256
-"""The most threads of one invocation. They are made only when they are needed. If a batch has more branches than there are free threads,
-the thread of the batch runs the other branches, one after the other."""
+"""The most threads of one invocation. They are made only when they are needed. If a batch of a `def` handler has more branches than there
+are free threads, the thread of the batch runs the other branches, one after the other."""
 
 
 class Function(Protocol):
@@ -35,7 +35,7 @@ class Function(Protocol):
 
 
 class Ended(NamedTuple):
-    """How a handler ended: its outcome, and the exception that led to this outcome (None if the handler raised nothing)."""
+    """How a handler ended: its outcome, and the exception that the handler, or a write after it, raised (None if none was raised)."""
 
     outcome: Outcome
     error: BaseException | None = None

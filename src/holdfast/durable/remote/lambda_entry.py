@@ -26,7 +26,8 @@ from holdfast.model.operations import Action, Failure, Type, Update
 log = logging.getLogger("holdfast.durable")
 
 MAX_ANSWER: Final = 6 * 1024 * 1024 - 50
-"""The most bytes of an output. A result or an error that makes the output larger is written with a checkpoint instead."""
+"""The most characters of a result, and of an output with an error. What is longer is written with a checkpoint instead, because Lambda
+accepts no output above 6 MiB."""
 
 _NOT_DURABLE = (
     "This durable function was called with something that is not a durable invocation: it has no DurableExecutionArn and CheckpointToken. "
@@ -49,7 +50,8 @@ class _Asked(NamedTuple):
 
 def answer(function: Function, event: Any, lambda_context: Any = None, *, clock: Clock | None = None) -> wire.Wire:
     """Run one invocation, and return its output for the Lambda service. Raises ExecutionError if the event is not the event of a durable
-    invocation. If the invocation failed and another one may succeed, raises the error of the invocation."""
+    invocation. If the invocation failed and another one may succeed, raises the error of the invocation. `clock` None means the machine's
+    clock."""
     asked = _read(event)
     client = asked.client or function.boto3_client or default_client()
     port = RemotePort(client, asked.arn, asked.token, clock or SystemClock())

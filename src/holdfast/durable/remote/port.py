@@ -89,8 +89,8 @@ class RemotePort:
         self._learn(self._pages(state, self._token))
 
     def invocation(self, terms: Terms, request_id: str | None = None) -> Invocation:
-        """This invocation, in the form that the code which runs handlers needs. `request_id` is the id that Lambda gave it; None if there
-        is none."""
+        """This invocation, in the form that the code which runs handlers needs. `terms` are those of the function. `request_id` is the id
+        that Lambda gave the invocation; None if there is none."""
         identity = self.arn.rpartition("/")[2]
         parts = DurableExecutionArn.from_arn(self.arn)
         execution = self._execution
@@ -117,7 +117,7 @@ class RemotePort:
         )
 
     def end(self, update: Update) -> None:
-        """Write how the execution ended."""
+        """Write `update`, which says how the execution ended."""
         self.checkpoint(self._position(), [update])
 
     def close(self) -> None:

@@ -37,8 +37,8 @@ def requester(tenant: str, worker_id: str) -> str:
 
 
 def _tenant_of(who: str) -> str | None:
-    """The tenant in a requester's name; None if the name has no tenant: for the decision of an approval, the requester is the person or
-    client who asked for the run."""
+    """The tenant in a requester's name: the part before the last `/`. None if the name has no `/`, for example because the requester is the
+    person who asked for a run."""
     return who.rpartition("/")[0] or None
 
 
@@ -93,7 +93,7 @@ class Evaluators:
             return [pid for evaluator in self._live if (pid := evaluator.pid) is not None]
 
     def close(self) -> None:
-        """End all evaluators. Checks that run or wait raise EvaluatorDied."""
+        """End all evaluators. The futures of checks that run or wait raise EvaluatorDied."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -88,8 +88,9 @@ def _is_small(schema: bytes) -> bool:
 
 
 def _in_place(checker: Checker, value: Any) -> tuple[Mismatch, ...] | Size:
-    """If the check and the list of problems are fast, check in this process and return the problems. Else return the value as JSON with its
-    size: an evaluator must check it. A value that is not JSON is one problem."""
+    """Check the value in this process if that is fast, and return the problems. If the check is not fast, or if the value does not fit and
+    the list of its problems is not fast, return the value as JSON with its size: an evaluator must check it. A value that is not JSON is
+    one problem."""
     size = _written(value)
     if isinstance(size, tuple) or not _is_quick(checker, size):
         return size

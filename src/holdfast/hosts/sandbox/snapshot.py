@@ -80,8 +80,8 @@ def code_folder(module: Path) -> Path:
 
 
 def stays_behind(module: Path) -> list[str]:
-    """One sentence for each module, tests left out, that belongs to the worker's own module and is not copied for the body, with the
-    reason: it may hold secrets, is hidden, or is a dead link."""
+    """One sentence for each module that belongs to the worker's code and is not copied for the body, except tests. It names the reason: the
+    module may hold secrets, is hidden, or is a dead link."""
     module = module.resolve()
     told = ((name, reason_not_copied(module, path, name)) for name, path in _neighbours(module, top_of(module)))
     return [f"{name} is not copied for the body: {why}." for name, why in sorted(told) if why is not None]

@@ -48,7 +48,8 @@ class ToolCall:
         self.run_id = run_id
         self.tool = tool
         self.idempotency_key = idempotency_key
-        """The same key for every try of this call, in every attempt. Pass it to the service that the tool calls."""
+        """The same key for every try of this call. For a `write`, the key is the same in every attempt of the run; for a `read`, each
+        attempt has another key. Pass it to the service that the tool calls."""
         self.attempt = attempt
         self.tenant = tenant
         self.traceparent = traceparent

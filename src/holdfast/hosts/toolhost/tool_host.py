@@ -55,8 +55,8 @@ class CallAnswered(Struct, frozen=True):
 
 
 class CallLate(Struct, frozen=True):
-    """The deadline passed before an answer. If the call had a process, it was killed. `sent` says whether the process may have begun the
-    call."""
+    """The deadline passed before an answer. If the call had a process, it was killed. If `sent` is False, the process certainly did not
+    begin the call."""
 
     sent: bool
 

@@ -53,7 +53,8 @@ def main(fd: int) -> None:
 
 
 def _listen(sock: socket.socket, frames: queue.SimpleQueue[Frame]) -> None:
-    """Read frames in a thread, so that the runner's death ends the process also in the middle of a call."""
+    """Put the frames that arrive into `frames`. When the socket closes, kill this process and its group. This runs in a thread, so that the
+    runner's death ends the process also in the middle of a call."""
     while (frame := receive(sock)) is not None:
         frames.put(frame)
     os.killpg(0, signal.SIGKILL)

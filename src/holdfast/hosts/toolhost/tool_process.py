@@ -154,7 +154,7 @@ class ToolProcess:
 
     async def kill(self) -> None:
         """Kill the process and all processes of its group. The process is dead when this returns. A process that the tool put into another
-        session lives on."""
+        group lives on."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._writer.close()

@@ -90,8 +90,8 @@ def _unpack_one(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, into: Path, ro
 
 
 def _inside(name: str) -> PurePosixPath:
-    """The path of an entry, relative to the folder. Raises CodeInvalid if it could lead out of the folder, or is nested too deep. The
-    module zipfile has already cut the name at a NUL character."""
+    """The path of an entry, relative to the folder. Raises CodeInvalid if it is empty, could lead out of the folder, has a backslash or a
+    line break, or is nested too deep. The module zipfile has already cut the name at a NUL character."""
     path = PurePosixPath(name)
     if not name or "\\" in name or path.is_absolute() or ".." in path.parts or _SPECIAL & set(name) or name[1:2] == ":":
         raise CodeInvalid(f"{name!r:.200} in the zip file leads out of it, is empty, or has a backslash, a drive letter or a line break.")
@@ -194,9 +194,9 @@ def _code(whole: hashlib._Hash, size: int) -> Code:
 
 
 def files_of(folder: Path, leave_out: Collection[Path] = ()) -> Iterator[tuple[str, Path]]:
-    """The files below a folder, sorted by name. For each: its path relative to the folder, and its whole path. Files and folders in
-    `leave_out`, and those with a name in LEFT_OUT, are left out. Raises CodeInvalid if the folder does not exist, cannot be read, or
-    exceeds a limit."""
+    """The files below a folder, sorted by name within each folder. For each: its path relative to the folder, and its whole path. Files and
+    folders in `leave_out`, those with a name in LEFT_OUT, and links that lead to nothing are left out. Raises CodeInvalid if the folder
+    does not exist, cannot be read, or exceeds a limit."""
     if not folder.is_dir():
         raise CodeInvalid(f"There is no folder {folder}.")
     count, size = 0, 0

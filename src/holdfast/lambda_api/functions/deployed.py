@@ -79,7 +79,8 @@ class DeployedFunctions:
     # --- functions
 
     def create(self, name: str, config: Config, code: Code, *, tags: Mapping[str, str] | None = None, publish: bool = False) -> Version:
-        """CreateFunction. Returns `$LATEST`, or with `publish` the published version. Raises ResourceConflict if the function exists."""
+        """CreateFunction. Returns `$LATEST`, or with `publish` the published version. Raises ResourceConflict if the function exists, and
+        InvalidParameter if the name or the configuration is not valid."""
         checked_function(name)
         if self.entry(name) is not None:
             raise ResourceConflict(f"Function already exist: {name}")
@@ -123,9 +124,9 @@ class DeployedFunctions:
         return self._kept(msgspec.structs.replace(entry, latest=self._made(LATEST, config, latest.code)))
 
     def publish(self, name: str, *, sha256: str | None = None, description: str | None = None, revision: str | None = None) -> Version:
-        """PublishVersion. Returns the new version. If the newest version has the same code and the same configuration as `$LATEST`, no
-        version is made, and the newest version is returned. Raises RevisionMismatch if `revision` is given and is not that of `$LATEST`.
-        Raises InvalidParameter if `sha256` is given and is not that of `$LATEST`."""
+        """PublishVersion. Returns the new version. If the newest version has the same code and the same configuration as `$LATEST` (their
+        descriptions may differ), no version is made, and the newest version is returned. Raises RevisionMismatch if `revision` is given and
+        is not that of `$LATEST`. Raises InvalidParameter if `sha256` is given and is not that of `$LATEST`."""
         entry, latest = self._current(name, revision)
         if sha256 is not None and sha256 != latest.code.sha256:
             raise InvalidParameter(
@@ -197,7 +198,7 @@ class DeployedFunctions:
         self, name: str, alias: str, version: str, *, description: str = "", weights: Mapping[str, float] | None = None
     ) -> Alias:
         """CreateAlias. Raises ResourceConflict if the alias exists. Raises FunctionNotFound if the function, `version` or a version in
-        `weights` does not exist."""
+        `weights` does not exist. Raises InvalidParameter if the name or the weights are not allowed."""
         entry = self.needed(name)
         if self._checked_alias(alias) in entry.aliases:
             raise ResourceConflict(f"Alias already exists: {function_arn(name, alias)}")
@@ -214,8 +215,8 @@ class DeployedFunctions:
         revision: str | None = None,
     ) -> Alias:
         """UpdateAlias: of `version`, `description` and `weights`, those that are None stay as they are. Raises RevisionMismatch if
-        `revision` is given and is not the alias's revision. Raises FunctionNotFound if the function, the alias or a version does not
-        exist."""
+        `revision` is given and is not the alias's revision. Raises FunctionNotFound if the function, the alias or a version does not exist.
+        Raises InvalidParameter if the weights are not allowed."""
         known = self.alias(name, alias)
         if revision is not None and revision != known.revision:
             raise RevisionMismatch(_CHANGED.format("GetAlias"))

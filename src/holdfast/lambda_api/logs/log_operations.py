@@ -43,7 +43,7 @@ class Logs:
 
     def filter_log_events(self, asked: FilterLogEvents, tenant: str | None) -> Answer:
         """FilterLogEvents: the matching events of one log, of all its streams or of those that the request names. The oldest come first,
-        unless the request has `startFromHead` false."""
+        unless the request has `startFromHead` false. Raises LogNotFound if there is no such log."""
         asked = asked.checked()
         function, limit = asked.function(), asking.events_size(asked.limit)
         pattern = FilterPattern(asked.filter_pattern or "")
@@ -131,8 +131,8 @@ class Logs:
     # --- groups and streams
 
     def describe_log_groups(self, asked: DescribeLogGroups, tenant: str | None) -> Answer:
-        """DescribeLogGroups: the logs of all functions that have logged a line. A caller with a tenant gets only the logs that have a line
-        of this tenant."""
+        """DescribeLogGroups: the logs that the request asks for, of functions that have logged a line. A caller with a tenant gets only the
+        logs that have a line of this tenant."""
         asked = asked.checked()
         limit, only = asking.size(asked.limit, asking.MAX_ITEMS), asked.functions()
         self._keeper.flush(_FLUSH_SECONDS)
@@ -174,7 +174,7 @@ class Logs:
 
     def describe_log_streams(self, asked: DescribeLogStreams, tenant: str | None) -> Answer:
         """DescribeLogStreams: the streams of one log. Each process that has logged a line has its own stream. A caller with a tenant gets
-        only the streams that have a line of this tenant."""
+        only the streams that have a line of this tenant. Raises LogNotFound if there is no such log."""
         asked = asked.checked()
         function, limit = asked.function(), asking.size(asked.limit, asking.MAX_ITEMS)
         self._known(function, tenant)

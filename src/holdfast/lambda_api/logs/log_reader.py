@@ -34,7 +34,8 @@ class LogPage(msgspec.Struct, frozen=True):
     end: LogPosition
     """The position at which the next page begins."""
     is_last: bool
-    """True if the search reached the end of the log in its direction (backwards: the beginning). New records may be added later."""
+    """True if the search reached the end of the log in its direction (backwards: the beginning, or a segment that ends before the time
+    `since`). New records may be added later."""
 
 
 class Stream(msgspec.Struct):
@@ -98,7 +99,7 @@ class LogReader:
         return LogPage(collected.found, begin, is_last=True)
 
     def newest(self, function: str) -> LogPosition:
-        """The position after the newest record; BEGINNING if there is none."""
+        """The position after the newest record; BEGINNING if the log has no segment."""
         segments = self.folder.segments(function)
         return LogPosition(segments[-1].number, segments[-1].size) if segments else BEGINNING
 

@@ -32,7 +32,7 @@ class _OfGroup(_Asked, frozen=True, kw_only=True, rename="camel"):
 
     def function(self) -> str:
         """The function whose log group the request names. For a log group that is not Lambda's, a name that no function has. Raises
-        InvalidParameter if the request names no group, names it twice, or gives a name that is not valid."""
+        InvalidParameter if the request does not have exactly one of `logGroupName` and `logGroupIdentifier`, or if that is not valid."""
         if (self.log_group_name is None) is (self.log_group_identifier is None):
             raise InvalidParameter("Give either logGroupName or logGroupIdentifier, not both.")
         if self.log_group_name is not None:

@@ -50,8 +50,8 @@ class LogWriter:
         self._thread: threading.Thread | None = None
 
     def put(self, lines: Sequence[OutputLine]) -> None:
-        """Queue these lines for writing, and return at once. If too many bytes wait already, the lines are dropped and counted. After
-        `close`, or if no logs are kept, nothing is queued."""
+        """Queue these lines for writing, and return at once. If too many bytes would wait then, these lines are dropped and counted
+        instead. After `close`, or if no logs are kept, nothing is queued."""
         if not self.folder.retention.max_bytes:
             return
         size = sum(len(line.text) for line in lines)

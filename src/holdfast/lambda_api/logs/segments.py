@@ -42,7 +42,8 @@ class LogRetention(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def segment_bytes(self) -> int:
-        """The size of a full segment: a small part of `max_bytes`, because a segment is removed as a whole."""
+        """A segment of this many bytes is full. It is a small part of `max_bytes`, because a segment is removed as a whole; but at least 64
+        KB, and at most 4 MB."""
         return max(64 * 1024, min(4 * 1024 * 1024, self.max_bytes // 16))
 
     def oldest(self, now: int) -> int:
@@ -140,8 +141,8 @@ class LogFolder:
             os.close(lock)
 
     def append(self, function: str, records: Sequence[LogLine], now: int) -> bool:
-        """Add records to the log of a function. The caller holds the lock. If they cannot be written, raises OSError, and none of them is
-        added. A log that does not exist yet is made; it begins at the time `now`.
+        """Add records to the log of a function. The caller holds the lock. If they cannot be written, raises OSError or NotPrivate, and
+        none of them is added. A log that does not exist yet is made; it begins at the time `now`.
 
         Returns True if the newest segment was full, so that a new segment began.
         """

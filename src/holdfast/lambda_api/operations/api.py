@@ -99,7 +99,7 @@ class LambdaApi:
 
     def state(self, arn: str, token: str, start: str | None, most: int | None) -> Wire:
         """GetDurableExecutionState: a page of the operations of a running execution, for its handler. `token` is the current checkpoint
-        token of the execution, `start` the marker of the page before, and `most` the page size."""
+        token of the execution, `start` the marker that the page before gave (None: the first page), and `most` the page size."""
         return self._showing.state(arn, token, start, most)
 
     def get(self, arn: str, *, include_data: bool = True) -> Wire:
@@ -115,8 +115,8 @@ class LambdaApi:
         return self._showing.list(asked)
 
     async def stop(self, arn: str, error: Failure, by: Actor | None = None) -> Wire:
-        """StopDurableExecution. If the execution has ended already, nothing changes. `by` is who asked, for the audit log; None writes
-        nothing there."""
+        """StopDurableExecution. If the execution has ended already, nothing changes. If another execution continues it, that one is stopped
+        instead. `by` is who asked, for the audit log; None writes nothing there."""
         execution = found(self.engine.store, arn).id
         header = await self.engine.stop(execution, error, notes=self._did(by, "stop", execution, "stopped"))
         return {"StopTimestamp": wire.seconds(header.ended_at or self.engine.clock.now())}
@@ -125,7 +125,7 @@ class LambdaApi:
 
     async def succeed_callback(self, callback: str, result: bytes, by: Actor | None = None) -> Wire:
         """SendDurableExecutionCallbackSuccess. The handler gets `result` as text, or None if it is empty. `by` is who asked, for the audit
-        log."""
+        log. Raises InvalidParameter if `result` is too large."""
         on = self._check_callback(callback)
         if len(result) > MAX_CALLBACK_BYTES:
             raise InvalidParameter(f"Result: must have at most {MAX_CALLBACK_BYTES} bytes, and has {len(result)}.")
@@ -146,7 +146,7 @@ class LambdaApi:
         return _ACCEPTED
 
     def _check_callback(self, callback: str) -> str:
-        """The id of the execution to which a callback id belongs. Raises InvalidParameter if this server did not make the callback id."""
+        """The id of the execution to which a callback id belongs. Raises InvalidParameter if the store did not make the callback id."""
         try:
             return self._seal.callback_target(checks.callback_id(callback))[0]
         except HoldfastError:
@@ -172,8 +172,8 @@ class LambdaApi:
         return configuration(self.lookup.find(asked), asked.arn, values=values)
 
     def list_functions(self, versions: str | None, start: str | None, most: int | None, *, values: bool = True) -> Wire:
-        """ListFunctions: each function once, or with `versions` ALL each version of each function. `start` is the marker of the page
-        before. If `values` is False, environment variables are hidden."""
+        """ListFunctions: each function once, or with `versions` ALL each version of each function. `start` is the marker that the page
+        before gave. If `values` is False, environment variables are hidden."""
         if versions is None:
             named = [checks.FunctionReference(name, None) for name in dict.fromkeys(one.name for one in self.lookup.all())]
             shown = [configuration(self.lookup.find(one), one.arn, values=values) for one in named]
@@ -183,7 +183,8 @@ class LambdaApi:
         return page("Functions", shown, start, most)
 
     def list_versions(self, function: str, start: str | None, most: int | None, *, values: bool = True) -> Wire:
-        """ListVersionsByFunction. `start` is the marker of the page before. If `values` is False, environment variables are hidden."""
+        """ListVersionsByFunction. `start` is the marker that the page before gave. If `values` is False, environment variables are
+        hidden."""
         asked = checks.function_reference(function, None)._replace(qualifier=None)
         self.lookup.find(asked)
         found = [one for one in self.lookup.all() if one.name == asked.name]
@@ -202,8 +203,9 @@ class LambdaApi:
         timeout_seconds: int | None = None,
         retention_days: int | None = None,
     ) -> str:
-        """Start an execution and return its ARN. A timeout or a retention that is given replaces that of the function. Clients of SAM's
-        emulator use this. Raises InvalidParameter if the function is not durable."""
+        """Start an execution and return its ARN. A timeout or a retention that is given replaces that of the function. A timeout above
+        MAX_TIMEOUT_SECONDS is lowered to it. Clients of SAM's emulator use this. Raises InvalidParameter if the function is not durable, or
+        if a value is not allowed."""
         one = self.lookup.draw(checks.function_reference(function, qualifier))
         if one.terms is None:
             raise InvalidParameter(f"Function {one.name} is not durable.")

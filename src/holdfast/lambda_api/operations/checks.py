@@ -50,7 +50,7 @@ class FunctionReference(NamedTuple):
 
     @property
     def arn(self) -> str:
-        """The function's ARN on this server."""
+        """The function's ARN on this server, with the version or alias if the request has one."""
         return function_arn(self.name, self.qualifier)
 
 

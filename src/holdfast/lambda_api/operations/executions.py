@@ -101,8 +101,9 @@ class ExecutionReads:
     def history(
         self, arn: str, *, include_data: bool = True, newest_first: bool = False, start: str | None = None, most: int | None = None
     ) -> Wire:
-        """GetDurableExecutionHistory: a page of the events of an execution. `start` is the marker of the page before, `most` the page size.
-        If `include_data` is False, the events have no payloads. The ids of events have no gaps, so a page is a range of ids."""
+        """GetDurableExecutionHistory: a page of the events of an execution. `start` is the marker that the page before gave (None: the
+        first page), `most` the page size. If `include_data` is False, the events have no payloads. The ids of events have no gaps, so a
+        page is a range of ids."""
         header = found(self._store, arn)
         size = checks.page_size(most)
         kind = "newest" if newest_first else "oldest"
@@ -140,9 +141,9 @@ class ExecutionReads:
         return page, at > 0 if newest_first else at < header.events
 
     def state(self, arn: str, token: str, start: str | None, most: int | None) -> Wire:
-        """GetDurableExecutionState: a page of the operations of a running execution, for its handler. Raises InvalidToken if `token` is not
-        the current checkpoint token of a running execution. Reading the state does not use up the token. `start` is the marker of the page
-        before."""
+        """GetDurableExecutionState: a page of the operations of a running execution, for its handler. The first page begins with the
+        execution itself and its input. Raises InvalidToken if `token` is not the current checkpoint token of a running execution. Reading
+        the state does not use up the token. `start` is the marker that the page before gave."""
         at = position(self._store, checks.execution_arn(arn), token)
         size = checks.page_size(most)
         header = self._store.find(at.execution)

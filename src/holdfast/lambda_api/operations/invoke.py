@@ -82,7 +82,8 @@ class InvokeOperation:
     async def invoke(self, asked: Invoke) -> Invoked:
         """Check the request, then start an execution of a durable function, or call a plain function. A synchronous caller waits until the
         execution has ended, also while it is suspended; if the execution is quarantined, the caller gets an error as its result. A dry run
-        only checks."""
+        only checks. Raises InvalidParameter if a durable function is named without a version or an alias, or if a synchronous caller
+        invokes one whose timeout is above 15 minutes."""
         kind = checks.one_of("InvocationType", asked.kind, ("RequestResponse", "Event", "DryRun"))
         checks.one_of("LogType", asked.log_type, ("None", "Tail"))
         function = checks.function_reference(asked.function, asked.qualifier)
@@ -116,9 +117,9 @@ class InvokeOperation:
         return await self._result(header, tail=asked.log_type == "Tail")
 
     async def start(self, found: FoundFunction, payload: str, **asked: Any) -> Execution:
-        """Start an execution, and return it. If an execution of the function has the given name and the same input, that one is returned.
-        Raises ExecutionAlreadyStarted if the input of the earlier one differs. `asked` are further arguments of `Engine.start`, such as
-        `name`."""
+        """Start an execution, and return it. If an execution of the function has the given name, the same input and the same version, that
+        one is returned. Raises ExecutionAlreadyStarted if the input or the version of the earlier one differs. `asked` are further
+        arguments of `Engine.start`, such as `name`."""
         return await self._engine.start(found.name, payload, version=found.version, **asked)
 
     async def _result(self, header: Execution, *, tail: bool) -> Invoked:
@@ -155,8 +156,8 @@ class InvokeOperation:
         return (self._tail(header) if self._tail is not None else b"") or self._platform_lines(header)
 
     def _platform_lines(self, header: Execution) -> bytes:
-        """The log lines that Lambda itself writes for each invocation, made from the history of the execution. They are used if the log
-        lines of the function are not known."""
+        """The log lines that Lambda itself writes for an invocation, made from the latest events of the execution's history. They are used
+        if the log lines of the function are not known."""
         lines = []
         for line in self._engine.store.history(header.id, max(0, header.events - _TAIL_EVENTS), _TAIL_EVENTS):
             if line.event.type is EventType.INVOCATION_COMPLETED:
@@ -193,8 +194,8 @@ def payload_text(payload: bytes, most: int) -> str:
 
 
 def check_json(text: str) -> None:
-    """Raise PayloadNotJson if a text is not JSON. The fast parser refuses some valid JSON, so a text that it refuses is checked again with
-    the slow parser."""
+    """Raise PayloadNotJson if a text is not JSON, or is nested too deeply. The fast parser refuses some valid JSON, so a text that it
+    refuses is checked again with the slow parser."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)  # parse only, build no objects
     except (msgspec.DecodeError, RecursionError):

@@ -150,8 +150,8 @@ def configuration(found: FoundFunction, arn: str, *, values: bool) -> Wire:
 
 
 def page(member: str, everything: Sequence[Wire], start: str | None, most: int | None) -> Wire:
-    """One page of a list of functions, versions or aliases. `member` is the name of the list in the answer, `start` the marker of the page
-    before, and `most` the page size. Raises InvalidParameter if the marker or the size is not valid."""
+    """One page of a list of functions, versions or aliases. `member` is the name of the list in the answer, `start` the marker that the
+    page before gave (None: the first page), and `most` the page size. Raises InvalidParameter if the marker or the size is not valid."""
     size = page_size(most, _DEFAULT_ITEMS, _MAX_ITEMS)
     first = 0
     if start:

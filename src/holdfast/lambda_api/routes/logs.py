@@ -52,7 +52,7 @@ class LogRoutes:
         return [Route("POST", "/", self.answer, policy, target) for target, policy in (known | unknown).items()]
 
     async def answer(self, request: Request) -> Reply:
-        """Answer any of the operations. It runs in a thread, because it reads files."""
+        """Answer any of the operations. The operation runs in a thread, because it reads files."""
         target = request.header(b"x-amz-target") or ""
         operation = self.operations.get(target.removeprefix(TARGET)) if target.startswith(TARGET) else None
         try:

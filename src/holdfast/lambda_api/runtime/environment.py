@@ -48,7 +48,7 @@ def kind_of(runtime: Runtime) -> tuple[str, str]:
 
 
 def is_tried(runtime: Runtime, interpreters: Interpreters) -> bool:
-    """Whether `command_of` returns at once. False if it would first have to try an interpreter, which blocks."""
+    """Whether `command_of` does not block. False if it would first have to try an interpreter."""
     known = _KNOWN.fullmatch(runtime.runtime)
     return bool(runtime.command) or known is None or interpreters.knows(known["kind"], known["version"])
 
@@ -108,8 +108,8 @@ def wrapper_of(runtime: Runtime) -> str | None:
 
 def environment_of(runtime: Runtime, command: tuple[str, ...], address: str, stream: str, home: str) -> dict[str, str]:
     """All environment variables of a new process: the standard ones of a Lambda function, and the function's own. The listener at `address`
-    is its Runtime API and its Lambda service; `stream` is the name of its log stream. The PATH begins with the folder of the program in
-    `command`.
+    is its Runtime API and its Lambda service; `stream` is the name of its log stream. Unless the function sets PATH itself, the PATH begins
+    with the folder of the program in `command`.
 
     `home` is a folder of this process alone, so interpreters and tools of different functions share no files in a home folder.
     """

@@ -53,7 +53,7 @@ class GuardedProcess:
         self, command: Sequence[str], environment: Mapping[str, str], folder: str, home: str, watcher: ProcessWatcher, kill_seconds: float
     ) -> None:
         """Start the command in `folder`. Its home folder `home` is removed when it has ended. `watcher` is told what happens to it. A guard
-        that takes longer than `kill_seconds` to end the command is killed."""
+        that takes longer than `kill_seconds` to end the command is killed. Raises OSError if the guard cannot be started."""
         self._loop = asyncio.get_running_loop()
         self._watcher = watcher
         self._kill_seconds = kill_seconds

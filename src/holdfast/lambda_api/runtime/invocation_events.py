@@ -21,7 +21,7 @@ from holdfast.model.shapes import crowding
 _DEPTH: Final = 500
 
 Token = Callable[[Position], str]
-"""Makes the checkpoint token of a position, which cannot be forged."""
+"""Makes the checkpoint token of a position. A token cannot be forged."""
 EVENT_RETRY_SECONDS: Final = (60, 120)
 """The delays before a failed Event invocation of a plain function is tried again. As on Lambda, it is tried again at most twice."""
 
@@ -90,7 +90,8 @@ def outcome_of(runtime: Runtime, called: JobResult | Exception, header: Executio
 
 def _plain_outcome(called: JobResult, header: Execution) -> Outcome:
     """The outcome of a function that is not durable. If the function failed, an Event invocation is tried again, at most twice
-    (`header.failures` counts the failures). If a durable function made the invocation, it is not tried again."""
+    (`header.failures` counts the failures). If a durable function made the invocation, it is not tried again. An answer that is not JSON is
+    an error, and is not tried again."""
     if called.error is not None:
         error = codec.readable(called.error)
         if header.parent is None and header.failures < len(EVENT_RETRY_SECONDS):

@@ -106,8 +106,8 @@ class _Raised(msgspec.Struct):
 
 
 def raised(body: bytes, kind: str | None) -> Failure:
-    """The error that a runtime client posted as `body`. `kind` is the error type in the request's header; it is used if the body has
-    none. If the body is not JSON, its text is the message."""
+    """The error that a runtime client posted as `body`. `kind` is the error type in the request's header; it is used if the body has none.
+    If the body is not a JSON object, its text is the message."""
     try:
         sent = json_structs.decoded(body, _Raised)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -57,7 +57,8 @@ def _of_all_threads(pid: int) -> int:
 
 
 def _fair_share(pid: int) -> int:
-    """The bytes of memory of a process. Memory that several processes share is divided among them. This takes longer than `_private`."""
+    """The bytes of memory of a process. Memory that several processes share is divided among them. This takes longer than `_private`. If it
+    cannot be read, the result of `_private` is used."""
     try:
         return processes.share(pid) * 1024
     except processes.Unreadable:

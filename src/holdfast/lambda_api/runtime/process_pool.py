@@ -28,15 +28,15 @@ class VersionProcesses:
         self.runtime = runtime
         self.processes: set[RuntimeProcess] = set()
         self.idle: list[RuntimeProcess] = []
-        """Idle processes. The process that worked last is the last in the list and gets the next job. So the others stay idle until they
-        are ended."""
+        """Idle processes. The process that became idle last is the last in the list and gets the next job. So the others stay idle until
+        they are ended."""
         self.waiting: deque[Job] = deque()
         self.retired = False
         """True after the version was dropped or its code was replaced. It gets no new jobs; its processes end when no job waits for
         them."""
 
     def free(self) -> RuntimeProcess | None:
-        """Take the idle process that worked last from the list; None if no process is idle. A process that has just died may still be in
+        """Take the process that became idle last from the list; None if no process is idle. A process that has just died may still be in
         the list; it is removed and not returned."""
         while self.idle:
             process = self.idle.pop()

@@ -82,8 +82,8 @@ class RuntimeHost:
 
     def app(self, process: RuntimeProcess) -> ASGIApp:
         """The app that the listener of a process serves: the Runtime API, and `api` for all other requests. If too many processes already
-        wait for functions that they invoked, a request of this process to invoke a function is refused with 429, unless it waits for one
-        itself."""
+        wait for functions that they invoked, a request of this process to invoke a function is refused with 429. It is not refused if this
+        process already waits for a function."""
 
         async def others(scope: Scope, receive: Receive, send: Send) -> None:
             if not scope["path"].endswith(_INVOKE):
@@ -107,8 +107,8 @@ class RuntimeHost:
         self._pool.put(runtime.checked())
 
     async def try_out(self, runtimes: Iterable[Runtime]) -> None:
-        """Log the warnings about these functions (`warnings_of`), for which their interpreters are tried. If this host has logged a warning
-        about the same thing before, it does not log another one."""
+        """Log the warnings about these functions (`warnings_of`). To find them, the interpreters of the functions are tried. If this host
+        has logged a warning about the same thing before, it does not log another one."""
         for runtime in runtimes:
             for caution in await in_thread(Purpose.HOUSE, warnings_of, runtime, self.interpreters):
                 if caution.about not in self._said:

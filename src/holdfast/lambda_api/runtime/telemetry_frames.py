@@ -37,7 +37,7 @@ class TelemetryFrames:
         self._level: str | None = None
 
     def take(self, data: bytes) -> list[TelemetryFrame]:
-        """Add the bytes that have arrived, and return the records and pieces that are complete now."""
+        """Add the bytes that have arrived, and return the records and pieces that are complete now, and the lines between frames."""
         held, at, found = self._held + data, 0, list[TelemetryFrame]()
         while True:
             if self._left is None:

@@ -56,13 +56,14 @@ class FoundTargets(msgspec.Struct, frozen=True, kw_only=True):
     inline: tuple[DurableFunction, ...] = ()
     """Functions that run in the server's own process."""
     workers: tuple[Path, ...] = ()
-    """Files with workers or pipelines. The server's own process does not import them to serve these workers and pipelines."""
+    """Files that declare workers or pipelines."""
     queues: tuple[Queue, ...] = ()
     """Queues that Python files declare beside their functions."""
     schedules: tuple[Schedule, ...] = ()
     """Schedules that Python files declare beside their functions."""
     warnings: tuple[str, ...] = ()
     watched: tuple[Path, ...] = ()
-    """Files and folders from which this result was read. A change in them may change the result."""
+    """Files and folders to watch, because a change in them may change this result. A target that is a Python file or module with inline
+    functions adds none."""
     parameters: frozenset[str] = frozenset()
     """The names of the templates' parameters."""

@@ -25,7 +25,7 @@ FileStamps = frozenset[tuple[str, int, int]]
 
 def look(paths: Sequence[Path], leave_out: Collection[Path] = ()) -> FileStamps:
     """All files below these paths, each with its time of change and its size. Log files, files and folders in `leave_out`, and folders that
-    cannot be read or exceed a limit are left out."""
+    cannot be read or exceed a limit are left out. A file that is itself in `paths` is not left out because of `leave_out`."""
     found = set()
     for path in paths:
         try:
@@ -44,8 +44,8 @@ def look(paths: Sequence[Path], leave_out: Collection[Path] = ()) -> FileStamps:
 
 
 def printed_to(descriptors: Iterable[int] = (1, 2)) -> list[Path]:
-    """The files to which this process prints, if its output goes to files. They must not be watched: each printed line would be a change,
-    and the message about this change would be the next change."""
+    """The files to which this process prints, if its output goes to files; empty on a system without `/proc`. They must not be watched:
+    each printed line would be a change, and the message about this change would be the next change."""
     found = []
     for descriptor in descriptors:
         with contextlib.suppress(OSError):
@@ -59,7 +59,7 @@ async def changes(
 ) -> AsyncIterator[None]:
     """Yields None each time that files have changed. An editor may write several files one after the other. So after a change this waits
     until two looks in a row find the same files, and yields then. The caller may change `paths` meanwhile: each look reads it again.
-    `seen`: what an earlier look found; a change since then counts. None: only changes after the call count."""
+    `seen`: what an earlier look found; a change since then counts. None: only changes after the iteration has begun count."""
     pause = 0.0
     if seen is None:
         seen, pause = await _paced(paths, leave_out, seconds)

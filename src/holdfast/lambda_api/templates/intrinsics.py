@@ -1,4 +1,4 @@
-"""Intrinsic functions, as far as a local run can resolve them. Other values are `UNKNOWN`, and a warning names their place."""
+"""Intrinsic functions, as far as a local run can resolve them. Other values are `UNKNOWN`; in most cases a warning names their place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.model.ids import ACCOUNT, REGION
 ALIAS: Final = "AWS::Lambda::Alias"
 VERSION: Final = "AWS::Lambda::Version"
 MAX_TEXT: Final = 256 * 1024
-"""The longest text that intrinsic functions may produce."""
+"""The most characters of a text in a template, and of a text that an intrinsic function makes (`Fn::Base64` may make a longer one)."""
 _VARIABLE: Final = re.compile(r"\$\{(!?)([^}]*)\}")
 _DYNAMIC: Final = "{{resolve:"
 _NAMES: Final = ("TableName", "BucketName", "FunctionName", "LogGroupName", "Name")
@@ -104,7 +104,8 @@ class Resolver:
 
     def value(self, value: Any, path: Path) -> Any:
         """A value with all intrinsic functions resolved. A part that is not known here becomes UNKNOWN. A part that is `AWS::NoValue` is
-        left out; if the whole value is that, NO_VALUE is returned."""
+        left out; if the whole value is that, NO_VALUE is returned. Raises TemplateInvalid if a function has a wrong form or
+        names something that does not exist."""
         if isinstance(value, list):
             parts = [self.value(part, (*path, number)) for number, part in enumerate(value)]
             return [part for part in parts if part is not NO_VALUE]
@@ -122,7 +123,8 @@ class Resolver:
         return {key: part for key, part in parts_by_key.items() if part is not NO_VALUE}
 
     def includes(self, resource: Mapping[str, Any], path: Path) -> bool:
-        """Whether a resource has no condition, or one that is true. If the condition is unknown: False, with a warning."""
+        """Whether a resource has no condition, or one that is true. If the condition is unknown: False, with a warning. Raises
+        TemplateInvalid if the template has no such condition."""
         name = resource.get("Condition")
         if name is None:
             return True
@@ -163,7 +165,7 @@ class Resolver:
         return found
 
     def _condition(self, name: Any, path: Path) -> bool | None:
-        """The value of a condition, by its name; None if it is unknown."""
+        """The value of a condition, by its name; None if it is unknown. Raises TemplateInvalid if there is no such condition."""
         conditions = self._section("Conditions")
         if not isinstance(name, str) or name not in conditions:
             raise self.wrong(path, f"there is no condition {name!r:.100}")
@@ -173,7 +175,7 @@ class Resolver:
         return self._conditions[name]
 
     def condition_value(self, value: Any, path: Path) -> bool | None:
-        """The value of a condition's expression; None if it is unknown."""
+        """The value of a condition's expression; None if it is unknown. Raises TemplateInvalid if it is neither true nor false."""
         found = self.value(value, path)
         if found is UNKNOWN or found is None:
             return None
@@ -247,7 +249,8 @@ class Resolver:
         return name
 
     def _published(self, function: str, attribute: str, path: Path) -> Any:
-        """The value of SAM's references `FUNCTION.Alias` (an ARN) and `FUNCTION.Version` (unknown)."""
+        """The value of SAM's references `FUNCTION.Alias` (an ARN) and `FUNCTION.Version` (unknown). Raises TemplateInvalid if the function
+        has no AutoPublishAlias."""
         alias = self.aliases.get(function)
         if alias is None:
             raise self.wrong(path, f"{function} has no AutoPublishAlias, so it has no alias and no version to refer to")
@@ -256,7 +259,7 @@ class Resolver:
         return self._unknown(path, "a version's number is known only when it is published")
 
     def _is_generated(self, name: str) -> bool:
-        """Whether SAM would make a resource of this name for a function."""
+        """Whether SAM would make a resource of this name: one for a function of the template, or one of `_SAM_APIS`."""
         ends = [name.removeprefix(function) for function in self.names if name.startswith(function)]
         return name in _SAM_APIS or any(_SAM_MAKES.fullmatch(end) for end in ends)
 
@@ -363,7 +366,8 @@ class Resolver:
             return UNKNOWN
 
     def _made(self, text: str, path: Path) -> Any:
-        """Return a text; UNKNOWN if it has a dynamic reference. Raises TemplateInvalid if it is too long."""
+        """Return a text; UNKNOWN, with a warning, if it has a dynamic reference (`{{resolve:…}}`). Raises TemplateInvalid if it is too
+        long."""
         if len(text) > MAX_TEXT:
             raise self.wrong(path, f"this makes a text of {len(text)} characters; at most {MAX_TEXT} are allowed")
         if _DYNAMIC in text:
@@ -390,7 +394,7 @@ def function_named(text: str) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A scalar in CloudFormation's text form."""
+    """A scalar in CloudFormation's text form, such as `true`; empty for None."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(value)

@@ -25,8 +25,8 @@ _ENDS: Final = (".yaml", ".yml", ".json", ".template")
 def find_all(targets: Sequence[str], parameters: Mapping[str, str], *, processes: bool = False) -> FoundTargets:
     """Everything that these targets define: functions, workers, queues and schedules. With `processes`, functions of Python files run in
     processes too, so that their code can be replaced. `parameters` are values for the parameters of templates. Raises DuplicateFunction if
-    two targets have the same function, TemplateInvalid if no template has one of these parameters, and other errors if a target cannot be
-    read."""
+    two targets have the same function, TemplateInvalid if there is a parameter in `parameters` that no template has, FunctionNotLoadable if
+    there is nothing to run, and other errors if a target cannot be read."""
     parts = [_find(target, parameters, processes) for target in targets]
     found = FoundTargets(
         deployed=tuple(one for part in parts for one in part.deployed),
@@ -175,7 +175,7 @@ def _deployed(target: str) -> FoundTargets:
 
 
 def _place(target: str) -> tuple[Path, str]:
-    """The folder in which to search for a module, and the module's name."""
+    """The folder in which to search for the module of a target, and the module's name."""
     place = target.rpartition(":")[0] or target
     path = Path(place)
     if path.suffix == ".py":

@@ -75,7 +75,7 @@ class _Template:
                 self._resolver.warn(("Transform",), f"the transform {macro!r:.100} is not applied here")
 
     def found(self) -> FoundTargets:
-        """Read the whole template."""
+        """Read the whole template. Raises TemplateInvalid if no function of it can be served here, or if two functions have one name."""
         wanted = dict(self._functions())
         for name, properties in wanted.items():
             self._resolver.names[name] = self._name(name, properties)
@@ -242,7 +242,7 @@ class _Template:
 
 
 class _Properties:
-    """The properties of one resource, each resolved when it is read."""
+    """The properties of one resource, each resolved when it is read. Its methods raise TemplateInvalid for a property of a wrong kind."""
 
     def __init__(self, resolver: Resolver, names: Any, path: Path) -> None:
         if not isinstance(names, dict):
@@ -292,7 +292,8 @@ class _Properties:
         return {name: inner.text(name, "") for name, value in given.items() if value is not UNKNOWN}
 
     def terms(self) -> Terms | None:
-        """The terms of executions, from DurableConfig; None if that is empty or not given, so that the function is not durable."""
+        """The terms of executions, from DurableConfig; None if that is empty, not given or not known here: then the function is not
+        durable. Raises TemplateInvalid if ExecutionTimeout is missing, or if a value is not allowed."""
         given = self.members("DurableConfig")
         path: Path = (*self._path, "DurableConfig")
         if not given:

@@ -31,7 +31,8 @@ Conflict = dict[str, Any]
 @worker("worker.md")
 async def aggregate(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
     """Merge the parts. If there are conflicts and the caller wants a decision, let the model choose a source for each, and merge again.
-    Raises WorkerError if two parts have the same source, or if the policy `strict` refuses the result."""
+    Returns the merged value, the conflicts that are left, the parts that are missing, and the choices of the model. Raises WorkerError if
+    two parts have the same source, or if the policy `strict` refuses the result."""
     _check_sources(inputs["parts"])
     how = {"parts": inputs["parts"], "policy": inputs["merge_policy"], "key": inputs.get("key")}
     told = await ctx.tools.merge_rules(**how)

@@ -49,8 +49,8 @@ class File:
 def read_diff(text: str) -> list[File]:
     """The files of a diff. Files without hunks (only renamed, binary, or only another mode) are left out. Empty if the text has no hunk.
 
-    Raises DiffIncomplete if a hunk is cut off, has an invalid head, does not fit its head or names no file, and for the combined diff of a
-    merge.
+    Raises DiffIncomplete if a hunk is cut off, has an invalid head, does not fit its head, or has no file name before it. Also raises it
+    for the combined diff of a merge.
     """
     lines = text.split("\n")
     files: dict[str, File] = {}

@@ -37,8 +37,8 @@ Issue = dict[str, Any]
 
 @worker("worker.md")
 async def review(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """Read the diff, ask the model about each part of it, and return the issues whose file and line are in the diff, with a summary, a risk
-    and counts. Raises WorkerError (`missing_diff_context`) if the diff is not complete, or has no hunk."""
+    """Read the diff, ask the model about its first parts (at most 4), and return the issues whose file and line are in the diff, with a
+    summary, a risk and counts. Raises WorkerError (`missing_diff_context`) if the diff is not complete, or has no hunk."""
     files = _read(inputs["diff"])
     parts = [*islice(_parts(files, await _around(files, inputs["repo_context"], ctx)), _MOST_PARTS)]
     answers = await _answers(parts, inputs, ctx)

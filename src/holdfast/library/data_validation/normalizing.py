@@ -1,5 +1,5 @@
-"""Records in a normal form: texts without white space at their ends, numbers and truth values instead of texts, defaults filled in. This is
-done only at places that the schema describes.
+"""Records in a normal form: texts in the Unicode form NFC without white space at their ends, numbers and truth values instead of texts,
+defaults filled in. This is done only at places that the schema describes.
 
 A schema is followed along `properties` and `items`, so the work is never deeper than the schema, whatever a record contains. A value that
 cannot be normalized is not changed; the check against the schema then reports it.

@@ -21,8 +21,9 @@ Problem = dict[str, Any]
 
 @worker("worker.md")
 async def validate(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """Normalize each record, and check it against the schema and the rules that the operator stores under these names. Returns the errors,
-    and the normalized records if no record is invalid. Raises WorkerError if the schema or the ruleset is missing or cannot be used."""
+    """Normalize each record, and check it against the schema and the rules that the operator stores under these names. Returns whether all
+    records are valid, the problems that were found (at most 200), and the normalized records if no record is invalid. Raises WorkerError if
+    the schema or the ruleset is missing or cannot be used."""
     schema = await _kept("schemas", inputs["schema_name"], "schema_unknown", ctx)
     rules = await _kept("rulesets", inputs["ruleset_id"], "ruleset_unknown", ctx)
     if not isinstance(schema, dict) or not isinstance(rules, list):
@@ -49,7 +50,7 @@ async def validate(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]
 async def _kept(kind: str, name: str, code: str, ctx: WorkerContext) -> Any:
     """The schema or the ruleset that the operator stores under a name. A parameter that is a text is read as JSON, because some stores keep
     only texts. Raises WorkerError with `code` if there is none or this worker may not read it, and with `ruleset_unusable` if the text is
-    not JSON."""
+    not JSON. Other errors of the tool are passed on."""
     try:
         found = await ctx.tools.parameter_store(name=f"/data-validation-worker/{kind}/{name}")
     except WorkerError as failed:

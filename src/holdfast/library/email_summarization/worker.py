@@ -35,7 +35,8 @@ _READERS: Final = {
 @worker("worker.md")
 async def summarize(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
     """Replace personal data in the thread by placeholders, let the model summarize it, and remove personal data from the answer. For
-    readers inside the company, put the values back in place of the placeholders."""
+    readers inside the company, put the values back in place of the placeholders. Returns the summary, how many values of each kind were
+    replaced, and warnings."""
     context = "\n".join(_lines(inputs.get("customer_context", {})))[: 10 * _MOST_CONTEXT]
     persons = persons_in(inputs["thread_text"], inputs.get("customer_context", {}))
     redacted = await ctx.tools.redact_pii(texts=[inputs["thread_text"], context], names=persons)

@@ -27,7 +27,8 @@ Reason = dict[str, str]
 @worker("worker.md")
 async def validate(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
     """Judge the candidate by the schema and by the rules; if they find no error and there are criteria, also by the model. Returns the
-    verdict, its reasons, and what was checked. Raises WorkerError if the schema or a rule cannot be used."""
+    verdict, its reasons, and what was checked. Raises WorkerError if the schema or a rule cannot be used, or if the call of the model
+    fails."""
     reasons = [*await _by_schema(inputs, ctx), *await _by_rules(inputs, ctx)]
     checked = {"schema": "schema" in inputs, "rules": len(inputs.get("rules", [])), "criteria": False}
     if _has_error(reasons):

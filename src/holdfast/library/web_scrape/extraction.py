@@ -3,7 +3,8 @@
     extract(html, {"fields": {"title": "h1", "price": {"css": ".price", "type": "price", "required": True}}}, url)
     → Extraction(data={…}, warnings=[{"code": "missing_field", "field": "price", "message": "…"}], missing=["price"])
 
-A page never makes it fail: a field that the page does not have is null or its default. Only a spec that cannot be used raises SpecInvalid.
+A page never makes it fail: a field that the page does not have gets its default. Without a default it is null, or an empty list if the
+field is a list. Only a spec that cannot be used raises SpecInvalid.
 """
 
 from __future__ import annotations

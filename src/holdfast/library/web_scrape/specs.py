@@ -51,7 +51,7 @@ class Field(Struct, frozen=True, kw_only=True):
     regex: Any = None
     group: int | str = 0
     within: str = "text"
-    """What a regex without another source searches: the page's `text` or its `html`."""
+    """What a regex without another source searches: the page's `text` or its `html`. Inside a record it searches the text of the record."""
     attribute: str | None = None
     many: bool = False
     fields: tuple[Field, ...] = ()
@@ -230,8 +230,8 @@ class _Reader:
 
 
 def _regex_options(ignore_case: bool) -> Any:
-    """The options for RE2. Its time is proportional to the length of the text for any pattern, which matters because the author of a spec
-    is not trusted."""
+    """The options for RE2. RE2 needs time in proportion to the length of the text, for any pattern. This matters because the author of a
+    spec is not trusted."""
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _REGEX_MEMORY

@@ -1,4 +1,4 @@
-"""builder — how an author writes a pipeline in Python, and how the runner gets its graph without running the file in its own process.
+"""builder — how an author writes a pipeline in Python, and how the runner gets its graph from the file.
 
 pipeline.py     `Pipeline`: one verb (a method that adds a node) for each kind of node; start here
 worker_verbs.py the verbs of nodes that run workers one at a time

@@ -1,5 +1,5 @@
-"""The arguments that several verbs of a Pipeline share: each function turns the form that authors write into the fields of a node. All
-raise PipelineInvalid if the form is wrong."""
+"""The arguments that several verbs of a Pipeline share: each function turns the form that authors write into the fields of a node. A wrong
+form is refused with PipelineInvalid."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class _Draft(msgspec.Struct):
 
 def declared_in(file: Path) -> DeclaredPipelines:
     """Read which pipelines a file declares, without running it. Raises PipelineInvalid if there is no such file, if the file is too large,
-    or if it declares a pipeline wrongly: then the error lists all problems with their lines."""
+    or if it declares a pipeline wrongly: then the error lists the problems with their lines."""
     if not file.is_file():
         raise PipelineInvalid(f"There is no file {file}.")
     source = file.read_bytes()
@@ -76,9 +76,9 @@ async def build(
     """Every pipeline that a Python file declares, in the order of the file (empty if it declares none), or the one pipeline of a page.
 
     A Python file is copied into a snapshot with its pages and the modules beside it. The copy runs in the sandbox for at most `seconds`, or
-    in this process if the policy's isolation is `inline`. For a page no code runs. Raises PipelineInvalid if there is no such file or if a
-    pipeline is wrong, ContractInvalid if the page of a Python file is not a contract, and IncludeRefused if a file may not be copied. The
-    errors name the author's file and line where they are known.
+    in this process if the policy's isolation is `inline`. For a page no code runs. Raises PipelineInvalid if there is no such file, if a
+    pipeline is wrong, or if the code of the file fails; ContractInvalid if the page of a Python file is not a contract; and IncludeRefused
+    if a file may not be copied. The errors name the author's file and line where they are known.
     """
     if file.suffix != ".py":
         return [await in_thread(Purpose.HOUSE, built_page, file, packages)]

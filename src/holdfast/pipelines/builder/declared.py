@@ -1,10 +1,10 @@
-"""The pipelines that a file declares, read from its source: the runner never imports author code.
+"""The pipelines that a file declares, read from its source. The file is not imported.
 
     p = Pipeline("vendor-research.md")                                    → a pipeline whose contract is on a page
     p = Pipeline("vendor-research", "1.0", inputs=TAKES, outputs={…})     → a pipeline whose contract is in the file
 
 The line must be at the top level of the file, and assign to a name. Its arguments are literals, or names of literals at the top level of
-the same file. All problems are reported at once, with their lines.
+the same file. For each wrong declaration, the first problem is reported, with its line.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class DeclaredPipeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeclaredPipelines(msgspec.Struct, frozen=True):
-    """Every pipeline that a file declares, and every problem of these declarations. If there are problems, do not use the pipelines."""
+    """The pipelines that a file declares without a mistake, and the problems of its declarations: for each wrong one the first problem. If
+    there are problems, do not use the pipelines."""
 
     pipelines: tuple[DeclaredPipeline, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -156,7 +157,8 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 def _constants(tree: ast.Module) -> Iterator[tuple[str, Any]]:
-    """The names to which the file assigns exactly once, and which get a literal at the top level of the file; each with its value."""
+    """The constants of a file, each with its value: names that get a literal by a line `name = …` at the top level, and that the file
+    assigns nowhere else."""
     assigned: dict[str, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
@@ -173,8 +175,9 @@ def _constants(tree: ast.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _literal(node: ast.expr, constants: Mapping[str, Any]) -> Any:
-    """The value of a literal that may use names of constants. A tuple becomes a list. Raises ValueError or TypeError if it is not a
-    literal. The value of a constant is shared, not copied, so that the cost depends only on the length of the text."""
+    """The value of a literal that may use names of constants. A tuple becomes a list, but not inside a constant. Raises ValueError or
+    TypeError if it is not a literal, and RecursionError if it is nested too deep. The value of a constant is shared, not copied, so that
+    the cost depends only on the length of the text."""
     match node:
         case ast.Name(id=name) if name in constants:
             return constants[name]

@@ -66,8 +66,8 @@ def _draft(module: ModuleType, variable: str, root: str) -> str:
 
 
 def _place(error: BaseException, root: str) -> tuple[str, int]:
-    """The file and the line of the innermost frame of the author's files in the error's traceback; an empty text and 0 if the traceback
-    has no frame of these files."""
+    """Where an error happened in the author's files: the file and the line of the innermost frame of these files in the traceback; for a
+    syntax error in them, its own place. An empty text and 0 if the traceback has no frame of these files."""
     if isinstance(error, SyntaxError) and error.filename and root and error.filename.startswith(root):
         return _relative(error.filename, root), error.lineno or 0
     found, at = ("", 0), error.__traceback__

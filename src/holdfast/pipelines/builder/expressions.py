@@ -81,7 +81,8 @@ class Ref(Expression):
     write `ref["length"]`.
 
     The methods from `equals` to `matches` make conditions. If there is no value at the path and the reference has no default, only
-    `missing` holds. After `.each` (without `.default` and `.length`), a condition must hold for every element.
+    `missing` holds; a condition on `.length` fails the node then. After `.each` (without `.default` and `.length`), a condition must hold
+    for every element.
     """
 
     __slots__ = ("_reference",)
@@ -110,7 +111,7 @@ class Ref(Expression):
     @property
     def each(self) -> Ref:
         """All elements of a list: `offers.each.price` is the list of their prices. If an element may have no price, add `.default(…)`; else
-        the node that uses the reference fails."""
+        a node that uses the reference as a value fails."""
         return self._longer(EACH)
 
     @property
@@ -226,7 +227,8 @@ def _from(reference: Reference) -> Template:
 
 def template_of(value: Any, what: str = "A value", depth: int = 1) -> Template:
     """Turn a Python value into a template. The value is JSON that may contain expressions and handles. Raises PipelineInvalid if it is
-    anything else. `what` is the beginning of the error's sentence."""
+    anything else, if it has a key that begins with `$`, and if it is nested too deep or has a text that is too long. `what` is the
+    beginning of the error's sentence; `depth` is the level of the value in the whole template, from 1."""
     if depth > MAX_DEPTH:
         raise PipelineInvalid(f"{what} is nested more than {MAX_DEPTH} levels deep.")
     if isinstance(value, Valued):

@@ -27,8 +27,8 @@ class Handle(Valued):
         return f"<{self._kind} {self.name}>"
 
     def template(self) -> Template:
-        """The reference that the handle is when it is used as a value, as a template: to the node's outputs, or for a route to its label.
-        Raises PipelineInvalid for a `wait`, which has no outputs."""
+        """The reference that the handle is when it is used as a value, as a template: to the node's outputs (for a route: to its label; for
+        a map: to the outputs of the items that succeeded). Raises PipelineInvalid for a `wait`, which has no outputs."""
         if self._given is None:
             raise PipelineInvalid(f"{self!r} gives no value. Name it in after= of the node that must wait for it.")
         return Ref(Reference(source=self.name, path=self._given)).template()
@@ -140,19 +140,19 @@ class SuperviseHandle(Handle):
     """A supervisor and the workers that it chose."""
 
     outputs = Member(Ref)
-    """The outputs that the supervisor gave when it finished."""
+    """The outputs that the supervisor gave when it finished, or those that a person gave in an escalation."""
     turns = Member(Ref)
-    """The number of choices that the supervisor made, `finish` included."""
+    """The number of choices in `choices`, `finish` included."""
     choices = Member(Ref)
-    """Every choice, in order: a list of `{turn, choice, reason, status, run_id}`. `status` and `run_id` are of the chosen worker's run; for
-    `finish` they are `ok` and null."""
+    """The choices of the supervisor in all tries of the node, in order, without a choice that failed a try: a list of `{turn, choice,
+    reason, status, run_id}`. `status` and `run_id` are of the chosen worker's run; for `finish` they are `ok` and null."""
 
 
 class UntilHandle(Handle):
     """A worker that ran until rules held for its outputs."""
 
     outputs = Member(Ref)
-    """The outputs of the last run of the worker."""
+    """The outputs of the last run of the worker, or those that a person gave in an escalation."""
     times = Member(Ref)
     """How often the worker ran."""
 

@@ -4,7 +4,7 @@
     facts = p.worker("facts", "fact-worker", {"vendor": p.inputs.vendor})
     p.gives({"facts": facts.outputs})
 
-The runner finds the line `p = Pipeline(…)` by reading the file, and runs the file only in the sandbox. So this module imports little.
+The runner finds the line `p = Pipeline(…)` by reading the file, and runs the file in the sandbox. So this module imports little.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Pipeline(WorkerVerbs):
 
     @property
     def this(self) -> Ref:
-        """In the inputs of `undo=` of a worker node: the result of that node: `undo=("unpublish", {"url": p.this.outputs.url})`."""
+        """In `undo=` of a worker or pipeline node, the result of that node: `undo=("unpublish", {"url": p.this.outputs.url})`."""
         return Ref(Reference(source=THIS))
 
     def const(self, value: Any) -> Expression:

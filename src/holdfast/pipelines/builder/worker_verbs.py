@@ -43,8 +43,9 @@ class WorkerVerbs:
         """Run another pipeline, which is named by its id or `id@version`. The arguments are as for `worker`. Drawings show the node as a
         pipeline.
 
-        The limits of this run also hold for the other pipeline. If this run fails or is cancelled while the other pipeline runs, the other
-        pipeline is cancelled, and undoes its own nodes. If the other pipeline has already succeeded, `undo` takes back what it did.
+        What the other pipeline spends counts against the limits of tokens and money of this run, in addition to its own limits. If this run
+        fails or is cancelled while the other pipeline runs, the other pipeline is cancelled, and undoes its own nodes. If the other
+        pipeline has already succeeded, `undo` takes back what it did.
         """
         safety = arguments.safety_of(fallback, undo, name)
         self._add(

@@ -1,6 +1,6 @@
 """check — what is wrong with a graph, found before anything runs. Pure functions over a `Graph` and the contracts of its workers.
 
-whole.py        `problems`: all of them at once; start here
+whole.py        `problems`: runs all checks of a graph; start here
 table.py        the codes, and what a problem is
 known.py        the workers that a graph may name, and what they may change
 structure.py    names, cycles, loops, bounds, labels

@@ -52,7 +52,7 @@ def fits(producer: Any, consumer: Any) -> list[Misfit]:
 
 
 class Comparison:
-    """Compares pairs of schemas. All comparisons together have one limit: `most` places."""
+    """Compares pairs of schemas. All comparisons together have one limit, `most` places, and each pair has the limit MOST_VISITS."""
 
     def __init__(self, most: int = MOST_VISITS_TOGETHER) -> None:
         self.visits = 0

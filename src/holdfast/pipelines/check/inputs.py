@@ -43,8 +43,8 @@ class Fits:
 
     def takes(self, node: AnyNode, worker: str, given: tuple[Part, ...], code: str) -> None:
         """Note where the given inputs do not fit the input schema of a worker. `code` is the first part of the problems' codes: `input`,
-        `fallback` or `undo`. (With `input`, a required input that is not given has the code `missing_input`.) A worker that is not known is
-        not checked."""
+        `fallback` or `undo`. (With `input`, a required input that is certainly not given has the code `missing_input`.) A worker that is
+        not known is not checked."""
         known = self.types.known(worker)
         if known is not None:
             wanted = self.types.of_schema(known.contract.input_schema)

@@ -41,8 +41,8 @@ class Known(msgspec.Struct, frozen=True):
     """The tools that the worker may use and that may change something outside. For a pipeline: such tools of all workers that it runs at
     every depth, except workers that only undo."""
     asks: frozenset[str] = frozenset()
-    """The tools of `writes` that a person must approve before every call. For a pipeline: the tools of `writes` that no node may use
-    without such an approval and without a gate or a person of the pipeline before the node."""
+    """The tools of `writes` that a person must approve before every call. For a pipeline: a tool of `writes` is here if each node that may
+    use it needs such an approval, or runs only after a gate or a person of the pipeline let it run."""
     inside: Inside | None = None
     """What the pipeline runs; None for a worker."""
 

@@ -182,7 +182,8 @@ class Types:
 
     def of_template(self, template: Template, node: AnyNode | None, *, own: bool = False, depth: int = 0) -> tuple[Part, ...]:
         """The type of a template. Problems of its references are noted. `node` is the node that has the template; None for the outputs of
-        the pipeline. `own`: whether it is the template of an undo, which may refer to the node itself and to nodes above it."""
+        the pipeline. `own`: whether it is the template of an undo, which may refer to the node itself and to nodes above it. `depth`: the
+        level of this part in the whole template, from 0."""
         if depth > MAX_DEPTH:
             return ANYTHING
 
@@ -244,7 +245,7 @@ class Types:
 
     def _source(self, reference: Reference, node: AnyNode | None, own: bool) -> tuple[Part, ...] | None:
         """The type of the document in which a reference begins. None if there is no such document, which is noted as a problem. None also
-        for a node of the same cycle, whose type is not known yet."""
+        for a node of the same cycle, whose type is not known yet. `own` is as in `of_template`."""
         where, name = (node.name if node is not None else None), reference.source
         if name == INPUTS:
             return self.inputs
@@ -311,7 +312,7 @@ class Types:
 
 def _wanted(shape: Shape, kind: str, before: str) -> str:
     """Why a value may be of another type than `kind`, which the next part of a path needs; empty if it is always of this type, or if its
-    type is not known. Raises _Impossible if it is never of this type."""
+    type is not known. Raises _Impossible if it is never of this type. `before` is the path so far as text, for the messages."""
     if kind not in shape.types:
         raise _Impossible(f"{named(before)} is {told_types(shape.types)}")
     others = shape.types - {kind}

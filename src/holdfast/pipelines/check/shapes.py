@@ -62,8 +62,8 @@ def _below(part: Any) -> Iterator[Any]:
 
 
 class Part(NamedTuple):
-    """A schema, and the document in which its references are resolved (None if it has none). A schema that this package makes may contain
-    Parts in place of schemas."""
+    """A schema, and the document in which its `$ref` is looked up. Without a document (None), a `$ref` is not followed. A schema that this
+    package makes may contain Parts in place of schemas."""
 
     schema: Any
     document: Document | None = None
@@ -167,7 +167,7 @@ class Shape:
 
     @property
     def says_something(self) -> bool:
-        """Whether the schemas say anything that can be compared."""
+        """Whether the schemas say anything that can be compared; `minItems` alone does not count."""
         return bool(self.types != ALL_TYPES or self.values is not None or self.required or self.choices or self._namings or self._listings)
 
     @property

@@ -164,7 +164,7 @@ def _check_until(node: UntilNode, workers: Workers, problems: Found) -> None:
 
 
 def check_limits(graph: Graph, problems: Found) -> None:
-    """Note nodes that may take longer, or spend more, than the whole pipeline."""
+    """Note nodes that may take longer, or spend more, than the whole pipeline. The default time of a human node is not compared."""
     limits = json_structs.converted(graph.contract.get("limits") or {}, Limits)
     most = time_limit(limits)
     for node in graph.nodes:

@@ -1,4 +1,4 @@
-"""Runs all checks of a graph, and returns all problems at once."""
+"""Runs all checks of a graph, and returns the problems that they found."""
 
 from __future__ import annotations
 

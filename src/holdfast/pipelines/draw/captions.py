@@ -51,7 +51,7 @@ STATES: Final[Mapping[str, StateStyle]] = {
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """The numbers of a map's items: all, those that succeeded, and those that failed."""
+    """The numbers of a map's items: all (0 if the list of a running map cannot be read), those that succeeded, and those that failed."""
 
     total: int
     ok: int = 0

@@ -24,7 +24,7 @@ _SETTLED: Final = frozenset({"ok", "partial", "skipped", "blocked", "failed", "u
 
 class Usual(msgspec.Struct, frozen=True):
     """What past runs cost, for tokens and money separately: half of them cost at most `p50`, and 95 % of them at most `p95`. `samples` is
-    the number of past runs from which this is computed."""
+    the number of past runs from which this is computed; for a pipeline, the smallest of these numbers among its nodes."""
 
     p50: Amount
     p95: Amount
@@ -56,9 +56,9 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     most: Amount
     p50: Amount | None = None
-    """The sum of the `p50` of those nodes for which past runs are known, at most `most`; None if there are no such nodes."""
+    """The sum of the `p50` of those nodes for which past runs are known, but not more than `most`; None if there are no such nodes."""
     p95: Amount | None = None
-    """The sum of the `p95` of those nodes for which past runs are known, at most `most`; None if there are no such nodes."""
+    """The sum of the `p95` of those nodes for which past runs are known, but not more than `most`; None if there are no such nodes."""
     nodes: tuple[NodeEstimate, ...] = ()
     gaps: tuple[Gap, ...] = ()
     """The nodes for which it is not known how much money they can cost at most, and why. Empty if it is known for the whole run."""
@@ -177,8 +177,9 @@ class _Past:
         return found
 
     def _run(self, worker: str, depth: int) -> Usual | None:
-        """What one run of the pipeline `worker` usually costs: the sum over its nodes. None if it is a worker and no pipeline, for a
-        pipeline none of whose nodes has past runs, for a pipeline that is nested too deep (_MOST_DEPTH), and after MOST_GRAPHS graphs."""
+        """What one run of the pipeline `worker` usually costs: the sum over its nodes. None if it is a worker and no pipeline, if no past
+        runs are known for its nodes and for the pipelines that they run, if it is nested too deep (_MOST_DEPTH), and once MOST_GRAPHS
+        graphs were read."""
         if (worker, depth) not in self._known:
             nested = self._known_workers.graph(*parted(worker)) if depth < _MOST_DEPTH and self._graphs < MOST_GRAPHS else None
             self._graphs += nested is not None

@@ -193,7 +193,7 @@ class _Reckoning:
         return most
 
     def _run(self, worker: str) -> Amount:
-        """The most that one run of a worker or of a pipeline can cost. Why that is not known is added to the gaps."""
+        """The most that one run of a worker or of a pipeline can cost. If that is not known, the reason is added to the gaps."""
         if (known := self._known.get(worker)) is not None:
             most, gaps = known
             self._gaps += [Gap(self._node + gap.node, gap.why) for gap in gaps]

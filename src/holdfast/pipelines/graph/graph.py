@@ -1,4 +1,5 @@
-"""The graph: what a pipeline is. Frozen data, the same whether a Python builder or a page wrote it; the interpreter reads nothing else.
+"""The graph: what a pipeline is. Frozen data, the same whether a Python builder or a page wrote it. The interpreter reads the graph, and
+not the file or the page.
 
 A graph has nodes. A node's inputs are a template: JSON in which references (templates.py) stand for values that are known only when the
 node runs. Edges follow from references; `after` adds an edge without data. `text.py` writes and reads graphs and gives them their id.
@@ -104,7 +105,7 @@ class MapNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="map"):
     over: Template
     inputs: Template
     at_most: int
-    """The most items. A longer list fails the node before any item runs."""
+    """The largest number of items. A longer list fails the node before any item runs."""
     at_once: int = 8
     """At most this many items run at the same time."""
     tolerate: int = 0
@@ -223,7 +224,7 @@ class UntilNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="until"
     inputs: Template
     rules: tuple[Rule, ...]
     at_most: int
-    """The most runs. If the rules hold for none of them, the node fails."""
+    """The largest number of runs. If the rules hold for none of them, the node fails."""
     every_seconds: int
     """The seconds between the end of one run and the beginning of the next."""
 

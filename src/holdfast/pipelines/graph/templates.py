@@ -77,7 +77,7 @@ def sources_in(template: Template) -> list[str]:
 
 
 def flaws_in(template: Template, *, item: bool = False) -> list[Flaw]:
-    """Everything that is wrong with the form of a template. `item`: whether it may refer to `item` and `index` of a map."""
+    """What is wrong with the form of a template; empty if nothing is. `item`: whether it may refer to `item` and `index` of a map."""
     flaws: list[Flaw] = []
     for where, found, depth in _walked(template):
         if isinstance(found, Flaw):

@@ -144,8 +144,8 @@ def _purpose(scene: Scene, worker: str) -> str:
 
 
 async def _told(scene: Scene, turn: int, one: Taken) -> dict[str, Any]:
-    """One earlier choice as the supervisor gets it. It has no id of a run, so that a replayed or restarted run gives the supervisor the
-    same text."""
+    """One earlier choice as the supervisor gets it; `turn` is its number among the choices of all tries, from 1. It has no id of a run, so
+    that a replayed or restarted run gives the supervisor the same text."""
     entry = {"turn": turn, "choice": one.answer.choice, "reason": one.answer.reason, "status": one.response.status.value}
     if one.response.error is not None:
         return {**entry, "error": {"error_code": one.response.error.error_code, "message": one.response.error.message[:_MOST_TEXT]}}
@@ -205,8 +205,8 @@ async def undo(node: SuperviseNode, scene: Scene) -> NodeError | bool | None:
 
 
 async def _undone(node: SuperviseNode, scene: Scene, place: int, one: Taken) -> Response | None:
-    """Undo one choice, unless an earlier try has undone it. Returns the response of the try that succeeded, or of the newest try if all
-    failed. None while the undo runs."""
+    """Undo one choice, unless an earlier try has undone it. `place` is its number among the choices to undo, from 1. Returns the response
+    of the try that succeeded, or of the newest try if all failed. None while the undo runs."""
     worker, inputs, turn = node.undo[one.answer.choice], partial(_undo_inputs, node, scene, one), 0
     while True:
         turn += 1

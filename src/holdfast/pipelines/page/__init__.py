@@ -1,6 +1,6 @@
 """page — a pipeline as a page (pipeline.md): the same graph as text that people read, write and compare. Pure: no I/O, no clock.
 
-reader.py       from a page to a graph, or to a list of all problems; start here
+reader.py       from a page to a graph, or to a list of its problems; start here
 writer.py       from a graph to a page; contract_text.py writes the sections of the contract
 blocks.py       reads the lines of the Pipeline spec as trees, with or without indentation
 trees.py        trees, and the inline forms `{…}` and `[…]`

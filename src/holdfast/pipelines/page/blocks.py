@@ -70,8 +70,8 @@ class SpecParts(NamedTuple):
 
 
 def rows_of(lines: Sequence[Line], notes: Notes) -> list[Row]:
-    """The rows of a spec, without blank lines and comment lines. If a bracket is never closed, that is noted as a problem, and its row and
-    the rows after it are left out."""
+    """The rows of a spec, without blank lines, comment lines, and the lines `---` and `...`. If a bracket is never closed, that is noted as
+    a problem, and its row and the rows after it are left out."""
     rows: list[Row] = []
     waiting = iter(
         [line for line in lines if line.text.strip() and line.text.lstrip()[0] != "#" and line.text.strip() not in ("---", "...")]

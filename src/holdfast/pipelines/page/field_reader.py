@@ -1,4 +1,4 @@
-"""Reads trees as the nodes of a graph, by the types of the graph's structs (node_fields.py). All problems are noted, each with its line."""
+"""Reads trees as the nodes of a graph, by the types of the graph's structs (node_fields.py). Problems are noted, each with its line."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class Records:
         self._told.append((node, round, settled))
 
     def reuse(self, at: Identity, reused: Reused) -> Reused:
-        """Add the result of an earlier run at this place to the next write, and return it."""
+        """Add to the next write that the result of an earlier run is reused at this place. Returns `reused`."""
         place = reused_at(at)
         self._reused[place.operation_id] = reused
         text = reused_text(reused)
@@ -149,7 +149,8 @@ class Records:
 
     @property
     def reused_runs(self) -> set[str]:
-        """The ids of the child runs of earlier runs whose responses this run has recorded as reused."""
+        """The ids of the child runs of earlier runs whose responses this run has recorded as reused. A reused decision or wait gives an
+        empty text in place of an id."""
         return {reused_in(op).run_id for op in self.journal.operations if op.sub_type == REUSED}
 
     def is_reused(self, operation_id: str) -> bool:

@@ -39,11 +39,11 @@ class Reused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The hash of what a person was asked, and of who had to decide it; None if this is not a decision."""
     decision: Decision | None = None
     voters: tuple[str, ...] = ()
-    """The names of the persons who voted on the decision, if several persons had to approve; else empty."""
+    """The names of the persons who voted, if the decision was made by votes (several persons, or a group); else empty."""
 
     def is_own(self, requester: str) -> bool:
-        """Whether `requester`, the person who requests the new run, made this decision or voted on it. But False if the decider had also
-        requested the earlier run, which is possible only where callers do not log in."""
+        """Whether `requester`, the person who requests the new run, made this decision or voted on it. But False if a person who decided
+        had also requested the earlier run, which is possible only where callers do not log in."""
         decision = self.decision
         return decision is not None and not decision.own_request and requester in (decision.decided_by, *self.voters)
 

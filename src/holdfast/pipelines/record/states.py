@@ -27,7 +27,8 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     node: str
     kind: str
     state: str
-    """The state: waiting, running, ok, partial, skipped, blocked, failed or undone. A node that waits for a person is waiting."""
+    """The state: waiting, running, ok, partial, skipped, blocked, failed or undone. A node that has not ended and waits for a person is
+    waiting."""
     round: int = 1
     waits_for: tuple[str, ...] = ()
     """What the node waits for: the names of nodes that have not ended, or the ids of open approvals."""

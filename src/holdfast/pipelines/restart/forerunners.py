@@ -40,7 +40,8 @@ class Earlier(msgspec.Struct, frozen=True, kw_only=True):
     """What earlier runs did at the place of a child run that is about to begin."""
 
     link: FamilyLink | None = None
-    """The link of the child run to its family; None if the child run is the first of its family."""
+    """The link of the child run to its family, which is all runs that do the same work, one after the other. None if the child run is the
+    first of its family."""
     candidate: Reused | None = None
     """A result that is reused if the new child run would do the same work; None if there is none."""
 

@@ -35,8 +35,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     kind: str
     what: What
-    """`reused`: its results are taken from an earlier run. `again`: it runs again. `depends`: it runs again only if its inputs differ from
-    before."""
+    """`reused`: its results are taken from an earlier run. `again`: it runs again, or for the first time. `depends`: it runs again only if
+    its inputs differ from before."""
     why: str
     cost_usd: Decimal = Decimal(0)
     """What the node's child runs cost in the run that is restarted."""

@@ -122,8 +122,8 @@ async def _outcome(run: PipelineRun, node: AnyNode, scene: Scene) -> NodeProgres
 
 
 _OWN_TROUBLES: Final = frozenset({"artifact_not_found", "artifact_too_large", "payload_not_json", "schema_too_costly", "overloaded"})
-"""An error with one of these codes fails the node. After any other error of Holdfast the engine calls the run again, because the cause was
-in the runtime."""
+"""An error with one of these codes fails the node. Every other error of Holdfast is raised again and ends the invocation;
+`durable.invocation_outcome.failed` decides whether the run is invoked again or fails."""
 
 
 async def _cut_off(run: PipelineRun, node: AnyNode, scene: Scene) -> Failed | None:

@@ -99,7 +99,7 @@ def _identity(operation: Operation) -> Identity:
 
 
 async def end_operation(run: PipelineRun, operation: Operation) -> None:
-    """Cancel a child run, or withdraw a question. An operation of another type is left as it is."""
+    """Cancel a child run, or withdraw a question, without waiting until it has ended. An operation of another type is left as it is."""
     if operation.type is Type.CHAINED_INVOKE:
         await run.service.cancel_child(run.header.id, operation.id)
     elif operation.type is Type.CALLBACK:

@@ -49,8 +49,8 @@ async def respond(run: PipelineRun) -> Response:
 
 
 def open_run(run: PipelineRun) -> None:
-    """Open the callback by which a cancel reaches the run and, if the run has a time limit, start its timer. In the first invocation,
-    report that the run has begun."""
+    """Add to the next write the callback by which a cancel reaches the run and, if the run has a time limit, its timer, unless they are
+    recorded already. In the first invocation, report that the run has begun."""
     if run.header.epoch == 1:
         run.reporter.began()
     run.records.open(*([] if run.seconds is None else [started(TIME_AT, wait_seconds=max(1, round(run.seconds)))]))

@@ -34,7 +34,8 @@ class StepCalls(Protocol):
         self, package: str, function: str, inputs: Any, *, seconds: float = STEP_SECONDS, tenant: str = ""
     ) -> StepDone | StepFailed:
         """Call one function of a package (`Graph.steps`) with JSON. If the step fails, the result is a StepFailed. Raises WorkerMissing if
-        the package is not on this machine, and WorkerChanged if its files have changed."""
+        the package is not on this machine, WorkerChanged if its files have changed, and Overloaded or SandboxUnavailable if no sandbox can
+        run it."""
         ...
 
 

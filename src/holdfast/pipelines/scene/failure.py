@@ -57,7 +57,8 @@ class Again(msgspec.Struct, frozen=True):
 
 async def ran(scene: ChildRuns, workers: Sequence[str], inputs: Inputs, *, part: str = "work", template: Template = None) -> Ran | None:
     """Run the first of these workers; if it fails, run the next one, and so on. No further worker runs after one that succeeded or was
-    cancelled. Returns the run that was the last of all. Does not block: returns None while a run, or a wait for a rate, lasts."""
+    cancelled. Returns the run that was the last of all. Does not block: returns None while a run, or a wait for a rate, lasts. `inputs`,
+    `part` and `template` are as in `ChildRuns.run`."""
     told: list[Response] = []
     while (worker := _next(workers, told)) is not None:
         number = len(told) + 1

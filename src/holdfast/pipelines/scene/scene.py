@@ -1,8 +1,9 @@
-"""The scene of a node: everything that a node may ask for while it runs. The code of a node kind gets a scene, and nothing else.
+"""The scene of a node: everything that a node may ask for while it runs. The code of a node kind gets the node and its scene, and nothing
+else.
 
-Child runs, waits and questions to persons work in the same way: if the result is recorded, the scene returns it. If not, the scene returns
-None (False for a wait), and adds the start of the child run, the wait or the question to the next write, together with what the other nodes
-ask for. So the code of a node kind reads from top to bottom, and never blocks.
+Child runs, waits and questions to persons work in the same way. If the result is recorded, the scene returns it; until then it returns None
+(False for a wait). If the child run, the wait or the question has not begun, the scene adds its start to the next write, together with what
+the other nodes ask for. So the code of a node kind reads from top to bottom, and does not wait for these results itself.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from holdfast.workers.demands import demands_of
 
 
 class NotReached(Exception):
-    """A template refers to a result that a node (`source`) does not have, because it was skipped or blocked. A node whose own template this
-    is gets skipped, if its code does not catch this error."""
+    """A template refers to a result that a node (`source`) does not have, because it was skipped or blocked. The node that has the template
+    is skipped, unless its code catches this error."""
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
@@ -76,7 +77,8 @@ class Scene(ChildRuns):
 
     async def value(self, template: Template, *, item: Item | None = None) -> Any:
         """The value of a template. Raises NotReached if the template refers to a result that a skipped or blocked node does not have.
-        Raises CannotRun with `edge_mismatch` if the template has no value for another reason."""
+        Raises CannotRun with `edge_mismatch` if the template has no value for another reason, and ArtifactMissing if an artifact that it
+        must open is missing."""
         run = self.run_state
         results = run.results(run.structure.needs[self.node.name]) if self._results is None else self._results
         found = await run.values.value(template, results, item)
@@ -196,8 +198,8 @@ class Scene(ChildRuns):
         number: int = 1,
     ) -> Decision | Silence | None:
         """Ask a person, or find the decision if the question was asked before. The decision is bound to the hash of what is shown. Does not
-        block. Returns None while the question is open, the Decision after it, and Silence if the question ended without a decision. In a
-        restarted run it may return the decision of an earlier run about the same question.
+        block. Returns None while the question is open, the Decision when it is decided, and Silence if the question ended without a
+        decision. In a restarted run it may return the decision of an earlier run about the same question.
 
         `part` and `number` name the question inside the node. `within` is the time limit in seconds; 0 means none. `schema` is the JSON
         Schema that an answer must fit; None: the person approves or rejects. `demands` say who decides (workers.demands); without

@@ -45,7 +45,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: tuple[str, ...]
     template: Template
-    """The template of an item's inputs. Its references are to `item`, `index` and `values` only."""
+    """The template of an item's inputs. It refers only to `item`, to `index`, and to the list `values` of this task."""
     values: list[Any]
     items: list[Any]
     at_once: int
@@ -167,8 +167,9 @@ async def _page(scene: Scene, known: Operation) -> Page | ShardFailed:
 
 
 async def _start(scene: Scene, at: Identity, task: Task, part: str, first: int, failed: int) -> Update:
-    """The update that starts a shard. The accepted request of the shard is a copy of the parent's, with inputs, labels, budgets and a
-    family of its own."""
+    """The update that starts a shard. The accepted request of the shard is a copy of the parent's. Its inputs, its labels, its family and
+    its place below the parent are its own, and the budgets of the node are added. `first` is the index of its first item, and `failed` the
+    number of items that failed in earlier shards."""
     run, node = scene.run_state, scene.node
     cut = slice(first, first + SHARD_ITEMS)
     previous = None if task.previous is None else task.previous[cut]
@@ -271,7 +272,8 @@ class _Shard:
         return self._failed > self._task.tolerated or self._records.is_closed(CANCEL_AT)
 
     async def _look(self, place: int) -> None:
-        """Begin an item, or look whether it has ended. If it has ended, keep its row for the page."""
+        """Begin an item, or look whether it has ended. If it has ended, keep its row for the page. `place` is its position in this shard,
+        from 0."""
         index = self._inputs.first + place
         runs = _ItemRuns(self, index, self._revision(place))
         made = await self._made(place, index)
@@ -293,7 +295,8 @@ class _Shard:
         self._failed += item["status"] != "ok"
 
     async def _made(self, place: int, index: int) -> dict[str, Any] | NodeError:
-        """The inputs of an item, or the error if they have no value or are not an object."""
+        """The inputs of an item, or the error if they have no value or are not an object. `place` is its position in this shard, `index`
+        that in the whole list."""
         task, node = self._task, self._inputs.position.node
         value = task.items[place]
         template, item = task.template, Item(value, value["index"] if self._inputs.part != WORK else index)
@@ -310,8 +313,8 @@ class _Shard:
         return None if asked is None else {**asked, "previous": previous[place] if place < len(previous) else None}
 
     async def _end_live(self) -> None:
-        """Cancel the items that have begun and not ended. An item whose start is not written yet ends with the error `cancelled`, without a
-        run."""
+        """Cancel the items that have begun and not ended. An item that has nothing open, because its start (or that of its fallback) is not
+        written yet, ends with the error `cancelled`."""
         for place, runs in list(self._live.items()):
             known = [operation for at in runs.awaited if (operation := self._records.find(at)) is not None]
             if not any(operation.status in OPEN for operation in known):

@@ -74,8 +74,8 @@ class Steps:
         return await call_step(self._sandbox(kept), function, inputs, seconds=seconds, tenant=tenant)
 
     async def rest(self) -> None:
-        """End the idle processes of all sandboxes, which were started in advance for the next call. Calls that run now go on. The next call
-        starts the processes again."""
+        """End the processes that were started in advance for the next call, in every sandbox in which no call runs now. The next call
+        starts them again."""
         for sandbox in self._jailed.values():
             await sandbox.rest()
 
@@ -108,8 +108,8 @@ class Steps:
 
 
 def step_jail(kept: Kept, policy: Policy) -> Jail:
-    """The limits for the steps of a package: no tools, no network, no child processes. With the isolation `process` the steps run in an
-    ordinary process with limits, without walls around it."""
+    """The jail for the steps of a package: no tools, no network, no child processes. With the isolation `process` the steps run without a
+    jail, in an ordinary process with limits of memory and CPU time."""
     return Jail(
         package=kept.folder,
         entry=_ENTRY,

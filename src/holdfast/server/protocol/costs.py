@@ -67,8 +67,8 @@ class Costs:
         return document_reply(told.document())
 
     async def rest(self, request: Request) -> Reply:
-        """Estimate what the rest of a pipeline's run may cost. Raises ExecutionNotFound if the caller can see no such run, or if it is a
-        run of a worker."""
+        """Estimate what the rest of a pipeline's run may cost. Raises ExecutionNotFound if the caller can see no such run, if it is a run
+        of a worker, or if the store does not have its graph."""
         header, accepted = await in_thread(Purpose.STORE, find_run, self._served.store, request.label, asker_of(request))
         told = await in_thread(Purpose.STORE, self._served.estimates().rest, header, accepted)
         if told is None:

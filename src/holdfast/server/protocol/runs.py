@@ -64,15 +64,15 @@ class Runs:
         return await self._served.reply(header.id, accepted, await self._served.watched(request, header, accepted, wait), look=True)
 
     async def cancel(self, request: Request) -> Reply:
-        """Cancel a run, and wait some seconds until it has ended. A run that has ended already does not change. Tool calls that have begun
-        may still record their results."""
+        """Cancel a run, and wait for its end, but only a few seconds. A run that has ended already does not change. Tool calls that have
+        begun may still record their results."""
         header, accepted = find_run(self._served.store, request.label, asker_of(request))
         response = await self._served.worker_service.cancel(header.id, asker_of(request))
         return await self._served.reply(header.id, accepted, response, look=True)
 
     async def graph(self, request: Request) -> Reply:
         """The graph of a pipeline's run with the state of each node: as JSON, or as a picture for a client that accepts SVG. Raises
-        ExecutionNotFound for a run of a worker."""
+        ExecutionNotFound if there is no such run, if it is a run of a worker, or if the store does not have its graph."""
         header, accepted = find_run(self._served.store, request.label, asker_of(request))
         view = await in_thread(Purpose.STORE, pipeline_view, self._served.store, header, accepted)
         if view is None:

@@ -50,8 +50,8 @@ class Admissions(Doubts):
 
     @abstractmethod
     def _put(self, done: PostgresBatch, now: int, walked: Sequence[LaneRow] | None = None) -> Written:
-        """Write all rows of a batch. Returns whether the revisions agreed (if not, nothing was written), and whether signals were
-        written."""
+        """Write all rows of a batch. Returns whether the revisions agreed (if not, nothing was written), and whether signals were written.
+        `walked` has the lanes that an admission has changed; None for a batch that is no admission."""
 
     @abstractmethod
     def _remember(self, done: PostgresBatch) -> None:
@@ -65,8 +65,8 @@ class Admissions(Doubts):
         """Admit queued executions and claim them, in a transaction of their own. If no lane is open, nothing is written; `has_open_lane`
         finds that out without a transaction.
 
-        If other processes had locked all open queues, the call waits a moment for one of them. If it still could not lock an open queue,
-        the next call of `changed` returns True, so that the engine tries again.
+        If nothing was admitted, and another process had locked an open queue, the call waits a moment for that queue and tries once more.
+        If a locked queue was passed over, the next call of `changed` returns True, so that the engine tries again.
 
         If the connection is lost and it cannot be found out whether executions were claimed, the error is raised; `held` finds it out
         later.
@@ -126,7 +126,7 @@ class Admissions(Doubts):
         return walk.committed(taken, done.changes, done.followed, signalled=signalled), passed
 
     def _admitted(self, write: Admit, now: int, done: PostgresBatch, locked: set[str]) -> Answer | HoldfastError:
-        """Decide the admission of one execution. If the time of the execution is over, the execution ends instead, and its end changes
+        """Decide the admission of one execution. If the time of the execution is over, the execution ends instead, and its end may change
         other executions. If another process has locked one of those, nothing is decided here; the write that fires the execution's timers
         will end it."""
         mark = done.mark()
@@ -152,7 +152,8 @@ class Admissions(Doubts):
         return {**found, **super().inputs(others)} if others else found
 
     def _await(self, queue: str) -> None:
-        """Lock a queue, as the first statement of a transaction. Waits only a moment for the lock."""
+        """Lock a queue, as the first statement of a transaction. Waits only a moment for the lock, and raises LockNotAvailable if another
+        process still has it then."""
         self._writer.run(self._sql["short_patience"], prepare=False)
         self._writer.run(self._sql["locked_lanes"], (texts([queue]),))
         self._writer.run(self._sql["impatience"], prepare=False)

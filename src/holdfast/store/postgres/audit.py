@@ -25,7 +25,7 @@ class PostgresAuditLog(PostgresReads):
             self._side.ask(self._sql["put_notes"], _arguments(notes))
 
     def audit(self, wanted: NoteFilter) -> Sequence[Noted]:
-        """The notes that match the filter, newest first."""
+        """The notes that match the filter, newest first; at most `wanted.limit`."""
         asked = {
             key: value.replace("\0", "\ufffd") if isinstance(value, str) else value for key, value in rows.note_question(wanted).items()
         }

@@ -1,4 +1,5 @@
-"""The one statement that writes a batch: all of its rows if the executions that it was decided on have not changed, else no row.
+"""The one statement that writes a batch: all of its rows, if no other process has changed the executions that the batch changes; else no
+row.
 
 The statement is a transaction of its own, so a batch whose executions are in memory costs one round trip. It is put together from the
 parts that a batch needs. Rows come as arrays, so there are few different statements, and the server plans each once.
@@ -31,7 +32,7 @@ class BatchStatement(PostgresReads):
 
     _writer: Session
     _statements: dict[tuple[str, ...], Statement]
-    """The statement by its parts."""
+    """The statements that were made so far, by the names of their parts."""
     _channel: str
     _member: str
 

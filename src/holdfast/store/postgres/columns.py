@@ -36,7 +36,7 @@ _NUL, _MARKED_NUL, _MARKED_MARK = "\0", _MARK + "0", _MARK + "1"
 
 
 def placeholders(table: str) -> str:
-    """The arguments of an `unnest` that returns the rows of a table."""
+    """The SQL of the arguments of an `unnest` that returns the rows of a table: one placeholder for each column."""
     return ", ".join(f"%({table}_{n})s::{_TYPES[kind]}" for n, kind in enumerate(KINDS[table]))
 
 
@@ -79,15 +79,15 @@ def _quoted(text: str) -> str:
 
 
 def _marked(payload: str) -> str:
-    """The payload, in which each NUL is replaced by a mark, because Postgres cannot store a NUL in a text. JSON never has a NUL, but the
-    text that an author's serdes writes may have one."""
+    """The payload, in which two characters stand for each NUL, because Postgres cannot store a NUL in a text. `unmarked` undoes this. JSON
+    never has a NUL, but the text that an author's serdes writes may have one."""
     if _NUL in payload or _MARK in payload:
         return payload.replace(_MARK, _MARKED_MARK).replace(_NUL, _MARKED_NUL)
     return payload
 
 
 def unmarked(payload: str | None) -> str | None:
-    """The payload as it was before it was marked."""
+    """The payload as it was before `_marked` replaced its NULs; None stays None."""
     if payload is None or _MARK not in payload:
         return payload
     return payload.replace(_MARKED_NUL, _NUL).replace(_MARKED_MARK, _MARK)

@@ -29,7 +29,7 @@ class PostgresConsole(PostgresReads):
         return self._side.change(self._sql["remove_session"], (self._text(session),)) == 1
 
     def remove_login(self, credential: str, csrf: str) -> int:
-        """Remove the sessions of a credential that have this CSRF token. Returns how many were removed."""
+        """Remove those sessions of a credential that have this CSRF token. Returns how many were removed."""
         return self._side.change(self._sql["remove_login"], (self._text(credential), self._text(csrf)))
 
     def remove_sessions(self, credential: str) -> int:

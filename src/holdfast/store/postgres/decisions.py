@@ -1,8 +1,8 @@
 """How a batch is decided on a database that other processes write at the same time.
 
 Most batches lock nothing while they are decided for the first time (store.py says which batches do). The batch remembers the executions
-that it was decided on (`bases`), and the statement that writes it (batch_statement.py) writes only if all of them still have the same
-revision.
+that it was decided on (`bases`). The statement that writes it (batch_statement.py) writes nothing, unless all executions that the batch
+changes still have the same revision.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class PostgresBatch(Batch):
 
 
 class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch]):
-    """The part of a store that decides batches. It decides first on the views in memory. If a view was not current, it decides again on
-    rows that it has locked."""
+    """The part of a store that decides batches. It decides most batches first on the views in memory. If a view was not current, it decides
+    again on rows that it has locked. A batch that needs locks is decided on locked rows from the beginning."""
 
     _keys = range(0)
     _places: Mapping[str, tuple[int, int]]
@@ -115,8 +115,8 @@ class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch])
         self._ask_ahead(batch, done.bases, now)
 
     def _decided(self, write: Write, now: int, done: PostgresBatch) -> Answer | HoldfastError:
-        """Decide a write. The batch statement compares only executions that the batch changes. So if this write changes nothing, its
-        execution is compared with the database here."""
+        """Decide a write. The batch statement compares only executions that the batch changes. So if this write changes nothing, and the
+        view of its execution came from memory, that view is compared with the database here."""
         before = len(done.changes)
         answer = super()._decided(write, now, done)
         if done.unsure and len(done.changes) == before:

@@ -50,8 +50,8 @@ class Doubts(PostgresDecisions):
         return self._doubt is not None and self._is_there(self._doubt)
 
     def _is_there(self, doubt: Doubt) -> bool:
-        """Whether a batch in doubt is in the database. First the server must end its lost connection, or it might still write the batch.
-        Raises DiskFailed if the server has not ended it yet."""
+        """Whether a batch in doubt is in the database. First this tells the server to end the lost connection, which might still write the
+        batch. Raises DiskFailed if the server has not ended it after 5 seconds."""
         gone = self._writer.run(self._sql["outlive"], doubt.backend, prepare=False)
         if gone and not gone[0][0]:
             raise DiskFailed(f"{self._shown} still works on a lost connection, so it is not known yet whether a batch was written.")
@@ -80,8 +80,8 @@ class Doubts(PostgresDecisions):
         return known, [change for doubt in landed for change in doubt.done.followed]
 
     def held(self, runner: str) -> frozenset[str]:
-        """The ids of executions that have a live invocation of this runner. First the store finds out about a claim in doubt, which the
-        server might still write. Raises DiskFailed if that is not possible now."""
+        """The ids of the executions whose state is RUNNING under this runner, whether its lease is over or not. If a batch is in doubt, the
+        store first finds out whether it was written, because it may have a claim. Raises DiskFailed if that is not possible now."""
         if self._doubt is not None:
             if not self._writer.lock.acquire(blocking=False):
                 raise DiskFailed(f"{self._shown}: it is not known yet whether a claim was written.")

@@ -10,7 +10,8 @@ from holdfast.model.errors import DiskFailed, DiskFull, HoldfastError, StoreBrok
 from holdfast.store.isolation import concerns_all
 
 _BUSY: Final = frozenset({"55P03", "40P01", "40001", "25P03", "25P04"})
-"""A lock was not free in time, two transactions waited for each other, or a transaction was idle for too long."""
+"""A lock was not free in time, two transactions conflicted or waited for each other, or a transaction took too long or was idle for too
+long."""
 _FULL: Final = "53100"
 _DOWN: Final = ("08", "53", "57P", "58", "25006")
 """The connection is lost, the server lacks resources, stops or starts, its disk fails, or it is a standby that accepts no writes."""

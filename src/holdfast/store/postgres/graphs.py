@@ -19,8 +19,8 @@ class PostgresGraphs(OlderCode):
 
     def _put_graphs(self, graphs: Mapping[str, str | None], stale: Mapping[str, str] | None = None) -> None:
         """Add the graphs that the store does not have, and write those in `stale` again, because they may be encoded with an older key.
-        Until the transaction ends, no other process can remove these graphs. Raises InvalidParameter for a graph without a text that the
-        store does not have."""
+        Until the transaction ends, no other process can remove these graphs. Raises InvalidParameter if a graph has no text here (None) and
+        is not in the store either."""
         wanted = sorted(graphs)
         while True:
             there = {row[0] for row in self._writer.run(self._sql["kept_graphs"], (texts(wanted),))}

@@ -138,8 +138,8 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
     # --- what a batch that enqueues reads and locks
 
     def _queue(self, queue: str) -> QueueRow:
-        """A queue as it is in the store. If the transaction has locked lanes of the queue, the settings cannot change before the
-        transaction ends."""
+        """A queue as it is in the store; a queue without a row has the default settings. If the transaction has locked lanes of the queue,
+        the settings cannot change before the transaction ends."""
         found = self._writer.run(self._sql["queue"], (queue,))
         return queue_from(found[0]) if found else QueueRow(name=queue)
 
@@ -269,9 +269,10 @@ def lane_writes(book: LaneBook, walked: Sequence[LaneRow]) -> dict[str, Sequence
 
 
 def _settled(settled: Iterable[tuple[str, int]]) -> dict[str, tuple[int, int]]:
-    """How executions that ended used more or fewer tokens than estimated, summed up. `settled` has the leaf of each execution, and its
-    difference. The result has two numbers for each lane on the paths to these leaves. The first is the sum of all differences. The second
-    is the sum without the first execution, in which a sum below 0 is set to 0 after each step, because a rate never lies in the past."""
+    """By lane: by how many tokens the executions below it missed their estimates, summed up. `settled` has the leaf lane of each execution,
+    and the tokens that it used beyond its estimate (negative if it used fewer). The result has two numbers for each lane on the paths to
+    these leaves. The first is the sum of all differences. The second is the sum of all but the first difference; whenever this sum falls
+    below 0, it is set to 0."""
     found: dict[str, tuple[int, int]] = {}
     for leaf, units in settled:
         for key in path(leaf):

@@ -38,7 +38,7 @@ class OlderCode(PostgresReads):
             )
 
     def _is_least(self, step: int) -> bool:
-        """Whether no code that is older than this step may use the store."""
+        """True if code that is older than this step may not use the store any more."""
         if self._least < step:
             ((self._least,),) = self._writer.run(self._sql["least"])
         return self._least >= step

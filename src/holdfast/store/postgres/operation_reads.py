@@ -1,7 +1,7 @@
 """The operations of an execution, as a decision reads them.
 
-Each read is a round trip. The reads that a batch will surely make (the due timers of an execution that is claimed, the callback that is
-answered) are made for all its entries at once, before the first entry is decided.
+Each read is a round trip. Some reads a batch will surely make: the due timers of an execution that is claimed, the callback that is
+answered. If several entries of the batch need such a read, it is made once for all of them, before the first entry is decided.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ class OperationReads(PostgresReads):
         return found[0] if found else None
 
     def read_newer(self, view: RowView, revision: int) -> list[Operation]:
-        """The operations of an execution that changed after a revision."""
+        """Those operations of an execution that changed after a revision."""
         return self._operations(self._writer.run(self._sql["newer_operations"], (view.key, revision)), view.header.id)
 
     def read_due(self, view: RowView, now: int) -> list[Operation]:
-        """The operations of an execution whose timer is due at `now`."""
+        """Those operations of an execution that have a timer which is due at `now`."""
         if now == self._timers.now and view.key in self._timers.due:
             return self._timers.due[view.key]
         return self._operations(self._writer.run(self._sql["due_operations"], (view.key, now)), view.header.id)

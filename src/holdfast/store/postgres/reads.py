@@ -74,8 +74,8 @@ class PostgresReads(Reads):
         return [row[0] for row in self._read("claimable_only", asked | self._taken(only))]
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
-        """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions becomes ready,
-        a lane in which executions wait opens. None if none of them will happen."""
+        """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions can be claimed,
+        a lane in which executions wait opens. The time may be past. None if nothing of this is known."""
         only, asked = only_of(targets), hosted(targets)
         ((at,),) = self._read("next_due", asked) if only is None else self._read("next_due_only", asked | self._taken(only))
         return None if at is None else int(at)

@@ -20,8 +20,8 @@ class PostgresRetention(PostgresReads, Leftovers):
     """The part of a store that removes rows whose time is over."""
 
     def expire(self, now: int, limit: int) -> bool:
-        """Remove about `limit` rows whose time is over, in one transaction. Returns False if nothing was removed: no row's time is over, or
-        other processes have locked such rows."""
+        """Remove about `limit` rows whose time is over, in one transaction. Returns False if there was nothing to remove, or if other
+        processes have locked all such rows; then there is no need to call it again at once. Daily sums of the ledger are not counted."""
         ((over,),) = self._read("is_over", (*[now] * 6, now - IDLE_MS))
         if not over:
             return False

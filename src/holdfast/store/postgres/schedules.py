@@ -67,5 +67,5 @@ class PostgresSchedules(PostgresAuditLog):
 
 
 def moved_names(batch: Iterable[Write]) -> list[str]:
-    """The names of schedules that a batch moves, in order."""
+    """The names of the schedules that a batch moves, sorted, each once."""
     return sorted({write.moved.name for write in batch if isinstance(write, Start) and write.moved is not None})

@@ -41,7 +41,8 @@ class Statement:
 
 
 def _has_rows(cursor: psycopg.Cursor[Any]) -> bool:
-    """Whether the last statement returns rows, perhaps none. `description` would say so, too, but describes every column first."""
+    """Whether the last statement is one that returns rows, even if it returned none. `description` would say so, too, but describes every
+    column first."""
     result = cursor.pgresult
     return result is not None and result.status == psycopg.pq.ExecStatus.TUPLES_OK
 
@@ -120,8 +121,9 @@ class Session:
 
     @contextmanager
     def transaction(self, *, begin: bytes = b"BEGIN") -> Iterator[None]:
-        """Write everything inside the `with` block, or nothing of it. `begin` is the statement that begins the transaction. If the
-        transaction fails, psycopg's error is raised."""
+        """A transaction around the `with` block: everything in it is committed at the end, or nothing of it if an error is raised. `begin`
+        is the statement that begins the transaction. Errors of the database are raised as psycopg's. If the connection is lost during the
+        commit, it is not known whether everything or nothing was committed."""
         with self.lock:
             try:
                 self.run(begin, prepare=False)
@@ -144,8 +146,7 @@ class Session:
 
     @contextmanager
     def explained_transaction(self, *, begin: bytes = b"BEGIN") -> Iterator[None]:
-        """Write everything inside the `with` block, or nothing of it. If the transaction fails, the error is raised as one of
-        Holdfast's."""
+        """The same as `transaction`, but errors of the database are raised as Holdfast's."""
         try:
             with self.transaction(begin=begin):
                 yield

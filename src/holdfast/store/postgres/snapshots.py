@@ -26,8 +26,8 @@ class PostgresSnapshots(BatchStatement, PostgresGraphs):
 
     def adopt(self, copy: Snapshot) -> bool:
         """Write the copy of an execution of another store. Returns False, and writes nothing, if this store has the same execution already,
-        also if another process writes it at the same time. Raises ExecutionAlreadyStarted if another execution has the copy's id or
-        name."""
+        also if another process writes it at the same time. Raises ExecutionAlreadyStarted if another execution has the copy's id or name;
+        for a superseded copy only the id counts."""
         for last in (False, True):
             try:
                 with self._writer.transaction():

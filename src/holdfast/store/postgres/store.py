@@ -170,7 +170,8 @@ class PostgresStore(
     def _attempt(
         self, batch: Sequence[Write], now: int, read: set[str], done: PostgresBatch, known: Mapping[int, Answer | HoldfastError]
     ) -> bool:
-        """Decide a batch and write it. Returns whether signals were written. Raises Moved if the batch must be decided again."""
+        """Decide a batch and write it. Returns whether signals were written. Raises Moved if the batch must be decided again. An error of
+        Holdfast is raised as the cause of a Spoilt, because it comes from a value of an entry."""
         try:
             return self._decide_and_write(batch, now, read, done, known)
         except HoldfastError as error:  # the driver raises none
@@ -255,7 +256,7 @@ class PostgresStore(
             self._views.clear()
 
     def _forget(self, done: PostgresBatch) -> None:
-        """Drop the views on which a batch was decided. Another process wrote, so the rows must be read again."""
+        """Drop the views on which a batch was decided. They may be out of date, so the rows must be read again."""
         for execution in done.bases:
             self._views.pop(execution, None)
 
@@ -289,8 +290,8 @@ class PostgresStore(
             self._read("publish", (hosted.function, hosted.version, *rows.terms_row(hosted.terms), hosted.kind.value))
 
     def renew(self, runner: str, lease_until: int) -> bool:
-        """Extend a runner's lease. Returns False, and writes nothing, if the runner is not registered any more. Also compares the
-        clocks."""
+        """Extend a runner's lease. Returns False, and writes nothing, if the runner is not registered any more. Also compares the clock of
+        this machine with the database's."""
         time = self._time
         before = 0 if time is None else time.machine.now()
         said = self._read("renew", (lease_until, runner))
@@ -324,7 +325,7 @@ class PostgresStore(
 
     def changed(self) -> bool:
         """Whether another process has made a change that this process may wait for, since the last call that returned True. An ordinary
-        checkpoint is no such change. Also False while another thread uses the connection; a later call then returns True."""
+        checkpoint is no such change. While another thread uses the connection, this returns False, and a later call reports the change."""
         if not self._side.lock.acquire(blocking=False):
             return False
         try:

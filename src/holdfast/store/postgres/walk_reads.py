@@ -52,12 +52,12 @@ class WalkReads:
         self._below: dict[str, list[LaneRow]] = {}
         """By the key of a lane: the first open lanes below it, read ahead: all of them, or a page."""
         self._ahead: dict[str, tuple[int, list[Row]]] = {}
-        """The first executions of each leaf, read ahead, and how many were asked for."""
+        """By the key of a leaf: how many of its first executions were asked for, and those that were read ahead."""
         self._read: dict[str, tuple[int, str]] = {}
-        """The last execution that was read of each leaf."""
+        """By the key of a leaf: the last execution that was returned, by its place in the order of admission and its id."""
         self._ordered: dict[str, bool] = {}
         self.inputs: dict[str, str] = {}
-        """The inputs that were read with executions, as they are stored."""
+        """By the id of an execution: its input, as it is stored, if it was read together with the execution."""
 
     def begun(self, now: int) -> LaneReads:
         """The functions with which a walk reads. This call also opens the closed lanes whose time to open has come, and reads the first
@@ -87,7 +87,8 @@ class WalkReads:
     # --- lanes
 
     def open_lanes(self, parent: str, after: tuple[int, str], limit: int) -> Sequence[LaneRow]:
-        """At most `limit` open lanes below a lane: those after the turn and key `after`, in the order of turn and key."""
+        """Open lanes below a lane: those after the turn and key `after`, in the order of turn and key, about `limit` of them. Lanes that
+        another process has locked are left out."""
         if parent in self._below:
             return self._below.pop(parent)
         lanes: list[LaneRow] = []

@@ -20,7 +20,7 @@ class SqliteAuditLog(Transactions):
             self._put_notes(writer, notes)
 
     def audit(self, wanted: NoteFilter) -> Sequence[Noted]:
-        """The notes that match the filter, newest first."""
+        """The notes that match the filter, newest first; at most `wanted.limit`."""
         return [rows.noted_from(row) for row in self._read("audit", rows.note_question(wanted))]
 
     def _put_changed_notes(self, changes: Iterable[Change]) -> None:

@@ -35,8 +35,8 @@ _PAGE_BYTES = 2_048
 to sync."""
 _CACHE_KIB = 65_536
 _WAL_PAGES = 8_000
-"""SQLite copies the WAL into the file (a checkpoint) when the WAL has this many pages, 16 MiB. A page that many batches have changed is
-then copied only once."""
+"""SQLite copies the WAL into the file (a checkpoint) when the WAL has this many pages, about 16 MB. A page that many batches have changed
+is then copied only once."""
 _WAL_BYTES = 32 * 1024 * 1024
 """If the WAL file is larger than this, SQLite cuts it to this size. It does so when it begins to write the WAL from its start again, after
 a checkpoint."""
@@ -204,7 +204,7 @@ def _prepare(connection: sqlite3.Connection, where: str, codec: PayloadCodec | N
 
 
 def seal_of(connection: sqlite3.Connection, where: str) -> bytes:
-    """The key with which the store seals tokens. Raises StoreBroken if it is missing."""
+    """The key with which the store seals tokens. Raises StoreBroken if it is missing or damaged."""
     found = connection.execute(load_queries()["get_meta"], ("seal",)).fetchone()
     if found is None or not isinstance(found[0], bytes) or len(found[0]) < _SEAL_BYTES:
         raise StoreBroken(f"{where} is damaged: it has no seal, the key for its tokens. Put a good copy in its place.")

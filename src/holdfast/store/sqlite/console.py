@@ -29,7 +29,7 @@ class SqliteConsole(Transactions):
         return self._write("remove_session", (session,)) == 1
 
     def remove_login(self, credential: str, csrf: str) -> int:
-        """Remove the sessions of a credential that have this CSRF token. Returns how many were removed."""
+        """Remove those sessions of a credential that have this CSRF token. Returns how many were removed."""
         return self._write("remove_login", (credential, csrf))
 
     def remove_sessions(self, credential: str) -> int:

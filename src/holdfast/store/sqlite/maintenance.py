@@ -101,7 +101,8 @@ class SqliteMaintenance:
 
     def backup(self, target: Path, *, replace: bool) -> None:
         """Copy the store to the file `target` with SQLite's own backup, which includes the write-ahead log. Raises InvalidParameter if
-        `target` exists and `replace` is False, if `target` is the store itself, or if it cannot be written."""
+        `target` exists and `replace` is False, if `target` is the store itself, or if it cannot be written. Raises NotPrivate if other
+        users can replace files in its folder."""
         with self._connected() as connection:
             if target.exists() and os.path.samefile(target, self._where):
                 raise InvalidParameter(f"{target} is the store itself. Name another file for its copy.")

@@ -75,8 +75,8 @@ class SqliteReads(Reads):
         return [row[0] for row in sorted(found, key=lambda row: row[1])[:limit]]
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
-        """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions becomes ready,
-        a lane in which executions wait opens. None if none of them will happen."""
+        """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions can be claimed,
+        a lane in which executions wait opens. The time may be past. None if nothing of this is known."""
         found, only = self._read("next_due"), only_of(targets)
         for target in targets:
             asked = {"function": target.function, "version": target.version}

@@ -27,8 +27,8 @@ _MAGIC: Final = b"SQLite format 3\0"
 
 def restore(where: str, source: Path) -> Path | None:
     """Replace the store at the path `where` by the copy `source`. Returns the path at which the replaced store is kept; None if there was
-    no store. Raises StoreInUse if a process has the store open. Raises another error of Holdfast if the copy is missing, damaged or no
-    store, or if the store cannot be written."""
+    no store. Raises StoreInUse if a process has the store open. Raises another error of Holdfast if the copy is missing, damaged, no store
+    or the store itself, or if the store cannot be written."""
     if not source.is_file():
         raise StoreNotFound(f"There is no copy at {source}. Name a copy that `holdfast db backup` made.")
     if os.path.exists(where) and os.path.samefile(source, where):
@@ -42,8 +42,8 @@ def restore(where: str, source: Path) -> Path | None:
 
 
 def _opened(source: Path) -> sqlite3.Connection:
-    """A read-only connection to the copy, so that the copy may be on a read-only disk. If a log lies beside the copy, the copy was not made
-    by `holdfast db backup`; its log is then read, too."""
+    """A read-only connection to the copy, so that the copy may be on a read-only disk. If a log lies beside the copy, it is read, too. (A
+    copy that `holdfast db backup` made has none.)"""
     fixed = "&immutable=1"
     for beside in (f"{source}-wal", f"{source}-shm", f"{source}-journal"):
         if os.path.lexists(beside):

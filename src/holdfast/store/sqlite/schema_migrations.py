@@ -47,7 +47,7 @@ def migrate(connection: sqlite3.Connection, where: str, numbers: Numbers, sql: M
     """Bring the schema to this code's version, inside the transaction of a caller that holds the file's write lock. A copy of the old file
     is kept. Raises StoreInUse if another process has the file open.
 
-    So no older code runs, and the after-halves are applied in the same transaction.
+    Because no other process has it open, no older code runs: the before-halves and the after-halves are applied in one transaction.
     """
     check_unused(where, f"has schema version {numbers.version} and must be migrated to {LINEAGE.newest}")
     before, after = LINEAGE.pending(numbers, after=False), LINEAGE.pending(numbers, after=True)

@@ -28,7 +28,7 @@ class SqliteSnapshots(Transactions):
 
     def adopt(self, copy: Snapshot) -> bool:
         """Write the copy of an execution of another store. Returns False, and writes nothing, if this store has the same execution already.
-        Raises ExecutionAlreadyStarted if another execution has the copy's id or name."""
+        Raises ExecutionAlreadyStarted if another execution has the copy's id or name; for a superseded copy only the id counts."""
         header = copy.header
         with self._transaction() as writer:
             if is_known(self._all_of(writer, header.id), copy, self._where):

@@ -70,7 +70,7 @@ class SqliteStore(
     SqliteConsole,
     Decisions[SqliteBatch],
 ):
-    """A store in one SQLite file."""
+    """A store in one SQLite file, or in memory."""
 
     def __init__(self, where: str, member: str, codec: PayloadCodec | None = None) -> None:
         self._where, self._codec = where, codec
@@ -310,12 +310,12 @@ class SqliteStore(
         return None if row is None else rows.operation_from(row, view.header.id, self.seal, self._codec)
 
     def read_newer(self, view: RowView, revision: int) -> list[Operation]:
-        """The operations of an execution that changed after a revision."""
+        """Those operations of an execution that changed after a revision."""
         found = self._writer.execute(self._sql["newer_operations"], (view.key, revision))
         return [rows.operation_from(row, view.header.id, self.seal, self._codec) for row in found]
 
     def read_due(self, view: RowView, now: int) -> list[Operation]:
-        """The operations of an execution whose timer is due at `now`."""
+        """Those operations of an execution that have a timer which is due at `now`."""
         found = self._writer.execute(self._sql["due_operations"], (view.key, now))
         return [rows.operation_from(row, view.header.id, self.seal, self._codec) for row in found]
 
@@ -362,8 +362,8 @@ class SqliteStore(
         return frozenset(holders - alive)
 
     def changed(self) -> bool:
-        """Whether another process wrote since the last call that returned True. False for a store in memory, and while this process
-        writes."""
+        """Whether another process wrote since the last call that returned True. Always False for a store in memory. While another thread of
+        this process writes, this returns False, and a later call reports what the other process wrote."""
         if self._where == MEMORY or not self._write_lock.acquire(blocking=False):
             return False
         try:

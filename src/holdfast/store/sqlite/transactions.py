@@ -57,7 +57,8 @@ class Transactions(SqliteReads):
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write everything inside the `with` block, or nothing of it."""
+        """A write transaction, with its connection. At the end of the `with` block everything is committed; if the block raises an error,
+        nothing is written."""
         try:
             with self._write_lock, self._turn():
                 self._begin()
@@ -79,7 +80,7 @@ class Transactions(SqliteReads):
 
     def _put_graphs(self, graphs: Mapping[str, str | None], stale: Collection[str] = ()) -> None:
         """Add the graphs that the store does not have, inside a transaction. Graphs in `stale` are written again, because they may be
-        encoded with an older key. Raises InvalidParameter for a graph without a text that the store does not have."""
+        encoded with an older key. Raises InvalidParameter if a graph has no text here (None) and is not in the store either."""
         for graph, text in graphs.items():
             if text is not None:
                 self._writer.execute(self._sql["renew_graph" if graph in stale else "put_graph"], (graph, text))

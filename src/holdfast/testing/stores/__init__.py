@@ -2,7 +2,7 @@
 
     class TestMyStore(SharedStoreSuite):
         @pytest.fixture
-        def opening(self, tmp_path): ...      # returns a callable that opens this test's store for a process, by its name
+        def opening(self, tmp_path): ...      # returns a callable: it gets the name of a process, and opens this test's store for it
 
 Belongs: facts that a caller of `holdfast.store.seam` can observe. The name of a test states the fact.
 Does not: tests of one backend's own code.   May import: holdfast.model, holdfast.store, pytest.

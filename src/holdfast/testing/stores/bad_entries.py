@@ -29,7 +29,7 @@ class Texts(str):
 
 
 class Lying(str):
-    """A subclass of str whose methods return wrong values or raise an error."""
+    """A subclass of str in which some methods return wrong values or raise an error."""
 
     def __contains__(self, _: object) -> bool:
         return False
@@ -48,7 +48,7 @@ class Colour(Enum):
 
 
 class Hostile:
-    """An object whose special methods, such as `__str__` and `__eq__`, raise this error."""
+    """An object whose special methods, such as `__str__` and `__eq__`, raise the error that it was made with."""
 
     def __init__(self, error: type[Exception]) -> None:
         self._error = error
@@ -209,8 +209,8 @@ a checkpoint, the checkpoint itself, a start, a child that a checkpoint starts, 
 
 
 def made_live(store: Store, names: Sequence[str], *updates: Update) -> list[Header]:
-    """Executions whose first invocation is live and has written these updates. One batch starts all of them, a second one writes the
-    updates."""
+    """Start an execution of each name, all in one batch, each claimed by its first invocation. Then write `updates` for each of them, in a
+    second batch. Returns their headers as they are after that."""
     starts = [msgspec.structs.replace(wanted(name), by=Claimant("here", f"here-{name}")) for name in names]
     headers = [answer.header for answer in answers(store, *starts) if isinstance(answer, Started)]
     assert len(headers) == len(names)

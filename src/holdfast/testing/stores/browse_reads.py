@@ -25,7 +25,7 @@ LATER = at(500)
 LONG = 60.0
 """A deadline in seconds that no read of these tests reaches."""
 KINDS = {"order": Kind.FUNCTION, "mail": Kind.WORKER, "flow": Kind.PIPELINE, "lost": Kind.FUNCTION}
-"""The functions of the population. No runner has published `lost`."""
+"""The functions of the executions in `Crowd`, each with its kind. No runner has published `lost`."""
 TENANTS = (None, "default", "acme", "acme", "zoo")
 LOOKS = 90
 
@@ -106,7 +106,8 @@ class Crowd:
         return [header for header in self.headers if self._matches(header, wanted)]
 
     def status(self, header: Execution) -> ShownStatus:
-        """The status of an execution, computed by `shown_status` without the store."""
+        """The status of an execution, computed in Python by `shown_status`. (Which executions wait for a person was read from the store
+        once.)"""
         return shown_status(header, undecided=header.id in self.undecided)
 
     def kind(self, header: Execution) -> Kind:
@@ -137,7 +138,7 @@ class Crowd:
         )
 
     def any_look(self, chance: Random) -> Browse:
-        """A random filter."""
+        """A random filter with at most three fields."""
         one = chance.choice(self.headers)
         fields: dict[str, Callable[[], object]] = {
             "statuses": lambda: tuple(chance.sample(list(ShownStatus), chance.randint(1, 3))),

@@ -45,12 +45,12 @@ def running(name: str, graph: GraphText | None = GRAPH, days: int = 1, **set_to:
 
 
 def begun(store: Store, name: str, graph: GraphText | None = GRAPH, days: int = 1) -> Execution:
-    """An execution that runs a graph."""
+    """Start an execution that runs a graph, and return it."""
     return written(store, running(name, graph, days))
 
 
 def ended(store: Store, name: str, graph: GraphText | None = GRAPH, days: int = 1) -> Execution:
-    """An execution that ran a graph, and is over."""
+    """Start an execution that runs a graph, stop it, and return it."""
     return written(store, Stop(begun(store, name, graph, days).id))
 
 

@@ -56,7 +56,8 @@ class IsolationSuite(OneHandle):
 
 
 def sampled(kind: str) -> list[tuple[Make, object]]:
-    """Every field with some wrong values, and every wrong value in some field. The choice is always the same."""
+    """Pairs of a function that makes an entry of this kind, and a wrong value for it. Every field is in some pairs, and every wrong value
+    too. The choice is always the same."""
     chance, members = Random(kind), list(FIELDS[kind])
     each = max(1, _PAIRS // len(members))
     pairs = {(member, value) for member in members for value in chance.sample(list(VALUES), each)}

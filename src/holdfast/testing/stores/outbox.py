@@ -1,4 +1,5 @@
-"""The outbox: every change of a status becomes a signal, in the order of commits; one deliverer at a time sends them, and none is lost."""
+"""The outbox. While there is a subscriber, every change of an execution's status and every quarantine becomes a signal, in the order of
+commits. One runner at a time delivers the signals to a subscriber, and none is lost."""
 
 import msgspec
 import pytest
@@ -57,7 +58,7 @@ def told(store: Store, subscriber: str = "billing", runner: str = "here") -> lis
 
 
 def said(signals: list[StatusSignal]) -> list[tuple[str, X]]:
-    """The name and the new status of each signal."""
+    """For each signal: the name of its execution, and the new status."""
     return [(signal.name, signal.status) for signal in signals]
 
 

@@ -66,7 +66,7 @@ def continued(store: Store, header: Execution, now: int = T0, successor: str | N
 
 
 def cascaded(store: Store, header: Execution) -> None:
-    """Stop the execution that invoked this one."""
+    """Stop the execution that invoked this one. This stops this one, too."""
     assert header.parent is not None
     written(store, Stop(header.parent))
 

@@ -1,4 +1,5 @@
-"""The rate of a function: all its lanes share it, whatever their queue, key and version. Rates of queues are in queues.py."""
+"""The rate of a function: all its lanes of one tenant and one user share it, whatever their queue, key and version. Rates of queues are in
+queues.py."""
 
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import OutcomeStatus, State

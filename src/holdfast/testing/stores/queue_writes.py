@@ -96,7 +96,8 @@ def admitted_names(store: Store, count: int, now: int = T0) -> list[str]:
 
 
 def running(store: Store, name: str, *updates: Update, now: int = T0, **how: object) -> Execution:
-    """An execution that was admitted, and whose invocation has written these updates."""
+    """Enqueue an execution that is admitted and claimed at once, write these updates, and return its header. The test fails if there is no
+    room in the queue."""
     (header,) = enqueued(store, queued(name, now=now, by=claimant(), **how), now=now)  # type: ignore[arg-type]
     assert holds(header), "there was no room"
     return after(store, header, *updates, now=now) if updates else header

@@ -163,7 +163,7 @@ class RaceSuite(TwoHandles):
 
 
 def store_signals(store: Store, after: int) -> list[int]:
-    """The numbers of all signals after this one."""
+    """The numbers of all signals after the number `after`."""
     found = store.signals("billing", "p0", after, 10_000)
     assert found is not None
     return [signal.number for signal in found]

@@ -1,4 +1,4 @@
-"""Timers: which are due, in which order, and never twice."""
+"""Timers: which executions have a timer that is due, and in which order; a timer fires once."""
 
 from holdfast.model.execution import ExecutionStatus, Outcome, OutcomeStatus, State
 from holdfast.model.history import EventType as E

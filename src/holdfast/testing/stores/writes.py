@@ -70,14 +70,14 @@ def written(store: Store, write: Write, now: int = T0) -> Execution:
 
 
 def started(store: Store, name: str, now: int = T0, **set_to: object) -> Execution:
-    """A new execution that waits for a runner. `set_to` replaces fields of its header."""
+    """Start an execution that waits for a runner, and return it. `set_to` replaces fields of its header."""
     (answer,) = answers(store, wanted(name, "{}", **{"id": id_at(now), "started_at": now} | set_to), now=now)
     assert isinstance(answer, Started)
     return answer.header
 
 
 def live(store: Store, name: str, *updates: Update, runner: str = "here") -> Execution:
-    """A new execution whose first invocation is live and has written these updates."""
+    """Start an execution whose first invocation is live, write these updates, and return its header."""
     asked = wanted(name)
     header = written(store, msgspec.structs.replace(asked, by=Claimant(runner, f"{runner}-1")))
     return after(store, header, *updates) if updates else header
@@ -89,14 +89,14 @@ def after(store: Store, header: Execution, *updates: Update, now: int = T0) -> E
 
 
 def suspended(store: Store, name: str, *updates: Update, runner: str = "here") -> Execution:
-    """A new execution whose first invocation has written these updates and is suspended."""
+    """Start an execution, write these updates in its first invocation, suspend it, and return its header."""
     header = live(store, name, *updates, runner=runner)
     return written(store, settled(header, Outcome(OutcomeStatus.PENDING)), at(1))
 
 
 def closed(store: Store, name: str, steps: int = 0, now: int = T0, retention_days: int = 1, **set_to: object) -> Execution:
-    """A new execution that succeeded, with this many steps. Each step leaves one operation and one event. `retention_days`: how long the
-    store keeps the execution after its end. `set_to` replaces fields of its header."""
+    """Start an execution with this many steps, let it succeed, and return its header. Each step leaves one operation and one event.
+    `retention_days`: how long the store keeps the execution after its end. `set_to` replaces fields of its header."""
     asked = wanted(name, "{}", terms=Terms(3600, retention_days), **{"id": id_at(now), "started_at": now} | set_to)
     header = written(store, msgspec.structs.replace(asked, by=Claimant("here", f"here-{name}")), now)
     for n in range(steps):
@@ -141,7 +141,7 @@ def claim(header: Execution, runner: str, *dead: str) -> Claim:
 
 
 def step(operation_id: str, action: Action = Action.START, **set_to: object) -> Update:
-    """An update of a step."""
+    """An update of a step. `set_to` sets other fields of the update, such as its payload."""
     return Update(id=operation_id, type=Type.STEP, action=action, **set_to)  # type: ignore[arg-type]
 
 

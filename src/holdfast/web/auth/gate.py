@@ -68,9 +68,9 @@ def open_gate(
     the origins of other web pages that may use the server, like `https://console.example`.
 
     `operator_secret` opens the secrets of access keys; without it, the gate looks for the secret where secret.py says. If `secrets` is
-    given, it decides where the gate looks and whether a key file may be made, and `operator_secret` is ignored. Raises KeysSecretNeeded if
-    an access key of the store cannot be opened. Raises InvalidParameter if a secret is too short.
-    """
+    given, it decides where the gate looks and whether a key file may be made, and `operator_secret` is ignored. `max_body` and `max_code`
+    are the most bytes of the body of a signed request; it must arrive within `body_seconds`. Raises KeysSecretNeeded if an access key of
+    the store cannot be opened. Raises InvalidParameter if a secret is too short."""
     credentials = store.credentials()
     known = len(credentials)
     loopback = is_loopback(host)
@@ -237,8 +237,9 @@ class Gate:
         return identity
 
     async def _identify(self, keys: Keys, request: Request, signed: sigv4.SignedRequest) -> Identity:
-        """The caller, recognised by its signature, its token, or the cookie of a session. Raises Denied if the request has none of these,
-        or one that is not valid. Raises Refused if the body of a signed request cannot be read."""
+        """The caller, recognised by its signature, its token, or, on routes that allow it (`Policy.session`), the cookie of a session.
+        Raises Denied if the request has none of these, or one that is not valid. Raises Refused if the body of a signed request cannot be
+        read."""
         await self._refresh(keys)
         if sigv4.is_signed(signed):
             return await self._verify(keys, request, signed)
@@ -259,8 +260,8 @@ class Gate:
                     await in_thread(Purpose.KEYS, keys.refresh)
 
     async def _of_session(self, keys: Keys, request: Request) -> Identity:
-        """The caller whose browser sent the cookie of a session. Raises Denied if the request has no such cookie, or if its session has
-        ended."""
+        """The caller whose browser sent the cookie of a session. Raises Denied if the request has no such cookie, if its session has ended,
+        or if the session's credential is not valid any more."""
         found = await in_thread(Purpose.KEYS, self.sessions.find, cookie_in(request.header(b"cookie")), self._clock.now())
         if found is None:
             raise Denied(Denial.MISSING, "Log in first.")
@@ -284,8 +285,9 @@ class Gate:
 
     async def _verify(self, keys: Keys, request: Request, signed: sigv4.SignedRequest) -> Identity:
         """The holder of the access key that signed the request. The gate reads the body to check the signature, and then puts the body
-        back, so that the handler can read it. Raises Denied if the key is unknown or has expired, or if the signature is wrong, too old or
-        for another AWS service. Raises Refused if the body is too large or arrives too late."""
+        back, so that the handler can read it. Raises Denied if the key is unknown or has expired; if the signature is wrong, too old, too
+        far in the future, or for another AWS service; if the body is not the signed one; or if the request has a session token of AWS.
+        Raises Refused if the body is too large or arrives too late."""
         claim = sigv4.claim_of(signed)
         if signed.values("x-amz-security-token") or "X-Amz-Security-Token=" in signed.query:
             raise Denied(Denial.UNKNOWN, NO_SUCH_TOKEN)  # a temporary credential of AWS, which means nothing here

@@ -43,9 +43,9 @@ class Sealing:
         self._codecs: list[tuple[str, AesGcm]] | None = None
 
     def _known(self, *, again: bool = False) -> list[tuple[str, AesGcm]]:
-        """The codecs, each with its name, in the order of the operator's secrets. They are made only when an access key must be sealed or
-        opened, because a store that has only tokens needs no secret of the operator and no package for encryption. `again`: look for the
-        operator's secrets again."""
+        """The codecs, each with its name, in the order of the operator's secrets. They are made only when the first access key is sealed,
+        opened or checked, because a store that has only tokens needs no secret of the operator and no package for encryption. `again`: look
+        for the operator's secrets again."""
         if self._codecs is None or again:
             self._codecs = [self._codec(secret.value) for secret in self._find()]
         return self._codecs
@@ -107,6 +107,6 @@ def access_keys(credentials: Sequence[Credential]) -> list[Credential]:
 
 
 def needs_outside_secret(credential: Credential) -> bool:
-    """Whether an operator's secret is needed to open this access key. False only for a key that an older release sealed with the seal of
+    """Whether this access key was sealed with a secret of the operator. False only for a key that an older release sealed with the seal of
     the store alone."""
     return not credential.secret.startswith(f"{_BY_STORE}:")

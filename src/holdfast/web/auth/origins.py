@@ -47,8 +47,9 @@ def check_host(hosts: Sequence[str], allowed: Collection[str] | None) -> None:
 
 def check_origin(origins: Sequence[str], hosts: Sequence[str], fetch_site: Sequence[str], fetch_mode: Sequence[str], *,
                  method: str, scheme: str, allowed: Collection[str]) -> None:  # fmt: skip
-    """Raises Denied if the header Origin names another origin than this server and those in `allowed`. Without this header, raises Denied
-    if Sec-Fetch-Site says that a page of another site makes the request; but a link that leads to this server is allowed.
+    """Raises Denied if the header Origin is given twice, or names another origin than this server and those in `allowed`. Without this
+    header, raises Denied if Sec-Fetch-Site says that a page of another site makes the request; but to open a page of this server by a link
+    (with GET or HEAD) is allowed.
 
     The first four parameters are the values of the headers Origin, Host, Sec-Fetch-Site and Sec-Fetch-Mode. Programs that are not browsers
     send neither Origin nor Sec-Fetch-Site. Their requests are allowed here.

@@ -84,7 +84,7 @@ class RefusalLog:
         return max(2 * self._today[origin], self._today.total()) < self._per_day
 
     async def close(self) -> None:
-        """Stop the timer, and write all lines that are not written yet."""
+        """Stop the timer, and try once to write all lines that are not written yet."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -99,8 +99,9 @@ class KeysSecrets:
         return str(self._own)
 
     def _from_named(self) -> KeysSecret | None:
-        """The secret in the file that HOLDFAST_KEYS_FILE names; None if the variable is not set. Several machines may mount the file, so
-        the operator sets its permissions; the log warns if every user may read it."""
+        """The secret in the file that HOLDFAST_KEYS_FILE names; None if the variable is not set. Raises KeysSecretNeeded if the file cannot
+        be read or is too large. Several machines may mount the file, so the operator sets its permissions; the log warns if every user may
+        read it."""
         if self._named is None:
             return None
         try:

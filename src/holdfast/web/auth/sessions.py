@@ -53,7 +53,8 @@ class Sessions:
         )
 
     def find(self, cookie: str | None, now: int) -> ConsoleSession | None:
-        """The session of a cookie; None if there is none, or if it has ended."""
+        """The session of a cookie; None if there is none, if its time is over, or if it was not used for about 2 hours. Whether its
+        credential is still valid is not checked here."""
         if cookie is None or not cookie or len(cookie) > _LONGEST:
             return None
         found = self._store.session(_hashed(cookie))
@@ -90,7 +91,7 @@ class Sessions:
 
 
 def cookie_in(header: str | None) -> str | None:
-    """The value of the session's cookie in the header Cookie; None if it is not there."""
+    """The value of the session's cookie in the header Cookie; None if it is not there, or if the header is too long or cannot be read."""
     if header is None or len(header) > 8192:
         return None
     try:
@@ -101,8 +102,8 @@ def cookie_in(header: str | None) -> str | None:
 
 
 def cookie_header(value: str, *, seconds: int, secure: bool) -> Header:
-    """The header that sets the cookie in a browser; with 0 seconds it removes the cookie. No script can read the cookie, and a page of
-    another site cannot make the browser send it."""
+    """The header that sets the cookie in a browser; with 0 seconds it removes the cookie. `secure`: the browser sends the cookie only over
+    HTTPS. No script can read the cookie, and a page of another site cannot make the browser send it."""
     parts = [f"{COOKIE}={value}", "Path=/", f"Max-Age={seconds}", "HttpOnly", "SameSite=Strict", *(["Secure"] if secure else ())]
     return (b"set-cookie", "; ".join(parts).encode())
 

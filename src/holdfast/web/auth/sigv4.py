@@ -103,8 +103,8 @@ def claimed(request: SignedRequest) -> str | None:
 
 
 def claim_of(request: SignedRequest) -> Claim:
-    """Read the signature of a request, without verifying it. Raises Denied if its form is wrong, if its date is not that of its credential
-    scope, or if the header `host` is not signed."""
+    """Read the signature of a request, without verifying it. Raises Denied if the request does not have exactly one signature, if its form
+    is wrong, if its date is not that of its credential scope, or if the header `host` is not signed."""
     asked = request.values("authorization")
     presigned = "X-Amz-Signature=" in request.query
     if len(asked) + presigned != 1:
@@ -173,7 +173,7 @@ def _scope(text: str) -> Scope:
 
 
 def _stamp(request: SignedRequest) -> str:
-    """The time of the signature: the header X-Amz-Date, else Date. Raises Denied if it is missing or cannot be read."""
+    """The time of the signature: the header X-Amz-Date, else Date. Raises Denied if it is missing, given twice, or cannot be read."""
     given = request.values("x-amz-date")
     if len(given) == 1:
         return _checked_stamp(given[0])
@@ -281,8 +281,8 @@ def signing_key(secret: str, day: str, region: str, service: str) -> bytes:
 
 @lru_cache(maxsize=512)
 def _canonical_path(path: str) -> str:
-    """The path in the form that was signed. It is the path that the client sent, without empty segments, with `.` and `..` resolved, and
-    then percent-encoded once more. All AWS services except S3 sign this form."""
+    """The path in the form that was signed. It is the path that the client sent, without empty segments (but a slash at the end stays),
+    with `.` and `..` resolved, and then percent-encoded once more. All AWS services except S3 sign this form."""
     kept: list[str] = []
     for segment in path.split("/"):
         if segment == "..":

@@ -1,6 +1,6 @@
 """WorkerContext: the object through which a body calls tools, runs steps, asks persons and stores artifacts. The body asks the runner for
-each of these; only the pure tools run inside the sandbox. `now`, `uuid` and `random` give the same values when the same attempt is
-replayed.
+each of these; only pure tools and the functions of steps run in the body itself. `now`, `uuid` and `random` give the same values when the
+same attempt is replayed.
 
 An `async def` body awaits these calls. In a `def` body the same calls block until the value has arrived. Names and arguments are the same.
 """
@@ -139,7 +139,8 @@ class WorkerContext:
 
     def open(self, reference: Mapping[str, Any]) -> Any:
         """Open an artifact, and return a binary file for reading. `reference` is an object that `artifact` returned, or such an object
-        under the key `$artifact`. Raises WorkerError with the code `artifact_not_found` if the tenant has no such artifact."""
+        under the key `$artifact`. Raises WorkerError with the code `artifact_not_found` if the tenant has no such artifact, or if its bytes
+        are missing or were changed."""
         raise NotImplementedError
 
     def _tool(self, name: str, arguments: dict[str, Any], key: str | None) -> Any:
@@ -149,7 +150,7 @@ class WorkerContext:
         raise NotImplementedError
 
     def _local(self, name: str, arguments: dict[str, Any]) -> Any:
-        """Call a pure tool here, inside the sandbox. Raises WorkerError if the contract does not allow the tool, and ToolError if the call
+        """Call a pure tool here, where the body runs. Raises WorkerError if the contract does not allow the tool, and ToolError if the call
         fails. (For all other tools the runner checks what the contract allows.)"""
         if all(grant.name != name for grant in self.contract.tools):
             raise WorkerError("tool_not_allowed", f"The contract does not allow the tool {name!r}.", retryable=False)

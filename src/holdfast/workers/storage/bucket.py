@@ -1,8 +1,8 @@
 """Artifacts in a bucket of S3 or Google Cloud Storage, or in a container of Azure, through obstore. Every machine of a fleet finds them
 there.
 
-Bytes are read from a copy in a local file without a name, because a body gets a file descriptor and no credentials. Error messages never
-repeat the text of a server, because it may contain signed addresses.
+Bytes are read from a copy in a local file without a name, because a body gets a file descriptor and no credentials. Error messages repeat
+only a short code from the text of a server, because the text may contain signed addresses.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Bucket:
             return reading
 
     def forget(self, home: str) -> None:
-        """Remove every object under a home."""
+        """Remove every object under the home of a tenant."""
         with self._answering():
             for found in obstore.list(self._store, f"{home}/"):
                 obstore.delete(self._store, [each["path"] for each in found])

@@ -1,5 +1,5 @@
 """Artifacts in a folder of this machine, or in one that several machines have mounted. Each artifact is two files: its bytes, and its note.
-Each file gets its name only when all of it is written."""
+Each file gets its final name only when all of it is written."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Folder:
             return None
 
     def forget(self, home: str) -> None:
-        """Remove the folder of a home. Errors are ignored."""
+        """Remove the folder that is the home of a tenant. Errors are ignored."""
         with contextlib.suppress(OSError):
             remove(self._path / home)
 

@@ -30,8 +30,8 @@ class Storage(Protocol):
     those of a folder may raise OSError."""
 
     def check(self) -> None:
-        """Test the storage by a write, so that a wrong setting is found when the server starts. Raises ArtifactsUnusable if the test
-        fails."""
+        """Test the storage by a write, so that a wrong setting is found when the server starts. Raises ArtifactsUnusable if the test fails.
+        For a folder, see also `Folder.check`."""
 
     def draft(self, home: str) -> AbstractContextManager[IO[bytes]]:
         """A block that yields a file to write an artifact's bytes into. When the block ends, the file is removed, unless `publish` made it
@@ -50,4 +50,4 @@ class Storage(Protocol):
         noticed."""
 
     def forget(self, home: str) -> None:
-        """Remove everything under a home."""
+        """Remove everything under the home of a tenant."""

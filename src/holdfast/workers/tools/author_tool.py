@@ -2,7 +2,7 @@
 
 - If the function returned, the call has its result, with secrets replaced. If the result is not JSON or too large, the call fails instead;
   then the outcome of a write counts as unknown.
-- If the function raised, the call has its error. The outcome is unknown if a connection broke after something was sent.
+- If the function raised, the call has its error. The outcome is unknown after a timeout, a lost connection, or an HTTP status 5xx.
 - If the process was killed at the deadline or crashed, the call fails. The outcome is unknown if the call had been sent to the process.
 """
 
@@ -33,7 +33,7 @@ from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Happ
 from holdfast.workers.tools.secrets import Redactor, Secrets
 
 _MORE_LOOKS: Final = 2
-"""If the process of a reconcile function dies, the function is called again, in all at most this many more times."""
+"""If the process of a reconcile function dies, the function is called again, at most this many times."""
 
 
 class AuthorTool:
@@ -80,7 +80,7 @@ class AuthorTool:
 
     async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
         """Ask the tool's reconcile function whether a call took place. Returns Unknown if the tool has no such function, if the function
-        fails, or if it cannot tell.
+        cannot be called or fails, or if it cannot tell.
 
         If its process dies, the function is called again, because it only reads. (What killed the process of the call may also have killed
         the idle process that the function got.)

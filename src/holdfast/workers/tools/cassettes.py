@@ -55,7 +55,7 @@ class CassetteSettings(Struct, frozen=True):
 
 def cassette_settings(text: str | None) -> CassetteSettings:
     """The settings that a text describes: `off`, `record:FILE` or `replay:FILE`. The text comes from `HOLDFAST_CASSETTE` or from a setting;
-    None means `off`. Raises InvalidParameter for any other text."""
+    None and an empty text mean `off`. Raises InvalidParameter for any other text."""
     word, _, path = (text or "off").partition(":")
     if word == Mode.OFF and not path:
         return CassetteSettings()
@@ -76,14 +76,14 @@ class Cassette:
         self._lines = _read(self._path) if settings.mode is Mode.REPLAY else {}
 
     def wrap(self, tool: Tool) -> Tool:
-        """The tool with its calls recorded or played back. Three kinds of tools are returned unchanged: a pure tool, a tool that the
-        settings do not name, and every tool if the cassette is off."""
+        """A tool that records the calls of `tool`, or plays them back. Returns `tool` itself if the cassette is off, if `tool` is pure, or
+        if the settings name only other tools."""
         is_for = not self._tools or tool.name in self._tools
         return TapedTool(tool, self) if self.mode is not Mode.OFF and is_for and tool.effect is not Effect.PURE else tool
 
     def play(self, tool: str, arguments: Mapping[str, Any]) -> Called:
         """The recorded result of this call. If an error was recorded, raises it as ToolFailed. Raises ToolFailed with the code
-        `tool_failed` if this call with these arguments was not recorded."""
+        `tool_failed` if no call of this tool with these arguments was recorded."""
         kept = self._redactor.value(dict(arguments))
         key = _key(tool, kept)
         lines = self._lines.get(key)
@@ -94,7 +94,7 @@ class Cassette:
         return _outcome(lines[min(at, len(lines) - 1)])
 
     def record(self, tool: str, arguments: Mapping[str, Any], outcome: Called | ToolFailed) -> None:
-        """Append one call to the file, in a single write, so that several processes may share the file."""
+        """Append one call and its outcome to the file, in a single write, so that several processes may share the file."""
         kept = self._redactor.value(dict(arguments))
         line: dict[str, Any] = {"tool": tool, "arguments_sha256": _key(tool, kept), "arguments": kept}
         if isinstance(outcome, Called):
@@ -160,7 +160,8 @@ class TapedTool:
         return cool_down_keys(self._tool, arguments)[1:]
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """Play the call back; or make it, and record its result or its error. An error with an unknown outcome is not recorded."""
+        """Play the call back; or make it, and record its result or its ToolFailed. A ToolFailed after which it is unknown whether the call
+        took place is not recorded."""
         if self._cassette.mode is Mode.REPLAY:
             played = self._cassette.play(self.name, arguments)
             if call.hears is not None:  # the recording has the whole answer, so followers get it as one text

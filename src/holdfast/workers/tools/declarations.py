@@ -1,10 +1,11 @@
-"""What a worker's file declares, read from its source: the runner never imports an author's code.
+"""What a worker's file declares, read from its source: the file is not run for this.
 
     @tool(effect="write", secrets=["PAY_KEY"], approval=True)      → a tool, its arguments from the signature
     @refund_payment.reconcile                                      → that tool can find out the outcome of a lost call
     @worker("refund-worker.md", include=["rules.json"])            → the worker's function and page
 
-Every argument of these decorators must be a literal. All problems are reported at once, with their lines.
+Every argument of these decorators must be a literal. The problems of all declarations are reported together, each with its line; of one
+decorator, only the first problem is reported.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Problem(Struct, frozen=True):
 
 
 class Declared(Struct, frozen=True, kw_only=True):
-    """A tool of the file."""
+    """A tool that the file declares."""
 
     name: str
     """The name by which workers call it."""
@@ -53,7 +54,7 @@ class Declared(Struct, frozen=True, kw_only=True):
 
 
 class DeclaredWorker(Struct, frozen=True, kw_only=True):
-    """A worker of the file."""
+    """A worker that the file declares."""
 
     function: str
     page: str
@@ -200,7 +201,8 @@ class _Reader:
 
 
 def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The names under which the file imports `tool`, `worker` or the package `holdfast`, each with which of the three it stands for."""
+    """Pairs: a name that the file imports, and what it stands for: `tool`, `worker` or the package `holdfast`. Other imports are left
+    out."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "holdfast" and node.level == 0:
             yield from ((alias.asname or alias.name, alias.name) for alias in node.names if alias.name in ("tool", "worker"))

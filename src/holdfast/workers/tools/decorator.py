@@ -1,4 +1,4 @@
-"""`@tool`: declares a function as a tool. The tool host, a process outside the sandbox, calls the function; the runner only reads the
+"""`@tool`: declares a function as a tool. A process of the tool host, outside the sandbox, calls the function; the runner only reads the
 source."""
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def tool(
     always be repeated. `secrets` are the names of the secrets that the tool gets. With `approval=True` a person must approve each call. A
     call that takes longer than `timeout_seconds` is ended: its process is killed.
 
-    The arguments must be literals, because they are read from the source: no author's code is imported next to the runner's keys.
+    The arguments must be literals, because the runner reads them from the source and does not run it.
     """
 
     def declare(function: Function) -> DeclaredTool:

@@ -156,8 +156,8 @@ def _entry(host: str, port: int) -> str:
 
 
 def target_of(url: str) -> Target:
-    """The scheme, host and port of a URL. The URL is not trusted: raises ToolFailed if it is too long, contains blanks, control characters
-    or backslashes, is neither http nor https, contains a user or password, or has no valid host."""
+    """The scheme, host and port of a URL. The URL is not trusted: raises ToolFailed if it is too long, cannot be parsed, contains blanks,
+    control characters or backslashes, is neither http nor https, contains a user or password, or has no valid host."""
     if len(url) > _LONGEST_URL:
         raise ToolFailed("egress_denied", f"The URL has {len(url)} characters; at most {_LONGEST_URL} are allowed.")
     if any(ord(c) <= 0x20 or ord(c) == 0x7F for c in url) or "\\" in url:

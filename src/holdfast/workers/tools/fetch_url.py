@@ -63,7 +63,8 @@ class FetchSettings(Struct, frozen=True, kw_only=True):
     """The most bytes of a page, before and after decompression."""
     max_redirects: int = 10
     content_types: tuple[str, ...] = ("text/*", "application/json", "application/xml", "application/xhtml+xml", "*+json", "*+xml")
-    """The media types that may be fetched: `text/*` covers every type of text, `*+json` every type that ends with `+json`."""
+    """The media types that a page may have: `text/*` covers every type of text, `*+json` every type that ends with `+json`. A page that
+    names no type, or whose status is 300 or above, is not checked."""
     robots: bool = True
     """Whether the robots.txt of sites is obeyed."""
     robots_seconds: float = 5.0
@@ -71,7 +72,7 @@ class FetchSettings(Struct, frozen=True, kw_only=True):
     allow_private: tuple[str, ...] = ()
     """Names, addresses or ranges inside your own network that workers may reach. Each may end with `:port`."""
     ports: tuple[int, ...] = (80, 443)
-    """The ports that workers may reach. A domain with a port in a contract opens that port too."""
+    """The ports that workers may reach. A domain with a port in a contract opens that port too, and so does an entry of `allow_private`."""
     ca_file: str | None = None
     """A PEM file with the certificate authorities to trust; None: those of the package certifi."""
 
@@ -96,7 +97,7 @@ class FetchUrl:
         return Reservation()
 
     def cool_down_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        """The key of the host of the URL, such as `domain:shop.example`."""
+        """The key of the host of the URL, such as `domain:shop.example`; empty if the URL is not valid."""
         try:
             return (f"domain:{target_of(str(arguments.get('url', ''))).host}",)
         except ToolFailed:

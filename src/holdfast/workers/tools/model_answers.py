@@ -43,7 +43,7 @@ def answered(data: Mapping[str, Any], cap: int | None) -> str:
 
 
 def count_of(reported: Any, name: str) -> int | None:
-    """The number that a server reports under this name in its usage; None if the server does not report it."""
+    """The number that a server reports under this name in its usage; None if the server reports no valid number."""
     value = reported.get(name) if isinstance(reported, Mapping) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
@@ -57,8 +57,8 @@ def parts_of(reported: Mapping[str, Any], tokens_in: int, tokens_out: int) -> tu
 
 
 async def value_of(text: str, schema: Mapping[str, Any], who: str) -> Any:
-    """The JSON value of an answer's text. Raises ToolFailed if the text is not JSON or the value does not fit the schema. `who` is the
-    tenant for whom this is checked."""
+    """The JSON value of an answer's text. Raises ToolFailed if the text is not JSON, or if the value does not fit the schema or cannot be
+    checked now. `who` is the tenant for whom this is checked."""
     try:
         if (crowded := crowding(text.encode(errors="replace"), MAX_DEPTH)) is not None:
             raise ValueError(f"it {crowded}")
@@ -82,8 +82,8 @@ def _mismatch(problems: list[dict[str, str]]) -> ToolFailed:
 
 
 def failed(error: Exception, exchange: Exchange, now: int, seconds: float) -> ToolFailed:
-    """The ToolFailed for an exception of the `openai` package, of its HTTP client or of the timeout of `seconds`. `exchange` says whether
-    the request was sent and answered."""
+    """The ToolFailed for an exception during a request to the model's server. `exchange` says whether the request was sent and answered;
+    `seconds` is the time limit of the request, and `now` the present time."""
     import openai
 
     status, known = exchange.status, not exchange.billed

@@ -20,7 +20,7 @@ MOST_LINE: Final = 1024 * 1024
 MOST_TEXT: Final = 4 * 1024 * 1024
 """The most characters of an answer's text; a result of a tool cannot be much larger."""
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""The most bytes of a streamed answer, including everything around its text. A stream needs some hundred bytes for each token."""
+"""The most bytes of a streamed answer, including everything around its text. A stream needs a few hundred bytes for each token."""
 _CONTENT: Final = re.compile(r'"content"\s*:\s*"((?:[^"\\]|\\.)*)', re.DOTALL)
 _SHOWN: Final = 500
 
@@ -44,7 +44,8 @@ class Answer(Protocol):
 
     def take(self, piece: bytes) -> str:
         """Take the next bytes of the answer. Returns the part of the answer's text that these bytes add, which may be empty. Raises
-        AnswerInvalid if the answer is too large, or if the server reports an error, and ValueError if a line of a stream is not JSON."""
+        AnswerInvalid if the answer is too large or does not follow the protocol, or if the server reports an error. Raises ValueError if a
+        line of a stream is not JSON."""
         ...
 
     def document(self) -> Mapping[str, Any]:
@@ -110,8 +111,8 @@ class StreamedAnswer:
 
     def take(self, piece: bytes) -> str:
         """Take the next bytes of the answer, and read the lines that are complete now. Returns the part of the answer's text in these
-        lines. Raises AnswerInvalid if the answer is above a limit, or if the server reports an error, and ValueError if a line is not
-        JSON."""
+        lines. Raises AnswerInvalid if the answer is above a limit or does not follow the protocol, or if the server reports an error.
+        Raises ValueError if a line is not JSON."""
         self._bytes += len(piece)
         self._line += piece
         told: list[str] = []
@@ -167,7 +168,8 @@ class StreamedAnswer:
         return text
 
     def document(self) -> Mapping[str, Any]:
-        """The document that the server would have sent without streaming. Raises AnswerInvalid if the answer is not complete."""
+        """The document that the server would have sent without streaming. Raises AnswerInvalid if the answer is not complete. The last line
+        is read here if it has no end; then this raises the errors of `take` too."""
         if self._line and not self.is_complete:  # the last line may have no end
             self._read(bytes(self._line))
         if self._finish is None and not self.is_complete:

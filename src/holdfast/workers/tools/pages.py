@@ -1,4 +1,5 @@
-"""parse_html: makes data from an HTML page. It runs in the sandbox, so that hostile HTML is never parsed in a process that has credentials.
+"""parse_html: makes data from an HTML page. It runs where the body runs, usually in the sandbox, because hostile HTML should not be parsed
+in a process that has credentials.
 
 Broken pages are read as a browser reads them. It fails only if a selector of the caller is wrong, never because of the page.
 """
@@ -69,8 +70,9 @@ ARGUMENTS: Final[Mapping[str, Any]] = {
 
 def parse_html(html: str, base_url: str = "", select: Mapping[str, str | Mapping[str, Any]] | None = None) -> dict[str, Any]:
     """The title, language, metadata, links, readable text and JSON-LD of a page, and in `selected` what `select` asks for. `select` has for
-    each name a CSS selector, or an object with `css` and options. The value for a name is that of the first node found (None: no node);
-    with the option `all`, a list. `base_url` makes relative links absolute. Raises ToolFailed if a selector is not valid."""
+    each name a CSS selector, or an object with `css` and options. The value for a name is the text of the first node found (None: no node).
+    Options: `attribute` gives that attribute instead of the text, `html` the HTML, and `all` a list with the values of all nodes.
+    `base_url` makes relative links absolute. Raises ToolFailed if a selector is not valid."""
     tree = parsed(html)
     base = base_of(tree, base_url)
     selected = {name: _selected(tree, name, how) for name, how in (select or {}).items()}
@@ -88,8 +90,8 @@ def parse_html(html: str, base_url: str = "", select: Mapping[str, str | Mapping
 
 
 def parsed(html: str) -> LexborHTMLParser:
-    """The tree of a page. What the parser cannot handle (lone surrogates, NUL, very deep nesting, very many attributes) is removed
-    first."""
+    """The tree of a page. What the parser cannot handle (lone surrogates, NUL, very deep nesting, very many attributes) is removed or
+    replaced first."""
     return LexborHTMLParser(tamed(html.encode("utf-8", errors="replace").replace(b"\0", b"").decode("utf-8", errors="replace")))
 
 
@@ -165,8 +167,8 @@ def squeezed(text: str) -> str:
 
 
 def meta_of(tree: LexborHTMLParser) -> dict[str, str]:
-    """The page's metadata: the content of each `<meta>` tag, by the tag's name in lower case. The name is the tag's `name`, `property`,
-    `http-equiv` or `itemprop`. If two tags have the same name, the content of the first of them is used."""
+    """The page's metadata: the contents of its `<meta>` tags (of the first MAX_FOUND), by the tag's name in lower case. The name is the
+    tag's `name`, `property`, `http-equiv` or `itemprop`. If two tags have the same name, the content of the first of them is used."""
     found: dict[str, str] = {}
     for node in tree.css("meta")[:MAX_FOUND]:
         name = attribute(node, "name") or attribute(node, "property") or attribute(node, "http-equiv") or attribute(node, "itemprop")

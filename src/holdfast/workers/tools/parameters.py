@@ -80,7 +80,7 @@ class Ssm:
 
     def parameter(self, name: str) -> Any:
         """The value of a parameter under the operator's prefix; a StringList is returned as a list. Raises ToolFailed for a name outside
-        the prefix, for a missing parameter and for a SecureString, and if SSM refuses or cannot be reached."""
+        the prefix, for a missing parameter and for a SecureString, and if SSM refuses the request or cannot be asked."""
         if not name.startswith(self._prefix) or "/../" in name:
             raise ToolFailed("access_denied", f"Workers may read parameters under {self._prefix!r} only, not {name!r:.200}.")
         found = self._get(name, decrypt=False)
@@ -92,7 +92,7 @@ class Ssm:
 
     def secret(self, name: str) -> str | None:
         """The decrypted value of any parameter, whether its name begins with the prefix or not; None if there is none. Raises ToolFailed if
-        SSM refuses or cannot be reached."""
+        SSM refuses the request or cannot be asked."""
         found = self._get(name, decrypt=True)
         return None if found is None else str(found["Value"])
 

@@ -1,7 +1,7 @@
 """Finds personal data in a text: e-mail addresses, IBANs, IP addresses, card numbers, phone numbers, and names that the caller gives.
 
-Every search reads the text once, from left to right, so the cost is proportional to the length of the text, whatever the text contains. If
-a kind of data has a checksum, a text that does not pass it is not reported: a card number must pass Luhn's check, and an IBAN its own.
+The time of each search is proportional to the length of the text, whatever the text contains. If a kind of data has a checksum, a text that
+does not pass it is not reported: a card number must pass Luhn's check, and an IBAN its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ Kind: TypeAlias = Literal["email", "iban", "ip", "card", "phone", "name"]
 
 _LOCAL: Final = r"\s<>()\[\],;:\"@"
 _EMAIL: Final = re.compile(rf"(?<![^{_LOCAL}])[^{_LOCAL}]++@[\w-]++(?:\.[\w-]++)++")
-"""A match begins only at the first character of a word, and without backtracking, so that a long text without an @ is read once."""
+"""A match begins only at the first character of a word, and the search does not go back. So the time is proportional to the length of the
+text."""
 _IBAN: Final = re.compile(r"(?<![^\W_])([A-Za-z]{2})\d\d(?=[^\W_ ]|[ \u00a0-][^\W_])")
 _IPV4: Final = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w]|\.\d)")
 _IPV6: Final = re.compile(r"(?<![\w:.])[0-9A-Fa-f:]++(?:\.\d{1,3}){0,3}+(?![\w:])")
@@ -90,8 +91,8 @@ def _emails(text: str) -> Iterator[Span]:
 
 
 def _ibans(text: str) -> Iterator[Span]:
-    """The IBANs in a text: letters and digits, as many as an IBAN of the country has, with the right check digits. There may be one space
-    or hyphen between two characters."""
+    """The IBANs in a text: letters and digits, as many as an IBAN of the country has, with the right check digits. After the first four
+    characters there may be one space or hyphen between two characters."""
     for hit in _IBAN.finditer(text):
         length = _IBAN_LENGTHS.get(hit.group(1).upper())
         taken, at = hit.group(), hit.end()
@@ -186,8 +187,9 @@ class _Luhn:
 
 
 def _phones(text: str) -> Iterator[Span]:
-    """Phone numbers: 7 to 15 digits that begin with + or 0, also in groups; or ten or seven digits in the groups of a North American
-    number. Digits that belong to a date are not used for a number that begins with + or 0."""
+    """Phone numbers: 7 to 15 digits, also in groups, that begin with 0 or have a + before them; or the digits of a North American number in
+    its usual groups (ten, perhaps with a 1 before them, or seven). Digits that belong to a date are not used for a number of the first
+    form."""
     yield from (Span(*hit.span(), "phone") for hit in _NATIONAL.finditer(text))
     dated = {at for hit in _DATE.finditer(text) for at in range(*hit.span())}
     groups = [span for span in _groups(text) if span[0] not in dated]
@@ -219,8 +221,8 @@ def _phone_at(text: str, groups: Sequence[tuple[int, int]], first: int) -> tuple
 
 
 def _phone_begins(text: str, start: int, end: int) -> int | None:
-    """If a phone number begins with the digits from `start` to `end`, the position where it begins, which may be a sign before the digits;
-    else None."""
+    """If a phone number may begin with the digits from `start` to `end`, the position where it begins (that of the + before the digits, if
+    there is one); else None."""
     before = text[max(0, start - 2) : start]
     if before.endswith("+") and not before[:-1].isalnum():
         return start - 1
@@ -232,7 +234,8 @@ def _is_between(told: str) -> bool:
 
 
 def _named(text: str, names: Names) -> Iterator[Span]:
-    """The longest given name that begins at each word. Capital letters, and the way in which accents are encoded, make no difference."""
+    """The given names in a text. If several begin at the same word, the longest is taken. Capital letters, and the way in which accents are
+    encoded, make no difference."""
     if not names:
         return
     words = [(hit.start(), hit.end(), _plain(hit.group())) for hit in _WORD.finditer(text)]

@@ -33,7 +33,7 @@ class Price(Struct, frozen=True, kw_only=True):
     source: str = "holdfast.toml"
     """Where the price is from."""
     as_of: str = ""
-    """The day at which this price was known to be right, such as 2026-11-01; empty if no day is given."""
+    """The day on which this price was known to be right, such as 2026-11-01; empty if no day is given."""
 
     def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> Decimal:
         """What these tokens cost, in dollars. `cached_tokens` says how many of the `input_tokens` came from the server's cache."""
@@ -48,7 +48,7 @@ class Price(Struct, frozen=True, kw_only=True):
 
     def affordable_output(self, input_tokens: int, dollars: Decimal) -> int | None:
         """How many output tokens can be paid with what is left of `dollars` after the input is paid; 0 if `dollars` do not even pay for the
-        input. None if output costs nothing: there is no limit."""
+        input. None if output costs nothing and the input can be paid: there is no limit."""
         if self.output == ZERO:
             return None if dollars >= self.cost(input_tokens, 0) else 0
         return max(int((dollars - self.cost(input_tokens, 0)) * _MILLION / self.output), 0)

@@ -1,4 +1,5 @@
-"""The pure tools: they run inside the sandbox, have no effect and leave no receipt. The result of each depends only on its arguments."""
+"""The pure tools: they run where the body runs (usually in the sandbox), have no effect and leave no receipt. The result of each depends
+only on its arguments."""
 
 from __future__ import annotations
 

@@ -126,7 +126,8 @@ def _content(repo: RepoSettings, parts: list[str], path: str) -> bytes:
 
 @contextmanager
 def _opened(folder: str, parts: list[str]) -> Iterator[int]:
-    """The descriptor of the file, opened folder by folder without following links. Only the operator's folder itself may be a link."""
+    """A block that yields the descriptor of the file and closes it at its end. The file is opened folder by folder, without following
+    links; only the operator's folder itself may be a link."""
     at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in parts[:-1]:

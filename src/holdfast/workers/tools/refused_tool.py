@@ -22,7 +22,7 @@ class RefusedTool:
         self.arguments_schema: Mapping[str, Any] | None = declared.arguments_schema
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """Always raise ToolFailed. The gateway calls this before it writes the intent."""
+        """Always raise ToolFailed, so that no intent is written."""
         raise ToolFailed("tool_not_trusted", self.refusal)
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
@@ -30,5 +30,5 @@ class RefusedTool:
         raise ToolFailed("tool_not_trusted", self.refusal)
 
     async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
-        """Always Unknown: the reconcile function is the author's code too and may not run, so a person must decide."""
+        """Always returns Unknown: the reconcile function is the author's code too and may not run, so a person must decide."""
         return Unknown()

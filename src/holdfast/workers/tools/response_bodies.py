@@ -113,9 +113,9 @@ def _unpacker(encoding: str) -> _Plain | _Inflate:
 
 
 def decoded(body: bytes, content_type: str) -> tuple[str, str]:
-    """The text of a body, and the name of its charset. The charset is the first of these that there is: that of the byte order mark, of the
-    header `content_type`, of the page's own declaration; UTF-8 if the body is valid UTF-8 (its last character may be cut off); else
-    windows-1252."""
+    """The text of a body, and the name of its charset. The charset is the first of these that is given and known: that of the byte order
+    mark, of the header `content_type`, of the page's own declaration; UTF-8 if the body is valid UTF-8 (its last character may be cut off);
+    else windows-1252."""
     for mark, name in _BOMS:
         if body.startswith(mark):
             return body[len(mark) :].decode(name, errors="replace"), name

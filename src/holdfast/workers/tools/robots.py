@@ -44,7 +44,7 @@ class _Kept(Struct):
     body: bytes | None
     """The compressed file. None if the server answered with another status than 200, such as 404: every page may be fetched."""
     until: float
-    """When the file is fetched again, in seconds of `monotonic`."""
+    """Until when the file is kept, in seconds of `monotonic`."""
     rules: dict[str, Rules] = {}
     """The parsed rules, by user agent."""
 

@@ -17,8 +17,8 @@ _SHOWN: Final = 2_000
 
 
 async def check_schema(schema: Mapping[str, Any], what: str, who: str) -> None:
-    """Raise ToolFailed if the value is not a JSON Schema, if the schema is above a limit, or if it cannot be checked now. `what` names the
-    schema in the error. `who` says for whom the check is made: a tenant and a worker."""
+    """Raise ToolFailed if `schema` is not a JSON Schema, if it is above a limit, or if it cannot be checked now. `what` names the schema in
+    the error. `who` says for whom the check is made."""
     try:
         await examined(schema, who)
     except SchemaInvalid as wrong:

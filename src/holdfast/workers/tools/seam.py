@@ -1,9 +1,8 @@
 """The tool seam: what the gateway knows about a tool, and what a tool knows about a call.
 
-If a call was made before, the gateway answers it from its receipt, and the tool is not asked. Otherwise the gateway first waits for an
-approval, if the call needs one, and then calls two methods of the tool. `reserve` has no effect and returns the most that the call may
-cost. If the budgets have room for that, the gateway writes the intent, and `call` makes the call. The tool only reports what happened; it
-writes no receipt.
+If the gateway has a receipt that answers a call, the tool is not asked. Otherwise the gateway first waits for an approval, if the call
+needs one, and then calls two methods of the tool. `reserve` has no effect and returns the most that the call may cost. If the budgets have
+room for that, the gateway writes the intent, and `call` makes the call. The tool only reports what happened; it writes no receipt.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class Reservation(Struct, frozen=True, omit_defaults=True):
     price_source: str = ""
     """Where the price is from; empty if no price is known."""
     price_date: str = ""
-    """The day at which this price was known to be right (`as_of`), such as 2026-11-01; empty if no day is known."""
+    """The day on which this price was known to be right (`as_of`), such as 2026-11-01; empty if no day is known."""
 
 
 class Called(Struct, frozen=True):
@@ -103,7 +102,7 @@ class Call(Struct, frozen=True, kw_only=True):
     egress: tuple[str, ...] | None = None
     """The domains that the contract lets the worker reach; None: any public address."""
     traceparent: str | None = None
-    """The W3C trace context of this call, which the tool sends to the servers that it calls; None: it sends none."""
+    """The W3C trace context of this call, for tools that send it to the servers that they call; None: there is none to send."""
     hears: Hears | None = None
     """The function to which the tool gives the text of its result while the text arrives, for followers of the run. None if the text is not
     passed on, for example because the tool has no attribute `streams`."""

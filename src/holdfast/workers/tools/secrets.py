@@ -1,6 +1,6 @@
 """Secrets: where they come from, and how they are kept out of everything that is stored.
 
-The runner reads a secret from its source and sends it to the process of the tool that declares it, through a pipe. A `Redactor` removes
+The runner reads a secret from its source and sends it, over a socket, to the process of the tool that declares it. A `Redactor` removes
 these values from every result, error and log line of the call, also if they are encoded once or twice: percent-encoding, the escapes of
 JSON and HTML, base64 (also in lines), hexadecimal.
 """
@@ -99,7 +99,7 @@ class SsmSecrets:
 
     def get(self, name: str) -> str | None:
         """The decrypted value of the parameter whose name is the prefix followed by `name`; None if there is none. Raises ToolFailed if SSM
-        refuses or cannot be reached."""
+        refuses the request or cannot be asked."""
         return self._ssm.secret(self._prefix + name)
 
 
@@ -116,8 +116,8 @@ class Secrets:
         self._sources = tuple(sources)
 
     def resolve(self, names: Iterable[str], tool: str) -> dict[str, str]:
-        """The values of the secrets with these names. Raises ToolFailed if one is missing, or if a source cannot be read. Blocks, because
-        it reads files or asks SSM. `tool` is for the error."""
+        """The values of the secrets with these names. Raises ToolFailed if one is missing, or if SSM, a TOML file or a JSON file cannot be
+        read. Blocks, because it reads files or asks SSM. `tool` is for the error."""
         found: dict[str, str] = {}
         missing: list[str] = []
         for name in names:
@@ -297,7 +297,8 @@ def _bare(value: str) -> set[str]:
 
 
 def _base64_cores(raw: bytes) -> Iterable[str]:
-    """The base64 forms of these bytes inside a longer text (such as `user:password`): one for each of three offsets, without the edges."""
+    """The base64 forms of these bytes inside a longer text (such as `user:password`): for each of three offsets and for both alphabets of
+    base64, without the edges."""
     for phase in range(3):
         padded = b"\0" * phase + raw
         for text in (base64.b64encode(padded).decode(), base64.urlsafe_b64encode(padded).decode()):

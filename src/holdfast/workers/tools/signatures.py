@@ -15,8 +15,8 @@ _PLAIN: Final[dict[str, Any]] = {
 
 
 def arguments_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[dict[str, Any], str | None]:
-    """The schema of a tool's arguments (all parameters after the first, which is the call), and a text that says what is wrong with the
-    signature, or None if nothing is wrong."""
+    """Returns the schema of a tool's arguments (all parameters after the first, which is the call), and None. If something is wrong with
+    the signature, returns an empty schema, and a text that says what is wrong."""
     spec = function.args
     positional = [*spec.posonlyargs, *spec.args]
     if spec.vararg or spec.kwarg:
@@ -86,7 +86,8 @@ def _of_generic(name: str, inside: ast.expr) -> Any:
 
 
 def _any_of(schemas: list[Any]) -> Any:
-    """A schema that accepts every value that one of these schemas accepts: a list of types if each schema is only a type, else `anyOf`."""
+    """A schema that accepts every value that one of these schemas accepts: `{}` if one of them accepts every value, a list of types if each
+    schema is only a type, else `anyOf`."""
     if any(schema == {} for schema in schemas):
         return {}
     if all(set(schema) == {"type"} for schema in schemas):

@@ -1,8 +1,8 @@
 """An estimate of the tokens of a text. It is usually too high.
 
-No tokenizer fits all models. In English words a token has about four letters; the estimate counts three. Digits, punctuation and other
-scripts need more tokens. If a text has more tokens than the estimate, the further tokens are charged after the call, when the server has
-reported its own count.
+No tokenizer fits all models. In English words a token has about four letters; the estimate assumes three. For digits, punctuation and other
+scripts it assumes more tokens. If a text has more tokens than the estimate, the further tokens are charged after the call, when the server
+has reported its own count.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ def make_folder() -> str:
 
 
 def sweep(own: str) -> None:
-    """Remove the folders that earlier stubs left, because they were killed. `own` is the folder of this stub; it stays, and so do the
-    folders of living stubs. Errors are ignored."""
+    """Remove the folders of stubs that were killed. `own` is the folder of this stub; it stays, and so do the folders of living stubs.
+    Errors are ignored."""
     with contextlib.suppress(OSError):
         process_folders.sweep(own)
 

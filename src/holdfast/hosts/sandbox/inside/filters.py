@@ -52,7 +52,7 @@ class OtherLocks(NamedTuple):
     own_pid: int | None
     """The program's pid if there is no PID namespace: then the program may signal and limit only itself. None with a PID namespace."""
     mounted: bool
-    """Whether the program sees only read-only mounts, so that changing modes and owners is harmless."""
+    """Whether the program has mounts of its own. All of them except its scratch are read-only, so changing modes and owners is harmless."""
     landlock: int
 
 
@@ -97,12 +97,12 @@ _PRETEND: Final = refuse(0)
 
 @functools.lru_cache
 def program(machine: str, held: OtherLocks) -> bytes:
-    """The whole filter in the kernel's form. The stub computes it once; its forks inherit the cached result."""
+    """The whole filter in the kernel's form. With namespaces, the stub computes it once, and its forks inherit the cached result."""
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions(machine, held))
 
 
 def instructions(machine: str, held: OtherLocks) -> list[Instruction]:
-    """The whole filter. Raises KeyError for a machine whose system call numbers are unknown."""
+    """The instructions of the whole filter. Raises KeyError for a machine whose system call numbers are unknown."""
     numbers = syscalls.numbers(machine)
     code: list[Instruction] = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, _ARCHITECTURES[machine]), (_RETURN, 0, 0, KILL), (_LOAD, 0, 0, 0)]
     if machine == "x86_64":

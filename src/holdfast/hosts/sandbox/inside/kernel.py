@@ -44,7 +44,7 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, data: s
 
 
 def detach(target: str) -> None:
-    """Unmount, also when the mount is in use."""
+    """Unmount what is mounted at `target`, also when it is in use."""
     _checked(_libc.umount2(_text(target), 2))
 
 

@@ -75,8 +75,7 @@ def bind_files(plan: Plan) -> int:
 
 
 def bind_tasks(plan: Plan) -> int:
-    """Limit threads and processes, counted in the user namespace alone, and return the limit. A smaller limit makes a fork bomb faster to
-    end."""
+    """Limit the threads and processes of the user namespace, and return the limit. A smaller limit makes a fork bomb faster to end."""
     most = plan.processes + _SPARE_TASKS if plan.allow_children else TASKS + _SPARE_TASKS
     resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
     return most

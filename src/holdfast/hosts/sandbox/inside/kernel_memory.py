@@ -1,8 +1,8 @@
 """Kernel memory that a body can use and that is not part of its own memory: socket buffers, and locks on files.
 
 A socket that no process reads keeps the sent data. The socket itself may be in flight through another socket, and then no process has it
-open. So all sockets of the body's network namespace are counted, each as if its buffer were full. A body cannot make a buffer larger: the
-filter refuses SO_SNDBUF, larger pipes, and locks that outlive their descriptor (filters.py).
+open. So all sockets of the body's network namespace are counted, each as if its buffer were full. In a jail, the filter (filters.py)
+refuses larger socket buffers, larger pipes, and locks that outlive their descriptor.
 """
 
 from __future__ import annotations

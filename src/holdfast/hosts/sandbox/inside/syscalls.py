@@ -16,18 +16,18 @@ FILES: Final = (
     "renameat2", "mkdir", "mkdirat", "rmdir", "link", "linkat", "unlink", "unlinkat", "symlink", "symlinkat", "readlink", "readlinkat",
     "umask", "mknod", "mknodat", "getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr", "close_range",
 )  # fmt: skip
-"""Files, restricted by the mounts and by Landlock."""
+"""Calls on files. The mounts and Landlock restrict what they can do."""
 WAITING: Final = (
     "poll", "ppoll", "select", "pselect6", "pipe", "pipe2", "epoll_create", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait",
     "epoll_pwait2", "eventfd", "eventfd2", "signalfd", "signalfd4", "timerfd_create", "timerfd_settime", "timerfd_gettime", "futex",
     "futex_waitv", "pause", "nanosleep", "clock_nanosleep", "alarm", "getitimer", "setitimer", "timer_create", "timer_settime",
     "timer_gettime", "timer_getoverrun", "timer_delete", "restart_syscall",
 )  # fmt: skip
-"""Waiting, time, synchronisation of threads."""
+"""Calls for waiting, for time, and for the synchronisation of threads."""
 MEMORY: Final = (
     "mmap", "mprotect", "munmap", "brk", "mremap", "madvise", "mincore", "msync", "membarrier",
 )  # fmt: skip
-"""Memory, restricted by limits."""
+"""Calls on memory. Limits restrict how much the program can have."""
 SELF: Final = (
     "getpid", "getppid", "gettid", "getuid", "geteuid", "getgid", "getegid", "getresuid", "getresgid", "getgroups", "getpgrp",
     "getpgid", "getsid", "setsid", "setpgid", "exit", "exit_group", "wait4", "waitid", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn",
@@ -40,7 +40,7 @@ SELF: Final = (
 CHANNEL: Final = (
     "sendmsg", "recvmsg", "recvfrom", "sendmmsg", "recvmmsg", "shutdown", "getsockopt", "getsockname", "getpeername",
 )  # fmt: skip
-"""Communication over an open socket."""
+"""Calls for communication over an open socket."""
 RULED: Final = (
     "socketpair", "sendto", "setsockopt", "clone", "fork", "vfork", "execve", "execveat", "kill", "tkill", "tgkill", "rt_sigqueueinfo",
     "rt_tgsigqueueinfo", "prlimit64", "prctl", "ioctl", "fcntl", "sched_setaffinity", "sched_setscheduler", "sched_setparam",
@@ -48,7 +48,8 @@ RULED: Final = (
     "futimesat", "chown", "lchown", "fchown", "fchownat", "setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr",
     "fremovexattr",
 )  # fmt: skip
-"""Allowed for some arguments only."""
+"""The filter has rules for these calls (`filters.py`). Most of them are allowed for some arguments, or only together with certain other
+locks; a few are always refused."""
 REFUSED: Final = (
     "socket", "connect", "bind", "listen", "accept", "accept4", "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise",
     "process_mrelease", "kcmp", "bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register",
@@ -62,7 +63,7 @@ REFUSED: Final = (
     "mq_notify", "mq_getsetattr", "inotify_init", "inotify_init1", "inotify_add_watch", "fanotify_init", "fanotify_mark", "vhangup",
     "modify_ldt", "ioperm", "iopl", "lookup_dcookie", "migrate_pages", "move_pages", "ioprio_set", "io_setup", "vmsplice",
 )  # fmt: skip
-"""Refused with EPERM, with any arguments."""
+"""Calls that are refused with EPERM, whatever their arguments are."""
 
 _NUMBERS: Final[dict[str, tuple[int | None, int | None]]] = {
     "accept": (43, 202), "accept4": (288, 242), "access": (21, None), "acct": (163, 89), "add_key": (248, 217), "adjtimex": (159, 171),

@@ -238,7 +238,8 @@ def _handle(client: RuntimeClient, handler: Callable[[Any, Any], Any], headers: 
 
 
 def main() -> None:
-    """Load the handler that the command line names, and answer invocations until the process is ended."""
+    """Load the handler that the command line names, and answer invocations until the process is ended. If the handler cannot be loaded,
+    report the error to the Runtime API and exit."""
     sys.path[0] = os.environ.get("LAMBDA_TASK_ROOT", os.getcwd())
     sink = _Sink()
     client = RuntimeClient(os.environ["AWS_LAMBDA_RUNTIME_API"], sink)
