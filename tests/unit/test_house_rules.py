@@ -100,7 +100,7 @@ def test_a_package_has_a_map_at_its_door() -> None:
 
 
 def test_every_package_says_where_to_start_reading() -> None:
-    silent = [door for door, text in _doors().items() if not re.search(r"\b[Ss]tart (?:reading )?(?:at|here)\b", text)]
+    silent = [door for door, text in _doors().items() if not re.search(r"\b[Ss]tart\s+(?:reading\s+)?(?:at|here)\b", text)]
     assert silent == [], "a list of modules is no way in: name the first one"
 
 
