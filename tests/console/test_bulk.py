@@ -101,6 +101,10 @@ async def test_a_wrong_question_or_verb_is_told(scene: Scene) -> None:
     async with scene.browser("operator") as browser:
         assert "is not a qualifier" in plain((await browser.get("runs/-/bulk?q=colour:red", expect=422)).text)
         assert "is not an action" in plain((await browser.get("runs/-/bulk?verb=explode", expect=422)).text)
+        wrong = {"q": "colour:red", "verb": "stop", "newest": "", "count": "1", "confirm": "1", "reason": "r"}
+        again = plain((await browser.post("runs/-/bulk", **wrong, expect=422)).text)
+        assert "is not a qualifier" in again
+        assert "Act on all matches" in again, "it is the form again, and no page of an error"
 
 
 # --- jobs
