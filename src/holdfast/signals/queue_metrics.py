@@ -45,7 +45,8 @@ class QueueMetrics(Onlooker):
 
     def operated(self, header: Execution, operation: Operation) -> None:
         """Count a step that failed and is tried again, if its execution is in a queue."""
-        if header.place is not None and operation.type is Type.STEP and operation.status in _AGAIN:
+        has_failed = operation.error is not None  # without an error it is a check of `wait_for_condition`, after which another one follows
+        if header.place is not None and operation.type is Type.STEP and operation.status in _AGAIN and has_failed:
             self._retries.add(header.place.queue)
 
     def tried_again(self, header: Execution) -> None:
