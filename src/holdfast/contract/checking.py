@@ -153,8 +153,8 @@ def _compiled(text: bytes) -> Checker:
 
 def brief(value: Any) -> str:
     """A value as JSON, cut to MAX_VALUE_CHARACTERS characters; if it is cut, it ends in `…`. The rest of the value is not encoded."""
-    text = ""
-    for chunk in json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_typed).iterencode(_clipped(value, [MAX_VALUE_CHARACTERS + 1])):
+    text, clipped = "", _clipped(value, [MAX_VALUE_CHARACTERS + 1])
+    for chunk in json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_typed).iterencode(clipped):
         text += chunk
         if len(text) > MAX_VALUE_CHARACTERS:
             return text[: MAX_VALUE_CHARACTERS - 1] + "…"

@@ -86,8 +86,8 @@ def subject_of(request: Request) -> Subject:
 
 def http_status(response: Response) -> int:
     """The HTTP status for a response: that of its error code in the table of codes, if the table gives the code the same status as the
-    response has; else that of its status. 202, which means that the run is open, is used only if the response names approvals that wait. For
-    outputs that do not fit, the operator's rule may have changed whether they are retried, and the status follows it."""
+    response has; else that of its status. 202, which means that the run is open, is used only if the response names approvals that wait.
+    For outputs that do not fit, an operator's rule may have changed whether they are retried, and the HTTP status follows the rule."""
     if response.status is Status.INVALID_OUTPUT and response.error is not None:
         return output_http(response.error.retryable)
     known = None if response.error is None else CODES.get(response.error.error_code)
