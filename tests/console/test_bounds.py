@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -185,6 +186,30 @@ async def test_the_open_pages_of_one_credential_keep_no_other_out(scene: Scene, 
         found = await client.get("/console/ticks?run=none", headers=bearer(other))
         assert found.status_code == 204
         ticks._streams.clear()
+
+
+async def test_an_action_on_this_console_refreshes_the_open_pages_of_others(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Ticks] = []
+    begin = Ticks.__init__
+
+    def kept(ticks: Ticks, store: Store) -> None:
+        made.append(ticks)
+        begin(ticks, store)
+
+    monkeypatch.setattr(Ticks, "__init__", kept)
+    monkeypatch.setattr(scene.store, "changed", lambda: False)  # no other process writes
+    run, other = scene.start("order", 1), scene.start("order", 2)
+    async with scene.browser("operator") as browser:
+        (ticks,) = made
+        streams = list_of, of_run, of_other = _Stream(""), _Stream(run.id), _Stream(other.id)
+        ticks._streams.update(dict.fromkeys(streams))
+        looking = asyncio.create_task(ticks._look())
+        await browser.post(f"runs/{run.id}/stop", reason="a bad deploy")
+        ended = scene.store.find(run.id)
+        assert ended is not None
+        assert [await one.next(30) for one in (list_of, of_run, of_other)] == [1, ended.revision, 1]
+        ticks._streams.clear()
+        await looking
 
 
 async def test_a_wrong_token_at_the_login_is_in_the_audit_log_once_a_minute(scene: Scene) -> None:

@@ -101,6 +101,10 @@ async def test_a_wrong_question_or_verb_is_told(scene: Scene) -> None:
     async with scene.browser("operator") as browser:
         assert "is not a qualifier" in plain((await browser.get("runs/-/bulk?q=colour:red", expect=422)).text)
         assert "is not an action" in plain((await browser.get("runs/-/bulk?verb=explode", expect=422)).text)
+        wrong = {"q": "colour:red", "verb": "stop", "newest": "", "count": "1", "confirm": "1", "reason": "r"}
+        again = plain((await browser.post("runs/-/bulk", **wrong, expect=422)).text)
+        assert "is not a qualifier" in again
+        assert "Act on all matches" in again, "it is the form again, and no page of an error"
 
 
 # --- jobs
@@ -136,7 +140,9 @@ def begun(jobs: BulkJobs, actor: SlowActor, *names: str) -> Job:
 
 
 def test_a_cancelled_job_acts_on_no_further_run_and_says_what_is_left() -> None:
-    jobs, actor = BulkJobs(SystemClock(), id_at, pace=0), SlowActor("acme")
+    told = list[int]()
+    actor = SlowActor("acme")
+    jobs = BulkJobs(SystemClock(), id_at, pace=0, acted=lambda: told.append(len(actor.acted)))
     job = begun(jobs, actor, "bad", "b", "c", "d")
     assert actor.reached.wait(10)
     assert (job.state, job.left) == ("running", 3)
@@ -146,6 +152,7 @@ def test_a_cancelled_job_acts_on_no_further_run_and_says_what_is_left() -> None:
     assert (job.state, job.done, job.failed, job.left) == ("cancelled", 1, 1, 2)
     assert [(one.item.id, one.reason) for one in job.failures] == [("bad", "It was over already.")]
     assert actor.notes == ["1 done, 1 failed, 2 left: why"]
+    assert told == [1, 2, 2], "open pages are told after each run, and at the end"
     assert jobs.find(job.name, "rival") is None
     assert jobs.find(job.name, None) is job
     assert jobs.all("acme") == [job]

@@ -15,7 +15,7 @@ from holdfast.model.browse_errors import ReadTooLong
 from holdfast.model.ids import id_at
 from holdfast.store.browse import Browse
 from tests.console import serving_scene
-from tests.console.scene import Scene
+from tests.console.scene import Scene, plain
 from tests.console.serving_scene import ServingScene, serving
 
 
@@ -191,7 +191,10 @@ async def test_a_console_with_a_store_alone_says_why_it_starts_nothing(stage: Se
         flow = await person.get("workers/flow")
         assert "hf-graph" in flow.text  # the graph is in the store, with the run
         assert "needs the role" not in await person.text("workers/order")
-        await person.post("workers/say/start", expect=422, **{"in.text": "hello"})
+        for name, fields in (("say", {"in.text": "hello"}), ("flow", {"in.n": "1"}), ("flow", {"in.n": "one"})):
+            answer = await person.post(f"workers/{name}/start", expect=422, **fields)
+            assert 'id="try"' in answer.text, "the page of the worker or the pipeline, and no page of an error"
+            assert "This console has only the store" in plain(answer.text)
 
 
 MAPPED = """from holdfast import Pipeline

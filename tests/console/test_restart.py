@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.console.sources import restarts
 from holdfast.model.audit import NoteFilter
 from tests.console import serving_scene
 from tests.console.scene import Browser, plain
@@ -78,6 +79,14 @@ p = Pipeline("flow", "1.0", inputs={"type": "object"}, outputs={"type": "object"
 said = p.worker("speak", "say", {"text": "hello"})
 p.gives({"said": said.outputs.said})
 """
+
+
+async def test_the_page_of_a_pipeline_with_more_nodes_than_it_shows_says_so(stage: ServingScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = _flow(stage, 5)
+    async with stage.browser() as person:
+        assert "are shown" not in await person.text(f"runs/{run}/restart")
+        monkeypatch.setattr(restarts, "MOST_PLACES", 3)
+        assert "The first 200 are shown." in await person.text(f"runs/{run}/restart")
 
 
 async def test_the_page_says_what_the_rest_may_cost_in_money_or_else_in_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

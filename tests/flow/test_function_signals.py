@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import holdfast
 from holdfast.durable.config import Duration, JitterStrategy, StepConfig
 from holdfast.durable.retries import RetryPresets, RetryStrategyConfig, create_retry_strategy
+from holdfast.durable.waits import WaitForConditionConfig, WaitStrategyConfig, create_wait_strategy
 from holdfast.lambda_api.functions.function_records import Config
 from holdfast.lambda_api.routes.app import make_app
 from holdfast.lambda_api.serving import open_serving
@@ -31,6 +32,7 @@ from holdfast.service.engines import OpenEngine
 from holdfast.service.settings import Settings
 from holdfast.signals.function_metrics import FunctionMetrics
 from holdfast.signals.function_traces import FunctionTraces, TraceParent, trace_of
+from holdfast.signals.queue_metrics import QueueMetrics
 from holdfast.signals.spans import Spans
 
 NEVER = StepConfig(retry_strategy=RetryPresets.none())
@@ -72,6 +74,15 @@ async def calling(event: dict[str, Any], context: Any) -> Any:
 
 
 @holdfast.durable_execution
+async def looking(event: dict[str, Any], context: Any) -> Any:
+    async def check(state: int, _: Any) -> int:
+        return state + 1
+
+    strategy = create_wait_strategy(WaitStrategyConfig[int](lambda state: state < 3))
+    return await context.wait_for_condition(check, WaitForConditionConfig(strategy, 0), name="three")
+
+
+@holdfast.durable_execution
 async def sleeping(event: dict[str, Any], context: Any) -> None:
     await context.wait(holdfast.Duration.from_days(30))
 
@@ -86,7 +97,7 @@ class Scene:
 
     def open(self, where: str = ":memory:", clock: VirtualClock | None = None, **settings: Any) -> Any:
         made = Settings(clock=clock or VirtualClock(), ids=Ids(Random(0)), tune=False, observers=self.observers, **settings)
-        return holdfast.open(where, functions=[order, calling, sleeping], settings=made)
+        return holdfast.open(where, functions=[order, calling, looking, sleeping], settings=made)
 
     @property
     def spans(self) -> Sequence[ReadableSpan]:
@@ -151,6 +162,18 @@ async def test_what_happened_to_executions_is_counted_once_by_function() -> None
     )
     assert (counts["holdfast_invocations_total order failed"], counts["holdfast_invocations_live"]) == (1, 0)
     assert counts["holdfast_commit_writes_count"] > 5
+
+
+async def test_a_further_check_of_a_condition_is_no_retry_of_a_failed_step() -> None:
+    scene, queues = Scene(), QueueMetrics()
+    scene.observers += (queues,)
+    async with scene.open() as engine:
+        queued = await engine.enqueue("looking", {}, queue="looks")
+        assert await queued.result() == 3
+        counts = scene.counts()
+    assert counts["holdfast_steps_total looking succeeded"] == 1
+    assert not [name for name in counts if name.startswith("holdfast_step_retries_total")]
+    assert "queue_retry_count{" not in queues.text()
 
 
 async def test_an_execution_that_times_out_and_one_that_is_invoked_are_counted_too() -> None:

@@ -56,6 +56,8 @@ async def test_old_versions_are_forgotten_unless_something_needs_them(tmp_path: 
         assert sorted(target.version for target in service.engine.registry.targets()) == ["$LATEST", "1", "2", "5", "6"]
         await service.forget_old("f", 20)
         assert service.deployed.needed("f") == entry
+        await service.forget_old("f", 0)
+        assert sorted(service.deployed.needed("f").versions) == ["1", "2"]
 
 
 async def test_code_of_forgotten_versions_goes_when_nothing_runs_it_any_more(tmp_path: Path) -> None:

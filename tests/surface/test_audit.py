@@ -262,6 +262,19 @@ async def test_refusals_are_kept_while_the_store_cannot_be_written_and_what_is_d
     assert "500 lines about refusals are missing" in caplog.text
 
 
+async def test_after_its_close_the_log_writes_nothing_by_itself(caplog: pytest.LogCaptureFixture) -> None:
+    book = Book()
+    book.broken = True
+    refusals = RefusalLog(book, lambda: 0)
+    refusals.add(refusal(0))
+    refusals._begin()  # as the timer does
+    await refusals.close()
+    assert refusals._timer is None
+    refusals.add(refusal(0))
+    assert refusals._timer is None
+    assert "could not write 1 lines about refusals into the audit log: away" in caplog.text
+
+
 async def test_a_refusal_is_written_soon_and_beside_the_answer() -> None:
     book = Book()
     refusals = RefusalLog(book, lambda: 0)
@@ -317,7 +330,7 @@ def test_a_mistake_is_said_clearly(holdfast: Program, words: list[str]) -> None:
 def test_how_long_lines_are_kept_is_a_setting() -> None:
     assert [kept_days(found) for found in ({}, {"HOLDFAST_AUDIT_DAYS": ""}, {"HOLDFAST_AUDIT_DAYS": "30"})] == [400, 400, 30]
     assert Actor(who="a", origin="", days=30).refused("x", "", "y", 0).expires_at == 30 * 86_400_000
-    for wrong in ("0", "-1", "many", "99999999"):
+    for wrong in ("0", "-1", "many", "99999999", "0000400000", "1" * 5000):
         with pytest.raises(InvalidParameter, match="HOLDFAST_AUDIT_DAYS"):
             kept_days({"HOLDFAST_AUDIT_DAYS": wrong})
 

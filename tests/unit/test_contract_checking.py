@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import tracemalloc
 from time import perf_counter
 from typing import Any
 
@@ -64,6 +65,14 @@ def test_a_problem_stays_short_however_large_the_value() -> None:
     (problem,) = problems_of({"name": {"x": "y" * 1_000_000}}, PERSON)
     assert len(problem.value) == MAX_VALUE_CHARACTERS
     assert len(brief(["z" * 1000] * 100_000)) == MAX_VALUE_CHARACTERS
+    long = "é" * 10_000_000
+    for value in (long, [long], {"a": [{"b": long}]}, {long: 1}, ["z", ("y", long)]):
+        tracemalloc.start()
+        told = brief(value)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert told[:3] == json.dumps(value, ensure_ascii=False, separators=(",", ":"))[:3]
+        assert (len(told), told[-1], most < 1_000_000) == (MAX_VALUE_CHARACTERS, "…", True)
     crowd = {"name": "Ada", "friends": [1] * 500}
     assert len(checker_of(PERSON).problems(crowd, patient=True)) == MAX_MISMATCHES
     assert [problem.path for problem in problems_of(crowd, PERSON)] == ["/friends/0"], "on the event loop only the first is listed"

@@ -100,7 +100,9 @@ def test_no_operator_makes_a_person_or_another_request_unnecessary() -> None:
     for code in ("unknown_outcome", "approval_required", "schema_mismatch", "idempotency_conflict"):
         assert meaning_of(code, retry_codes={code: True}) == CODES[code]
     output = meaning_of("output_schema_mismatch", retry_codes={"output_schema_mismatch": False})
-    assert (output.status, output.retryable, output.exit) == (Status.INVALID_OUTPUT, False, 5)
+    assert (output.status, output.retryable, output.http, output.exit) == (Status.INVALID_OUTPUT, False, 422, 5), "no client repeats a 422"
+    edge = meaning_of("edge_mismatch", retry_codes={"edge_mismatch": True})
+    assert (edge.status, edge.retryable, edge.http, edge.exit) == (Status.INVALID_OUTPUT, True, 502, 5)
 
 
 def test_the_page_of_codes_is_what_the_table_says(root: Path) -> None:

@@ -7,8 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.schedule_errors import ScheduleInvalid
 from holdfast.model.schedule_steps import begun, due_between, due_step, resumed
-from holdfast.model.schedules import Asked, CatchUp, Counted, Definition, How, Origin, Overlap, ScheduleState, changed, new_schedule
+from holdfast.model.schedules import (
+    Asked,
+    CatchUp,
+    Counted,
+    Definition,
+    How,
+    Origin,
+    Overlap,
+    ScheduleState,
+    changed,
+    checked_input,
+    new_schedule,
+)
 from holdfast.model.timing import ClockChanges, Timing
 from tests import parts
 from tests.unit.calendars import MINUTE, minute
@@ -129,3 +143,10 @@ def test_what_an_operator_asked_for_goes_first_and_holds_up_nothing_of_the_past(
     second = due_step(after, 10, ())
     assert second is not None
     assert begun(second, "e2").open == ("e2",)
+
+
+def test_an_input_that_is_not_valid_unicode_is_refused_as_an_invalid_parameter() -> None:
+    with pytest.raises(InvalidParameter, match="not valid Unicode"):
+        checked_input('"\ud800"')
+    with pytest.raises(ScheduleInvalid, match="at most 262,144 bytes"):
+        checked_input('"' + "é" * (128 * 1024) + '"')

@@ -63,6 +63,7 @@ def test_a_receiver_takes_what_is_signed_and_new_and_nothing_else() -> None:
         (headers | {"webhook-id": "other"}, b"{}", 1000),
         (headers | {"webhook-timestamp": "1001"}, b"{}", 1000),
         (headers | {"webhook-timestamp": "soon"}, b"{}", 1000),
+        (headers | {"webhook-timestamp": "1" * 5000}, b"{}", 1000),
         (headers | {"webhook-signature": "v1,é"}, b"{}", 1000),
         (headers, b"{}", 1301),
         (headers, b"{}", 699),
@@ -117,6 +118,10 @@ def unreachable(request: httpx.Request) -> httpx.Response:
     raise httpx.ConnectError(f"no way to {request.url}")
 
 
+def gibberish(request: httpx.Request) -> httpx.Response:
+    raise httpx.RemoteProtocolError(f"illegal status line of {request.url}")
+
+
 @pytest.mark.parametrize(
     "answering, said",
     [
@@ -124,7 +129,8 @@ def unreachable(request: httpx.Request) -> httpx.Response:
         (lambda _: httpx.Response(404), "https://hooks.example answered 404."),
         (lambda _: httpx.Response(302, headers={"location": "https://evil.example/"}), "answered 302, a redirect, which is not followed"),
         (lambda _: httpx.Response(307, headers={"location": "https://hooks.example/b"}), "answered 307, a redirect, which is not followed"),
-        (unreachable, "https://hooks.example could not be reached: ConnectError."),
+        (unreachable, "https://hooks.example could not be reached, or gave no valid answer: ConnectError."),
+        (gibberish, "https://hooks.example could not be reached, or gave no valid answer: RemoteProtocolError."),
     ],
 )
 async def test_a_webhook_that_fails_says_why_without_secrets(answering: Answering, said: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -71,6 +71,13 @@ def test_a_run_that_is_over_and_needs_a_person_is_a_conflict_and_no_202(code: st
     assert http_status(response(code, approvals=({"approval_id": "a_1"},))) == 202
 
 
+@pytest.mark.parametrize("code", ["output_schema_mismatch", "edge_mismatch", "a_code_of_the_contract"])
+def test_outputs_that_do_not_fit_and_are_not_retried_get_no_status_that_clients_repeat(code: str) -> None:
+    for retryable, status in ((True, 502), (False, 422)):
+        error = ResponseError(error_code=code, message="m", retryable=retryable)
+        assert http_status(msgspec.structs.replace(response(code, Status.INVALID_OUTPUT), error=error)) == status
+
+
 @pytest.mark.parametrize("uid, warned", [(0, True), (1000, False)])
 def test_who_runs_as_root_is_warned_and_told_what_to_do(
     uid: int, warned: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import sys
 import threading
+import types
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,24 @@ def test_an_exporter_over_grpc_that_is_not_there_is_told_of() -> None:
         Tracing(None, {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
 
 
+def test_an_exporter_over_grpc_gets_the_endpoint_of_the_environment_that_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[str | None]()
+
+    class Grpc(InMemorySpanExporter):
+        def __init__(self, endpoint: str | None = None) -> None:
+            super().__init__()
+            made.append(endpoint)
+
+    module = types.ModuleType("trace_exporter")
+    module.OTLPSpanExporter = Grpc  # type: ignore[attr-defined]
+    for name in ("opentelemetry.exporter.otlp.proto.grpc", "opentelemetry.exporter.otlp.proto.grpc.trace_exporter"):
+        monkeypatch.setitem(sys.modules, name, module)
+    grpc = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+    for given in ({}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://a:4317"}, {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://b:4317"}):
+        Tracing(None, grpc | given).close()
+    assert made == [None, "http://a:4317", "http://b:4317"]
+
+
 class Collector(BaseHTTPRequestHandler):
     """The other side: takes what is posted, and remembers it."""
 
@@ -110,6 +129,25 @@ class Collector(BaseHTTPRequestHandler):
 
 def unpacked(encoding: str | None, body: bytes) -> bytes:
     return gzip.decompress(body) if encoding == "gzip" else body
+
+
+@pytest.mark.parametrize("variable, path", [("OTEL_EXPORTER_OTLP_ENDPOINT", ""), ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "/v1/traces")])
+def test_the_endpoint_and_the_name_of_the_service_come_from_the_environment_that_is_given(
+    monkeypatch: pytest.MonkeyPatch, variable: str, path: str
+) -> None:
+    monkeypatch.setenv(variable, "http://127.0.0.1:9/of-this-process")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
+        server.got = []  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        tracing = Tracing(None, {variable: f"http://127.0.0.1:{server.server_port}{path}", "OTEL_SERVICE_NAME": "orders"})
+        run = RunSeen(run_id="r", worker_id="w", version="1", tenant="t", trace_id=TRACE, span_id=SPAN, started_at=1_000)
+        tracing.ended(run, EndSeen(status="ok", error_code=None, code_label=None, message=None, attempt=1, duration_ms=5, ended_at=1_005))
+        tracing.close()
+        server.shutdown()
+        ((asked_at, _, asked),) = server.got  # type: ignore[attr-defined]
+    (resource,) = asked.resource_spans
+    assert asked_at == "/v1/traces"
+    assert {each.key: each.value.string_value for each in resource.resource.attributes}["service.name"] == "orders"
 
 
 def test_spans_reach_a_collector_at_the_address_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

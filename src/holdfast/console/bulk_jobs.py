@@ -69,14 +69,15 @@ class Job:
         """Whether a caller of this tenant may look at the job. None is a caller who may see all tenants."""
         return tenant is None or tenant == self.source.tenant
 
-    def run(self, clock: Clock, pace: float) -> None:
+    def run(self, clock: Clock, pace: float, acted: Callable[[], None]) -> None:
         """Act on one run after the other, until the job has acted on all or is cancelled. Then write a line to the audit log. Runs in the
-        thread of the job. `pace`: how many seconds it pauses after each run."""
+        thread of the job. `pace`: how many seconds it pauses after each run. `acted` is called after each run, and at the end."""
         try:
             for item in self.items:
                 if self.cancelled.is_set():
                     break
                 self._act(item)
+                acted()
                 self.cancelled.wait(pace)
             told = f"{self.done:,} done, {self.failed:,} failed, {self.left:,} left: {self.reason}"
             self.source.note(self.verb, self.question or "everything", told)
@@ -84,6 +85,7 @@ class Job:
             log.exception("the bulk job %s ended early", self.name)
         finally:
             self.ended_at = clock.now()
+            acted()
 
     def _act(self, item: Item) -> None:
         try:
@@ -98,10 +100,13 @@ class Job:
 class BulkJobs:
     """The jobs of one console."""
 
-    def __init__(self, clock: Clock, new_name: Callable[[int], str], *, pace: float = PACE_SECONDS) -> None:
+    def __init__(
+        self, clock: Clock, new_name: Callable[[int], str], *, pace: float = PACE_SECONDS, acted: Callable[[], None] = lambda: None
+    ) -> None:
         self._clock = clock
         self._new_name = new_name
         self._pace = pace
+        self._acted = acted
         self._jobs: OrderedDict[str, tuple[Job, threading.Thread]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -110,7 +115,7 @@ class BulkJobs:
         this tenant or of all tenants together."""
         now = self._clock.now()
         job = Job(self._new_name(now), source, verb, items, question=question, reason=reason, now=now)
-        thread = threading.Thread(target=job.run, args=(self._clock, self._pace), name="holdfast-bulk", daemon=True)
+        thread = threading.Thread(target=job.run, args=(self._clock, self._pace, self._acted), name="holdfast-bulk", daemon=True)
         with self._lock:
             going_on = [one.source.tenant for one, _ in self._jobs.values() if one.ended_at is None]
             if going_on.count(source.tenant) >= MOST_AT_ONCE or len(going_on) >= MOST_OF_ALL:

@@ -52,8 +52,8 @@ class Console:
         self._gate = gate
         self._served = served
         self._ticks = Ticks(store)
-        self._bulk = BulkJobs(clock, ids)
-        self._site = Site(self._source, Rendering(), clock, gate.sessions, read_only=read_only)
+        self._bulk = BulkJobs(clock, ids, acted=self._ticks.touch)
+        self._site = Site(self._source, Rendering(), clock, gate.sessions, read_only=read_only, acted=self._ticks.touch)
 
     def routes(self) -> Sequence[Route]:
         """All routes of the console."""

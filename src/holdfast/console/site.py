@@ -35,7 +35,7 @@ View = Callable[[PageRequest], Reply]
 
 
 class Site:
-    """Makes the routes of the console's pages and actions."""
+    """Makes the routes of the console's pages and actions. `acted` is called after each action."""
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class Site:
         sessions: Sessions | None = None,
         *,
         read_only: bool = False,
+        acted: Callable[[], None] = lambda: None,
         chance: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._sources = sources
@@ -52,6 +53,7 @@ class Site:
         self._clock = clock
         self._sessions = sessions
         self.read_only = read_only
+        self._after_action = acted
         self._chance = chance
         self._own_csrf = base64.urlsafe_b64encode(chance(18)).decode()
         """The CSRF token for every caller without a login session. On a server without credentials these are all callers."""
@@ -102,7 +104,10 @@ class Site:
             given = page_request.form.get("csrf") or request.header(b"x-csrf") or ""
             if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), page_request.csrf.encode()):
                 return error_page(request, 403, AccessRefused.code, _OLD_FORM)
-            return view(page_request)
+            try:
+                return view(page_request)
+            finally:
+                self._after_action()  # also after an error, because an action may have done a part
 
         async def acted(request: Request) -> Reply:
             return await in_thread(Purpose.CONSOLE, act, request)

@@ -45,10 +45,16 @@ class Ticks:
         self._streams: dict[_Stream, None] = {}
         self._looking: asyncio.Task[None] | None = None
         self._changes = 0
+        self._acted = False
 
     def routes(self) -> list[Route]:
         """The route of the stream."""
         return [Route("GET", f"{PREFIX}ticks", self.stream, _POLICY)]
+
+    def touch(self) -> None:
+        """Say that this console may have written to the store: the store reports only the writes of other connections. Any thread may call
+        it."""
+        self._acted = True
 
     async def close(self) -> None:
         """End all streams."""
@@ -100,7 +106,8 @@ class Ticks:
         """While a page listens, look at the store again and again, and give each change to the streams that it concerns."""
         while self._streams:
             with contextlib.suppress(HoldfastError):  # if the store cannot be read now, the loop asks it again later
-                if await in_thread(Purpose.CONSOLE, self._store.changed):
+                if await in_thread(Purpose.CONSOLE, self._store.changed) or self._acted:
+                    self._acted = False  # before the store is read: what is written from now on is another change
                     self._changes += 1
                     watched = {stream.run for stream in self._streams if stream.run}
                     revisions = await in_thread(Purpose.CONSOLE, self._revisions, watched)

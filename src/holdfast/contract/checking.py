@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, cast
 
 import jsonschema_rs
@@ -152,18 +152,33 @@ def _compiled(text: bytes) -> Checker:
 
 
 def brief(value: Any) -> str:
-    """A value as JSON, cut to MAX_VALUE_CHARACTERS characters; if it is cut, it ends in `…`. Encoding stops there, so most of a large value
-    is not encoded."""
-    text = ""
-    for chunk in json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_typed).iterencode(_clipped(value)):
+    """A value as JSON, cut to MAX_VALUE_CHARACTERS characters; if it is cut, it ends in `…`. The rest of the value is not encoded."""
+    text, clipped = "", _clipped(value, [MAX_VALUE_CHARACTERS + 1])
+    for chunk in json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_typed).iterencode(clipped):
         text += chunk
         if len(text) > MAX_VALUE_CHARACTERS:
             return text[: MAX_VALUE_CHARACTERS - 1] + "…"
     return text
 
 
-def _clipped(value: Any) -> Any:
-    return value[: MAX_VALUE_CHARACTERS + 1] if isinstance(value, str) else value
+def _clipped(value: Any, left: list[int]) -> Any:
+    """The beginning of a value, whose JSON text has at least as many characters as `left[0]` says, if the value is that long. `left[0]` is
+    lowered by what was taken, so at most this many parts are looked at, at any depth."""
+    left[0] -= 1
+    if isinstance(value, str):
+        text = value[: MAX_VALUE_CHARACTERS + 1]
+        left[0] -= len(text)
+        return text
+    if isinstance(value, dict):
+        found: dict[Any, Any] = {}
+        for name, part in value.items():
+            if left[0] <= 0:
+                break
+            found[_clipped(name, left)] = _clipped(part, left)
+        return found
+    if isinstance(value, list | tuple):
+        return [_clipped(part, left) for part in takewhile(lambda _: left[0] > 0, value)]
+    return value
 
 
 def _typed(value: object) -> str:

@@ -211,7 +211,7 @@ def meaning_of(
     if again is None or again == known.retryable:
         return known
     if known.status is Status.INVALID_OUTPUT:
-        return msgspec.structs.replace(known, retryable=again)
+        return msgspec.structs.replace(known, retryable=again, http=output_http(again))
     if known.status not in (Status.RETRYABLE_ERROR, Status.PERMANENT_ERROR):
         return known
     return _ended(known, Status.RETRYABLE_ERROR if again else Status.PERMANENT_ERROR)
@@ -220,6 +220,12 @@ def meaning_of(
 def ending_of(status: Status) -> StatusEnding:
     """What follows from a status alone: for a response without an error code, such as one with the status `ok`."""
     return ENDINGS[status]
+
+
+def output_http(retryable: bool) -> int:
+    """The HTTP status for outputs that do not fit (INVALID_OUTPUT). If they are not retried, it is one that clients do not repeat by
+    themselves."""
+    return ENDINGS[Status.INVALID_OUTPUT if retryable else Status.PERMANENT_ERROR].http
 
 
 def _named(named: Named | None) -> Meaning | None:

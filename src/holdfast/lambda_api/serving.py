@@ -146,7 +146,8 @@ class Serving:
         """
         entry = self.deployed.needed(name)
         named = {version for alias in entry.aliases.values() for version in (alias.version, *alias.weights)}
-        old = sorted(map(int, entry.versions))[:-keep]
+        numbers = sorted(map(int, entry.versions))
+        old = numbers[: max(0, len(numbers) - keep)]
         for version in [str(number) for number in old if str(number) not in named]:
             running = Filter(function=name, version=version, statuses=(ExecutionStatus.RUNNING,), limit=1)
             if not await in_thread(Purpose.HOUSE, self.engine.store.list, running):

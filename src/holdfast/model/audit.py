@@ -23,6 +23,7 @@ KEPT_DAYS: Final = 400
 _MOST_DAYS: Final = 36_500
 _LONGEST: Final = 200
 _DAY_MS: Final = 86_400_000
+_DAYS: Final = re.compile(r"0*([0-9]{1,6})")
 _TOKEN: Final = re.compile(r"hf_[A-Za-z0-9_-]{20,}")
 
 
@@ -144,6 +145,8 @@ def kept_days(environment: Mapping[str, str]) -> int:
     given = environment.get(DAYS_VARIABLE)
     if not given:
         return KEPT_DAYS
-    if not given.isdecimal() or not 1 <= int(given[:6]) <= _MOST_DAYS:
+    read = _DAYS.fullmatch(given)
+    days = 0 if read is None else int(read[1])
+    if not 1 <= days <= _MOST_DAYS:
         raise InvalidParameter(f"{DAYS_VARIABLE} is {given!r:.50}; give a whole number of days from 1 to {_MOST_DAYS:,}.")
-    return int(given)
+    return days

@@ -243,11 +243,11 @@ def checked_input(text: str) -> str:
     """The text of a schedule's input, returned as it is. Raises PayloadNotJson if it is not JSON, and ScheduleInvalid if it is too
     large."""
     codec.check(text)
-    if len(text.encode()) > MAX_INPUT:
+    if len(codec.storable(text).encode()) > MAX_INPUT:
         raise ScheduleInvalid(
             f"The input of a schedule may have at most {MAX_INPUT:,} bytes. Store larger data elsewhere, and put its address here."
         )
-    return codec.storable(text)
+    return text
 
 
 def new_schedule(name: str, definition: Definition, input: str, *, origin: Origin, now: int, by: str | None = None) -> ScheduleState:

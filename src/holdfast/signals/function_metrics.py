@@ -134,7 +134,7 @@ class FunctionMetrics:
         with self._lock:
             if operation.status in (Status.SUCCEEDED, Status.FAILED):
                 self._steps.add(self._name(header), operation.status.value.lower())
-            else:
+            elif operation.error is not None:  # without an error it is a check of `wait_for_condition`, after which another one follows
                 self._retries.add(self._name(header))
 
     def closed(self, header: Execution) -> None:

@@ -44,9 +44,9 @@ class QueueMetrics(Onlooker):
             self._retries.add(header.place.queue)
 
     def operated(self, header: Execution, operation: Operation) -> None:
-        """Count a step that will be tried again, if its execution is in a queue. A `wait_for_condition` that will be checked again is
-        counted, too."""
-        if header.place is not None and operation.type is Type.STEP and operation.status in _AGAIN:
+        """Count a step that failed and is tried again, if its execution is in a queue."""
+        has_failed = operation.error is not None  # without an error it is a check of `wait_for_condition`, after which another one follows
+        if header.place is not None and operation.type is Type.STEP and operation.status in _AGAIN and has_failed:
             self._retries.add(header.place.queue)
 
     def tried_again(self, header: Execution) -> None:

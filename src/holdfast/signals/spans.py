@@ -43,10 +43,11 @@ class Spans:
             from holdfast.signals.span_ids import GivenIds
         except ImportError:
             raise ExtraMissing(_NEEDED) from None
-        named = "OTEL_SERVICE_NAME" in environment or "service.name=" in environment.get("OTEL_RESOURCE_ATTRIBUTES", "")
+        named = "service.name=" in environment.get("OTEL_RESOURCE_ATTRIBUTES", "")
+        service = environment.get("OTEL_SERVICE_NAME") or ("" if named else "holdfast")
         self._ids = GivenIds()
         self._provider = TracerProvider(
-            resource=Resource.create({} if named else {"service.name": "holdfast"}), id_generator=self._ids, shutdown_on_exit=False
+            resource=Resource.create({"service.name": service} if service else {}), id_generator=self._ids, shutdown_on_exit=False
         )
         self._provider.add_span_processor(processor or _exporting(environment))
         self._tracer = self._provider.get_tracer("holdfast")
@@ -112,6 +113,7 @@ class Spans:
 
 def _exporting(environment: Mapping[str, str]) -> SpanProcessor:
     protocol = environment.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or environment.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
+    traces, base = (environment.get(f"OTEL_EXPORTER_OTLP_{name}") for name in ("TRACES_ENDPOINT", "ENDPOINT"))
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     if protocol == "grpc":
@@ -119,12 +121,13 @@ def _exporting(environment: Mapping[str, str]) -> SpanProcessor:
             from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
         except ImportError:
             raise ExtraMissing(_GRPC_NEEDED) from None
-        return BatchSpanProcessor(GrpcExporter())
+        return BatchSpanProcessor(GrpcExporter(endpoint=traces or base))
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     except ImportError:
         raise ExtraMissing(_NEEDED) from None
-    return BatchSpanProcessor(OTLPSpanExporter())
+    below_base = f"{base.removesuffix('/')}/v1/traces" if base else None  # the same address that OpenTelemetry makes of the variable
+    return BatchSpanProcessor(OTLPSpanExporter(endpoint=traces or below_base))
 
 
 def wanted(environment: Mapping[str, str]) -> bool:

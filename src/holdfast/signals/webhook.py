@@ -94,7 +94,7 @@ class Webhook(Sink):
                 raise DeliveryFailed(f"{self._host} did not answer within {self._timeout_seconds:g} seconds.") from None
         except Exception as error:  # the text of any error may have the address in it
             if not status:
-                raise DeliveryFailed(f"{self._host} could not be reached: {type(error).__name__}.") from None
+                raise DeliveryFailed(f"{self._host} could not be reached, or gave no valid answer: {type(error).__name__}.") from None
         if 300 <= status < 400:
             raise DeliveryFailed(f"{self._host} answered {status}, a redirect, which is not followed. Give the final address.")
         if not 200 <= status < 300:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from holdfast.contract.codes import CODES, Status, ending_of, meaning_of
+from holdfast.contract.codes import CODES, Status, ending_of, meaning_of, output_http
 from holdfast.contract.protocol import Observability, Response, ResponseError, response_document, response_text
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model import errors
@@ -86,7 +86,10 @@ def subject_of(request: Request) -> Subject:
 
 def http_status(response: Response) -> int:
     """The HTTP status for a response: that of its error code in the table of codes, if the table gives the code the same status as the
-    response has; else that of its status. 202, which means that the run is open, is used only if the response names approvals that wait."""
+    response has; else that of its status. 202, which means that the run is open, is used only if the response names approvals that wait.
+    For outputs that do not fit, an operator's rule may have changed whether they are retried, and the HTTP status follows the rule."""
+    if response.status is Status.INVALID_OUTPUT and response.error is not None:
+        return output_http(response.error.retryable)
     known = None if response.error is None else CODES.get(response.error.error_code)
     if known is None or known.status is not response.status or (known.http == _OPEN and not response.approvals):
         return ending_of(response.status).http

@@ -57,7 +57,10 @@ class BulkPages:
         if not reason or len(reason) > _LONGEST_REASON:
             return self._ask(request, text, verb.value, f"Give a reason of 1 to {_LONGEST_REASON} characters: the audit log keeps it.")
         source = request.source.bulk
-        plan = source.plan(query_from(text), verb, request.field("newest"))
+        try:
+            plan = source.plan(query_from(text), verb, request.field("newest"))
+        except InvalidParameter as wrong:
+            return self._ask(request, text, verb.value, str(wrong))
         if not plan.items:
             return self._ask(request, text, verb.value, "Nothing matches any more.")
         if confirm != request.field("count") or not _COUNT.fullmatch(confirm) or len(plan.items) > int(confirm):

@@ -79,14 +79,15 @@ class CatalogPages:
 
     def start(self, request: PageRequest) -> Reply:
         """Start a run of a worker or a pipeline, or an execution of a function, with the form that a person filled in. If the request is
-        refused, the form is shown again with what is wrong; a problem with one input is shown at its field. Raises FunctionNotFound if
-        there is none of this name, and InvalidRequest if this console does not know the contract of the worker or the pipeline."""
+        refused, the page is shown again with what is wrong; a problem with one input is shown at its field. If the server of this console
+        does not serve the worker or the pipeline, the page says so in place of the form. Raises FunctionNotFound if there is none of this
+        name."""
         subject = request.source.catalog.find(request.label)
         if subject.kind is Kind.FUNCTION:
             return self._start_function(request, subject)
         contract = _of_version(subject, request.field("version"))
         if contract is None:
-            raise InvalidRequest(request.source.starts.why_not(subject.name, subject.kind), error_code="worker_not_found")
+            return self._shown(request, subject, status=422)
         form = form_of(contract.input_schema)
         if request.field("as") == "json":
             form = Form()

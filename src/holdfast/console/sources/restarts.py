@@ -168,7 +168,12 @@ class RestartSource:
         fails = response.status is not Status.OK or response.observability.partial
         shown, veil = self._shown(header, accepted), Veil(viewer, header)
         view = msgspec.structs.replace(
-            blank, is_pipeline=picture is not None, can_retry=fails, shown=encoded(shown), places=_nodes(picture)
+            blank,
+            is_pipeline=picture is not None,
+            can_retry=fails,
+            shown=encoded(shown),
+            places=_nodes(picture),
+            cut=picture is not None and len(picture.nodes) > MOST_PLACES,
         )
         choice = choice or Choice(place="" if fails or picture is None else picture.nodes[0].node)
         view = msgspec.structs.replace(

@@ -59,6 +59,7 @@ class RefusalLog:
         written."""
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
+        self._closed = False
 
     def add(self, note: Note) -> None:
         """Count a refusal. A timer writes the lines later. Does not block, and takes the same short time however many refusals
@@ -85,6 +86,7 @@ class RefusalLog:
 
     async def close(self) -> None:
         """Stop the timer, and try once to write all lines that are not written yet."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -132,7 +134,7 @@ class RefusalLog:
     # --- writing, without delaying any answer
 
     def _hurry(self, seconds: float) -> None:
-        if self._timer is None:
+        if self._timer is None and not self._closed:  # the store may be closed after the log
             self._timer = asyncio.get_running_loop().call_later(seconds, self._begin)
 
     def _begin(self) -> None:
@@ -151,7 +153,8 @@ class RefusalLog:
                 log.warning("%d lines about refusals are missing in the audit log: it could not be written for a while", self.dropped)
                 self.dropped = 0
         except HoldfastError as trouble:
-            log.warning("could not write %d lines about refusals into the audit log, trying again: %s", len(notes), trouble)
+            again = "" if self._closed else ", trying again"
+            log.warning("could not write %d lines about refusals into the audit log%s: %s", len(notes), again, trouble)
             room = _MOST_WAITING - len(self._waiting)
             self.dropped += max(0, len(notes) - room)
             self._waiting = notes[:room] + self._waiting
