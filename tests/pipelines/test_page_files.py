@@ -122,9 +122,9 @@ async def test_problems_of_the_whole_have_the_lines_of_the_page(folder: Path) ->
         ("steps.py:later", "steps.py has no function later"),
         ("gone.py:loud", "There is no file gone.py beside the page"),
         ("broken.py:loud", "broken.py, line 1: The file is not Python"),
-        (".hidden.py:loud", "names no function. Write `file.py:function`"),
-        ("../steps.py:loud", "names no function. Write `file.py:function`"),
-        ("loud", "names no function. Write `file.py:function`"),
+        (".hidden.py:loud", "is not of the form `file.py:function`"),
+        ("../steps.py:loud", "is not of the form `file.py:function`"),
+        ("loud", "is not of the form `file.py:function`"),
         ("link.py:loud", "is a link that leaves the worker's folder"),
     ],
 )

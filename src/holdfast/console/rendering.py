@@ -155,7 +155,7 @@ def pretty(text: str) -> str:
 
 def _exact(digits: str) -> float:
     if len(digits) > _MOST_DIGITS or not isfinite(float(digits)):
-        raise ValueError("a float would lose digits")
+        raise ValueError("the number cannot become a float without a loss of digits")
     if Decimal(digits) != Decimal(repr(float(digits))):
-        raise ValueError("a float would lose digits")
+        raise ValueError("the number cannot become a float without a loss of digits")
     return float(digits)

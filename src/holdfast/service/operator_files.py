@@ -25,7 +25,8 @@ from holdfast.service.worker_runtime import WorkerSettings
 
 
 class OperatorFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings from the files that may contain the operator's settings."""
+    """The settings that were read from the operator's file and from the holdfast.toml of the current folder. Which of the latter apply is
+    decided later: that depends on whether the folder is trusted."""
 
     base: WorkerSettings
     """The settings of the operator's file (`file`); the defaults if it does not exist."""

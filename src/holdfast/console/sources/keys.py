@@ -91,5 +91,5 @@ def _days(text: str) -> int | None:
     if not text:
         return None
     if not text.isascii() or not text.isdecimal() or len(text) > 6:
-        raise InvalidParameter(f"Days: {text!r:.50} is not a whole number of days. Write digits, 1 to 36500, or leave the field empty.")
+        raise InvalidParameter(f"Days: {text!r:.50} is not a whole number from 1 to 36500. Write such a number, or leave the field empty.")
     return int(text)

@@ -1,4 +1,4 @@
-"""step: run user code, record its result, and run it again as its retry strategy decides."""
+"""step: run user code and record its result. If the code raises, the retry strategy decides whether and when it runs again."""
 
 from __future__ import annotations
 

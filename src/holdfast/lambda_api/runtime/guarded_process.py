@@ -1,4 +1,5 @@
-"""GuardedProcess: one operating-system process and its guard. It starts both, reads their output, and ends them."""
+"""GuardedProcess: a command and its guard. The guard is a second process: it starts the command, and kills it together with all processes
+that the command started. GuardedProcess starts the guard, reads the output of both, and ends them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """aggregator-worker: several results become one, under an explicit policy.
 
 The tool `merge_rules` merges the parts. A model is asked only if the merge has conflicts, and only if the caller wants a decision: the
-caller gives `instructions` (and the policy is not `strict`), or passes `conflicts`, as a pipeline's merge does. The model only chooses: for
-each conflict it names a source, and the value of that source is used. So no merged value comes from the model.
+caller gives `instructions` (and the policy is not `strict`), or gives in `conflicts` the conflicts that an earlier merge of these parts
+found, as a pipeline's merge does. The model only chooses: for each conflict it names a source, and the value of that source is used. So no
+merged value comes from the model.
 """
 
 from __future__ import annotations

@@ -187,7 +187,8 @@ class Shape:
         return tuple(found)
 
     def element(self, index: int) -> tuple[Part, ...]:
-        """The schemas of the element of a list at this index; empty if nothing is said about it."""
+        """The schemas that this shape has for the element of a list at this index, without those inside `choices`; empty if there are
+        none."""
         return tuple(
             part
             for first, rest in self._listings

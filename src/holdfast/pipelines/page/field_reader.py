@@ -123,7 +123,9 @@ class FieldReader:
         hit = _STEP.fullmatch(word(tree))
         if hit is None:
             raise Unreadable(
-                f"`{shown(word(tree))}` names no function. Write `file.py:function` for a function of a file beside the page.", tree.line
+                f"`{shown(word(tree))}` is not of the form `file.py:function`. "
+                "Name a file beside the page, without a folder, and a function of it.",
+                tree.line,
             )
         self.steps.append(Step(hit[1], hit[2], tree.line))
         return hit[2]

@@ -213,7 +213,8 @@ def _unflat(inputs: dict[str, Any]) -> dict[str, Any]:
 
 async def run_shard(accepted: AcceptedRequest, journal: Journal, service: RunService) -> Response:
     """The handler of a shard: run its items, at most `at_once` at the same time, until all have ended, too many have failed, or the shard
-    is cancelled. Returns a response with the page, or with the error `cancelled`."""
+    is cancelled. Returns a response with the results of all items that were begun, also if too many have failed. If the shard is cancelled,
+    the response has the error `cancelled` instead."""
     records = Records(journal, SILENT)
     values = Values(service.artifacts, accepted.tenant, service.policy.inline_artifact_bytes)
     inputs = json_structs.converted(_unflat(await service.artifacts.resolved(accepted.tenant, accepted.request.inputs)), _ShardInputs)

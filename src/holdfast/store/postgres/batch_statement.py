@@ -47,9 +47,9 @@ class BatchStatement(PostgresReads):
         now: int = 0,
     ) -> Written:
         """Write the rows of `put`, if every execution still has the revision in `decided_on`, which has revisions by the key of the
-        execution. Otherwise write nothing. `unheard`: signals were left out, so write nothing if there is a subscriber. If `news` is True,
-        the other processes are notified. `clock` is the new clock of the lane above
-        all queues; None if it has not changed. `now` is the time of the batch; only rates need it."""
+        execution. Otherwise write nothing. `unheard`: the signals for subscribers were left out, so write nothing if there is a subscriber.
+        If `news` is True, or signals are written, the other processes are notified. `clock` is the new clock of the root lane, by which
+        queues take turns; None if it has not changed. `now` is the time of the batch; only rates need it."""
         values: dict[str, object] = {"news": news, "channel": self._channel, "member": self._member}
         if decided_on:
             keys = sorted(decided_on)

@@ -80,9 +80,10 @@ def look(session: Session, address: Address, sql: Mapping[str, str]) -> dict[str
 
 
 def apply(session: Session, address: Address, sql: Mapping[str, str], *, after: bool) -> Sequence[MigrationStep]:
-    """Apply the before-halves of steps that are not applied yet (if `after` is True, the after-halves instead), and return them. Only one
-    process at a time does this, and the next one finds nothing left to apply. Raises StoreNotFound if there is no store. Raises StoreInUse
-    if a runner of older code must be stopped first."""
+    """Apply the halves of migrations that are not applied yet: those that must be applied before new code runs or, if `after` is True,
+    those that are applied when no older code runs any more. Returns the halves that were applied. Only one process at a time does this, and
+    the next one finds nothing left to apply. Raises StoreNotFound if there is no store. Raises StoreInUse if a runner of older code must be
+    stopped first."""
     with _refusals(address), session.transaction():
         session.run(sql["patience"].encode(), prepare=False)
         session.run(sql["making"].encode(), (address.schema,))

@@ -590,7 +590,7 @@ cooled AS (
 -- Every admission moves this clock. If another admission has locked it, this one does not move it.
 rooted AS (
     UPDATE lanes SET clock = greatest(clock, %(clock)s)
-    WHERE key = ANY(ARRAY(SELECT key FROM lanes WHERE key = '' FOR UPDATE SKIP LOCKED))
+    WHERE key = ANY(ARRAY(SELECT key FROM lanes WHERE key = '' FOR UPDATE SKIP LOCKED)) AND (SELECT yes FROM agreed)
 )
 
 -- name: write_signals
