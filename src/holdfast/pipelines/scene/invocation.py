@@ -114,9 +114,8 @@ class PipelineRun:
         of the other nodes of its loop are those of that round; all others are the present ones."""
         loop = self.structure.loops.get(node)
         members = frozenset({node}) if loop is None else loop.members
-        found = self.results()
-        found |= {name: document for name in members if (document := self.document(name, round)) is not None}
-        return found
+        found = {name: document for name, document in self.results().items() if name not in members}
+        return found | {name: document for name in members if (document := self.document(name, round)) is not None}
 
     # --- limits
 
