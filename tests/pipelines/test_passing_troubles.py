@@ -12,6 +12,8 @@ from holdfast.hosts.sandbox.jail import SandboxUnavailable
 from holdfast.model.errors import CodecFailed, DiskFailed, HoldfastError, StoreBusy
 from holdfast.model.life import MAX_FAILURES
 from holdfast.pipelines.graph.graph import MapNode, StepNode, Undo, WorkerNode
+from holdfast.pipelines.run import run as interpreter
+from holdfast.pipelines.run.response import responded
 from holdfast.pipelines.scene.invocation import PipelineRun
 from holdfast.pipelines.steps.steps import StepDone
 from tests.pipelines.stage import PatientClock, graph_of, stage, worker
@@ -66,19 +68,15 @@ async def test_a_sandbox_that_stays_away_fails_its_node_at_the_last_try_and_the_
     assert (runs, steps.calls) == (["one", "takes-back"], MAX_FAILURES)
 
 
-async def test_a_store_that_is_busy_when_the_response_is_made_leads_to_another_try(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_store_that_is_busy_when_the_response_is_made_leads_to_another_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     busy = [StoreBusy()]
-    is_partial = PipelineRun.is_partial.fget
-    assert is_partial is not None
 
-    def read(run: PipelineRun) -> bool:
+    async def made(run: PipelineRun, *rest: Any) -> Response:
         if busy:
             raise busy.pop()
-        return is_partial(run)
+        return await responded(run, *rest)
 
-    monkeypatch.setattr(PipelineRun, "is_partial", property(read))
+    monkeypatch.setattr(interpreter, "responded", made)
     response = await _ran(tmp_path, Steps(StoreBusy(), 0), [])
     assert (response.error, response.outputs, busy) == (None, {"n": 2}, [])
 

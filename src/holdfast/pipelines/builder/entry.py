@@ -38,7 +38,9 @@ def enter(fd: int, module: str, file: str) -> None:
     try:
         link.send(drafted(lambda: importlib.import_module(module), order["variables"], root))
     except PayloadTooLarge:
-        message = f"The pipelines of this file have together more than {MAX_FRAME_BYTES} bytes as JSON. Pass large data as an input of the run."
+        message = (
+            f"The pipelines of this file have together more than {MAX_FRAME_BYTES} bytes as JSON. Pass large data as an input of the run."
+        )
         link.send({"op": "failed", "file": file, "line": 0, "message": message})
 
 
