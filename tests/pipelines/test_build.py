@@ -161,6 +161,11 @@ HOSTILE = {
         "p._nodes = {str(n): WaitNode(name=f'a{n}', seconds=1) for n in range(50_000)}\np.gives({})\n",
         "more than 1048576 bytes as JSON",
     ),
+    "large graphs in one file": (
+        "p._gives = ['x' * 1_000_000]\n"
+        + "".join(INNER.replace("p =", f"p{n} =").replace("trial", f"t{n}") + f"p{n}._gives = ['x' * 1_000_000]\n" for n in range(4)),
+        "together more than 4194304 bytes as JSON",
+    ),
     "a wrong node": ("p._nodes = {'a': {'kind': 'loop'}}\np.gives({})\n", "Invalid value 'loop'"),
     "a deep template": ("x = []\nfor _ in range(10_000): x = [x]\np._gives = [x]\n", "trial.py"),
 }

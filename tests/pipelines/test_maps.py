@@ -163,3 +163,28 @@ async def test_an_undo_of_an_item_may_have_inputs_of_its_own(tmp_path: Path) -> 
     async with stage(graph, worker("w", body), worker("undo", undo), worker("fails", fails), folder=tmp_path) as made:
         await made.run({"ns": [7], "who": "ann"})
     assert undone == [{"id": 7, "of": 7, "who": "ann"}]
+
+
+async def test_an_item_whose_fallback_did_not_begin_ends_as_its_first_run(tmp_path: Path) -> None:
+    both, began = asyncio.Event(), []
+
+    async def first(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        began.append(inputs["n"])
+        if len(began) == 2:
+            both.set()
+        await both.wait()  # so the shard learns of both ends at once
+        if inputs["n"] == "breaks":
+            raise WorkerError("broken_part", "it is broken")
+        return {}
+
+    async def second(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        raise AssertionError("the map has ended")
+
+    node = MapNode(
+        name="m", worker="first", fallback=("second",), over=ref("inputs", "ns"), inputs={"n": ref("item", "n")}, at_most=3, at_once=2
+    )
+    async with stage(graph_of(node), worker("first", first), worker("second", second), folder=tmp_path) as made:
+        response = await made.run({"ns": [{"n": "breaks"}, {"n": "works"}, {"no": "n"}]})
+    assert response.error is not None
+    assert (response.error.error_code, sorted(began)) == ("broken_part", ["breaks", "works"])
+    assert "Item 0 failed with broken_part: it is broken" in response.error.message

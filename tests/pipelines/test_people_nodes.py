@@ -14,7 +14,7 @@ from holdfast.contract.protocol import WorkerRequest
 from holdfast.contract.terms import ToolGrant
 from holdfast.model.credentials import Credential, CredentialKind, Role
 from holdfast.model.operations import Status
-from holdfast.pipelines.graph.graph import HumanNode, Then, WorkerNode
+from holdfast.pipelines.graph.graph import HumanNode, PipelineNode, Then, WorkerNode
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.signals.observers import PersonWaitSeen, RunObserver, RunSeen
@@ -23,8 +23,9 @@ from holdfast.workers import votes
 from holdfast.workers.approvals import Approval, ApprovalRefused, ApproverRefused, Decision, VotedBefore
 from holdfast.workers.ballots import ESCALATION, VOTE
 from holdfast.workers.policy import Policy, RiskRule
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Asker, waiting_below
 from holdfast.workers.tools.seam import Effect, Usage
+from tests.flow.harness import eventually
 from tests.pipelines.stage import LOCAL, PatientClock, Stage, graph_of, stage, worker
 from tests.pipelines.templates import out, ref
 from tests.workers.harness import Counted
@@ -334,3 +335,15 @@ async def test_a_question_tells_what_its_run_and_the_runs_above_it_have_spent(tm
         "usage": {"tokens": {"input": 12, "output": 8}, "cost_usd": 0.5, "tool_calls": 2, "cached_tokens": 0, "reasoning_tokens": 0},
     }
     assert approval.may_cost is None
+
+
+async def test_a_batch_by_node_decides_nothing_of_a_node_with_the_same_name_in_another_pipeline(tmp_path: Path) -> None:
+    inner = graph_of(asking(), name="inner")
+    outer = graph_of(asking(), PipelineNode(name="a", worker="inner", inputs={}), PipelineNode(name="b", worker="inner", inputs={}))
+    async with stage([inner, outer], folder=tmp_path, clock=PatientClock()) as made:
+        run = (await made.run()).run_id
+        store = made.engine._engine.store
+        await eventually(lambda: len(waiting_below(store, run, LOCAL)) == 3)
+        of_h, of_a = waiting_below(store, run, LOCAL, "h"), waiting_below(store, run, LOCAL, "a")
+    assert [approval.run_id for approval in of_h] == [run]
+    assert [(approval.worker_id, approval.node) for approval in of_a] == [("inner", "h")]

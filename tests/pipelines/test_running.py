@@ -162,6 +162,35 @@ async def test_undo_goes_backwards_with_the_inputs_and_outputs_of_each_node(tmp_
     assert undone == [{"which": 2}, {"inputs": {"n": 1}, "outputs": {"n": 1}}]
 
 
+async def test_the_undo_of_a_round_sees_no_value_of_a_later_round(tmp_path: Path) -> None:
+    undone: list[Any] = []
+
+    async def undo(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        undone.append(inputs)
+        return {}
+
+    async def counts(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        return {"n": (inputs.get("revision") or {}).get("round", 1)}
+
+    async def fails_first(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        return inputs if inputs["n"] > 1 else await _fails(inputs, ctx)
+
+    takes = {"type": "object", "properties": {"revision": {"type": "object"}}}
+    seen = {"n": out("a", "n"), "m": out("m", "n", default=None)}
+    graph = graph_of(
+        WorkerNode(name="a", worker="counts", inputs={}),
+        WorkerNode(name="m", worker="fails-first", inputs={"n": out("a", "n")}, on_failure={"*": "skip"}),
+        WorkerNode(name="b", worker="echo", inputs=seen, undo=Undo(worker="undo", inputs=seen)),
+        GateNode(name="g", candidate=out("b"), rules=(Rule(path=".n", op="at_least", value=2),), revise="a", rounds=1),
+        WorkerNode(name="z", worker="fails", inputs={"b": out("g")}),
+    )
+    bodies = {"fails-first": fails_first, "echo": _echo, "undo": undo, "fails": _fails}
+    workers = [worker("counts", counts, takes=takes), *(worker(name, body) for name, body in bodies.items())]
+    async with stage(graph, *workers, folder=tmp_path) as made:
+        await made.run()
+    assert undone == [{"n": 2, "m": 2}, {"n": 1, "m": None}]
+
+
 async def test_outputs_that_do_not_fit_the_contract_undo_what_was_done(tmp_path: Path) -> None:
     undone: list[Any] = []
 

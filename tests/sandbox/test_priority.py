@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from heapq import heappop, heappush
@@ -14,6 +15,7 @@ import pytest
 
 from holdfast.contract.refusals import Overloaded
 from holdfast.hosts.cpu_shares import CpuShares
+from holdfast.hosts.processes import give_way
 from holdfast.hosts.sandbox.inside.plan import NICE, NICE_OF_BUSY
 from holdfast.hosts.sandbox.jailed_body import JailedBody
 from holdfast.hosts.sandbox.sandbox import Sandbox
@@ -172,3 +174,18 @@ async def test_attempts_of_one_tenant_get_their_turns_in_order_and_each_is_charg
         await asyncio.sleep(0)
         assert (told, waiting[1].done()) == ([0], False)
         waiting[1].cancel()
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel does not group processes by session")
+def test_a_higher_nice_value_stays_and_the_group_of_the_process_gets_the_same() -> None:
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as sleeper:
+        try:
+            found = []
+            os.setpriority(os.PRIO_PROCESS, sleeper.pid, 15)
+            for wanted in (5, 10):
+                give_way(sleeper.pid, wanted)
+                group = Path(f"/proc/{sleeper.pid}/autogroup").read_text().split()[-1]
+                found.append((os.getpriority(os.PRIO_PROCESS, sleeper.pid), int(group)))
+        finally:
+            sleeper.kill()
+    assert found == [(15, 15), (15, 15)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,13 @@ def test_a_run_that_is_not_there_has_no_graph(holdfast: Program) -> None:
     holdfast("run", "doubling.py", "--input", '{"n": 3}', "--key", "k")
     missing = holdfast("graph", "no-such-run")
     assert (missing.returncode, "no-such-run" in missing.stderr, "Traceback" in missing.stderr) == (2, True, False)
+
+
+def test_a_run_whose_graph_the_store_does_not_have_says_so(holdfast: Program, tmp_path: Path) -> None:
+    holdfast("run", "doubling.py", "--input", '{"n": 3}', "--key", "k")
+    run = json.loads(holdfast("runs", "list", "--json").stdout)["run_id"]
+    with contextlib.closing(sqlite3.connect(tmp_path / "holdfast.db")) as store, store:
+        store.execute("DELETE FROM graphs")
+    missing = holdfast("graph", run)
+    told = f"Run {run} is a run of the pipeline doubling, and this store does not have its graph."
+    assert (missing.returncode, told in " ".join(missing.stderr.split()), "Traceback" in missing.stderr) == (2, True, False)

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.hosts.evaluator import evaluator_pool
 from holdfast.model.errors import InvalidParameter
+from holdfast.workers.tools import schema_checks
 from holdfast.workers.tools.language_model import LanguageModel, ModelSettings
 from holdfast.workers.tools.prices import prices_of
 from holdfast.workers.tools.seam import Effect, Remaining, Reservation, ToolFailed, Usage
@@ -70,6 +72,25 @@ async def test_with_a_schema_the_result_is_the_value(model: Model, tool: Languag
     model.answer = '{"decision": "yes"}'
     assert (await called(tool, {"prompt": "Well?", "schema": VERDICT})).result == {"decision": "yes"}
     assert model.asked[0]["response_format"] == {"type": "json_schema", "json_schema": {"name": "answer", "schema": VERDICT}}
+
+
+async def test_the_checks_of_a_schema_and_of_its_value_are_made_for_the_tenant(
+    model: Model, tool: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    charged: list[str | None] = []
+
+    async def examined(schema: Any, who: str) -> None:
+        charged.append(evaluator_pool._tenant_of(who))
+
+    async def problems_in(schema: Any, value: Any, who: str) -> tuple[()]:
+        charged.append(evaluator_pool._tenant_of(who))
+        return ()
+
+    monkeypatch.setattr(schema_checks, "examined", examined)
+    monkeypatch.setattr(schema_checks, "problems_in", problems_in)
+    model.answer = '{"decision": "yes"}'
+    await called(tool, {"prompt": "Well?", "schema": VERDICT}, tenant="acme")
+    assert charged == ["acme", "acme"]
 
 
 async def test_a_server_that_knows_no_schemas_gets_it_in_the_prompt(model: Model) -> None:

@@ -48,6 +48,17 @@ def test_numbers_of_any_size_come_and_go_as_they_are(engine: BlockingEngine) -> 
     assert response.outputs == {"answer": 2**80 + 1, "looked": 2**70}
 
 
+@pytest.mark.parametrize("size", [1 << 20, 5 << 20, 9 << 20], ids=["1 MiB", "5 MiB", "9 MiB"])
+@pytest.mark.parametrize("do", ["long argument", "long error"])
+def test_a_message_that_the_runner_does_not_take_is_refused_before_it_is_sent_and_says_what_to_do(
+    engine: BlockingEngine, do: str, size: int
+) -> None:
+    error = run(engine, do, size=size).error
+    assert (error.error_code, error.retryable) == ("artifact_too_large", False)
+    assert "bytes as JSON, and at most" in error.message
+    assert "Store large values with ctx.artifact" in error.message
+
+
 def test_names_of_any_kind_are_taken_or_refused(engine: BlockingEngine) -> None:
     response = run(engine, "names")
     assert response.status == "ok", response

@@ -10,6 +10,8 @@ import pytest
 
 from holdfast.contract.codes import Status
 from holdfast.contract.terms import Retries
+from holdfast.model.execution import ExecutionStatus
+from holdfast.signals.observers import EndSeen, RunObserver, RunSeen
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.tools.seam import Effect, ToolFailed
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
@@ -205,3 +207,24 @@ async def test_after_a_retryable_end_the_same_key_begins_again_and_inherits_the_
     assert (failed.status, response.status) == (Status.RETRYABLE_ERROR, Status.OK)
     assert failed.run_id != response.run_id
     assert len(pay.calls) == 1
+
+
+async def test_a_stop_of_a_run_that_another_process_ended_reports_no_second_end(tmp_path: Path, resting: int) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        return {}
+
+    class Ends(RunObserver):
+        def __init__(self) -> None:
+            self.runs: list[str] = []
+
+        def ended(self, run: RunSeen, end: EndSeen) -> None:
+            self.runs.append(run.run_id)
+
+    first, second, where = Ends(), Ends(), str(tmp_path / "store.db")
+    async with worker_service(InlineWorker(contract(), body), where, folder=tmp_path, resting=resting) as service:
+        service.observe(first)
+        run_id = (await service.invoke(request(), LOCAL)).run_id
+    async with worker_service(InlineWorker(contract(), body), where, folder=tmp_path, resting=resting) as service:
+        service.observe(second)
+        header = await service._engine.stop(run_id)
+    assert (header.status, first.runs, second.runs) == (ExecutionStatus.SUCCEEDED, [run_id], [])

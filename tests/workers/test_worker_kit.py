@@ -101,3 +101,15 @@ def test_an_honest_worker_is_the_same_wherever_the_runner_dies(file: Path) -> No
 def test_a_worker_that_a_crash_changes_is_found_out(tmp_path: Path, body: str, says: str) -> None:
     with pytest.raises(CrashDiffers, match=says):
         worker_kit.crash_everywhere(written(tmp_path, body), {"at": "x"}, tools=TOOLS)
+
+
+@pytest.mark.parametrize("asks", [1, 2, 3])
+def test_the_last_decisions_that_are_allowed_may_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asks: int) -> None:
+    monkeypatch.setattr(worker_kit, "_BOUND", 2)
+    file = written(tmp_path, f'return {{"paid": [await ctx.ask(f"Question {{n}}?") for n in range({asks})]}}')
+    answers = {f"Question {n}?": {"verdict": "answer", "result": n} for n in range(asks)}
+    if asks > 2:
+        with pytest.raises(InvalidParameter, match="more than 2 decisions"):
+            worker_kit.run(file, {"at": "x"}, tools=TOOLS, decisions=answers)
+    else:
+        assert worker_kit.run(file, {"at": "x"}, tools=TOOLS, decisions=answers).outputs == {"paid": list(range(asks))}

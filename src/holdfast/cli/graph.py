@@ -87,8 +87,11 @@ def _is_run(target: str) -> bool:
 def _of_run(run: str, store: str | None, codec: str | None) -> tuple[Built, Views]:
     with StorePlace.of(store, codec).client() as client:
         view = client.view(run)
-    if view is None:
-        raise InvalidParameter(f"{printable(run)} is a run of a worker, which has no graph. `holdfast runs show` shows it.")
+        if view is None:
+            from holdfast.service.pipeline_view import why_no_view
+
+            found = client.run(run)
+            raise InvalidParameter(f"{printable(why_no_view(found.header, found.accepted))} `holdfast runs show` shows the run.")
     from holdfast.pipelines.graph.graph import Built
 
     return Built(view.graph), view.views()

@@ -43,7 +43,7 @@ from holdfast.model.audit import Notes
 from holdfast.model.charges import Charge
 from holdfast.model.clock import Clock
 from holdfast.model.errors import ExecutionNotFound, HoldfastError
-from holdfast.model.execution import Execution, Terms, goes_on_as, new_execution
+from holdfast.model.execution import Execution, ExecutionStatus, Terms, goes_on_as, new_execution
 from holdfast.model.ids import IdSource, checked_key
 from holdfast.model.life import Claimant
 from holdfast.model.operations import Failure, Kind, Order
@@ -327,8 +327,10 @@ class Engine:
         execution of this chain. An execution that has ended is not changed. `notes` are written to the audit log together with the
         stop."""
         while True:
+            before = self.store.find(execution)
             header = cast("Execution", await self._writer.write(Stop(execution, error or Failure(), cascade, notes=notes)))
-            self.invocations.finish(header)
+            was_running = before is not None and before.status is ExecutionStatus.RUNNING
+            self.invocations.finish(header, ours=was_running and header.status is ExecutionStatus.STOPPED)
             if header.continued_as is None or not goes_on_as(header, self.store.find(header.continued_as)):
                 return header
             execution = header.continued_as

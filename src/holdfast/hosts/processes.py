@@ -48,10 +48,13 @@ def give_way(pid: int, nice: int) -> None:
     group of the process gets the same nice value.
     """
     with contextlib.suppress(OSError):
-        if os.getpriority(os.PRIO_PROCESS, pid) < nice:
+        before = os.getpriority(os.PRIO_PROCESS, pid)
+        if before < nice:
             os.setpriority(os.PRIO_PROCESS, pid, nice)
-    with contextlib.suppress(OSError), open(f"/proc/{pid or 'self'}/autogroup", "wb", buffering=0) as group:
-        group.write(b"%d" % nice)
+        nice = max(before, nice)
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid or 'self'}/autogroup", "r+b", buffering=0) as group:
+        if int(group.read(_READ_BYTES).rpartition(b" nice ")[2]) < nice:  # "/autogroup-ID nice N"
+            group.write(b"%d" % nice)
 
 
 def uses(pid: int) -> Uses | None:

@@ -104,6 +104,16 @@ def pipeline_view(store: Store, header: Execution, accepted: AcceptedRequest) ->
     return msgspec.structs.replace(view, counts=_counts(view, store, accepted, operations))
 
 
+def why_no_view(header: Execution, accepted: AcceptedRequest) -> str:
+    """Why `pipeline_view` returned None for a run, as a sentence."""
+    if not accepted.package.startswith(PACKAGE):
+        return f"Run {header.id} is a run of a worker, which has no graph."
+    return (
+        f"Run {header.id} is a run of the pipeline {header.function}, and this store does not have its graph. "
+        "Ask in the store in which the run was started."
+    )
+
+
 def _runs(operations: Sequence[Operation]) -> list[Operation]:
     return [op for op in operations if op.type is Type.CHAINED_INVOKE and op.sub_type == RUN]
 

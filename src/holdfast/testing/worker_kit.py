@@ -201,10 +201,12 @@ async def _ran(
 
 
 async def _decided(engine: OpenEngine, response: Response, decisions: Mapping[str, Any]) -> Response:
-    for _ in range(_BOUND):
+    for round in range(_BOUND + 1):
         said = [(approval, decisions.get(approval["question"] or approval["tool"])) for approval in response.approvals]
         if not said or any(decision is None for _, decision in said):
             return response
+        if round == _BOUND:
+            break
         for approval, decision in said:
             told = {"verdict": decision} if isinstance(decision, str) else dict(decision or {})
             await engine.worker_service.decide(approval["approval_id"], Decision(decided_by="tester", decided_at=0, **told), _TESTER)

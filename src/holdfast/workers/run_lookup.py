@@ -293,14 +293,15 @@ def waiting_below(store: Store, run_id: str, asker: Asker, node: str | None = No
     for, or that runs below such a node ask for, such as the items of a map. Raises ExecutionNotFound if the caller can see no such run."""
     header, _ = find_run(store, run_id, asker)
     found: list[Approval] = []
-    below: list[tuple[Execution, bool]] = [(header, node is None)]
+    below = [header]
     while below and len(found) < MOST_WAITING:
-        one, wanted = below.pop(0)
+        one = below.pop(0)
+        is_wanted = node is None or one.id != header.id  # below the run, only runs of the node are looked at
         operations = store.operations(one.id)
-        found += [approval for approval in waiting(one, operations) if wanted or approval.node == node]
+        found += [approval for approval in waiting(one, operations) if is_wanted or approval.node == node]
         if any(operation.sub_type == RUN and operation.status in OPEN for operation in operations):
             names = {operation.id: operation.name for operation in operations}
-            below += [(child, wanted or names.get(child.parent_operation or "") == node) for child in running_below(store, one.id)]
+            below += [child for child in running_below(store, one.id) if is_wanted or names.get(child.parent_operation or "") == node]
     return found[:MOST_WAITING]
 
 

@@ -7,7 +7,7 @@ import threading
 from decimal import Decimal
 from typing import Any
 
-from holdfast import ToolCall, WorkerContext, tool, worker
+from holdfast import ToolCall, WorkerContext, WorkerError, tool, worker
 
 ODD: dict[str, Any] = {
     "decimal": Decimal("1.5"),
@@ -65,6 +65,10 @@ async def hostile(inputs: dict[str, Any], ctx: WorkerContext) -> Any:
         return {}
     if do == "large":
         return {"answer": inputs["n"] + 1, "looked": (await ctx.tools.look())["large"]}
+    if do == "long argument":
+        await ctx.tools.look(at="x" * inputs["size"])
+    if do == "long error":
+        raise WorkerError("broken_part", "it is broken", details="x" * inputs["size"])
     if do == "idle":
         await ctx.step(lambda: threading.Event().wait(30), name="long")
     if do == "deaf":

@@ -26,7 +26,7 @@ from holdfast.model.threads import Purpose, in_thread
 from holdfast.pipelines.builder.build_page import built_page
 from holdfast.pipelines.builder.contract import contract_of_arguments
 from holdfast.pipelines.builder.declared import DeclaredPipeline, DeclaredPipelines, pipelines_of
-from holdfast.pipelines.builder.entry import MAX_DRAFT_BYTES, drafted
+from holdfast.pipelines.builder.entry import MAX_DRAFT_BYTES, MAX_FRAME_BYTES, drafted
 from holdfast.pipelines.graph.contract import json_of
 from holdfast.pipelines.graph.graph import GIVES, GRAPH_FORMAT, Built, Graph, Line, StepNode
 from holdfast.pipelines.graph.refusals import PipelineInvalid
@@ -142,7 +142,7 @@ async def _jailed(
         memory_mb=min(BUILD_MEMORY_MB, policy.memory_mb),
         cpu_seconds=seconds,
         scratch_mb=policy.scratch_mb,
-        frame_bytes=4 * MAX_DRAFT_BYTES,
+        frame_bytes=MAX_FRAME_BYTES,
         isolation="process" if policy.isolation == "process" else "all",
     )
     sandbox = Sandbox(jail, server_limits)

@@ -17,23 +17,31 @@ from msgspec import to_builtins
 
 from holdfast.hosts.sandbox.inside.launch import passed_limit
 from holdfast.model import codec
-from holdfast.model.errors import HoldfastError
+from holdfast.model.errors import HoldfastError, PayloadTooLarge
 from holdfast.pipelines.builder.pipeline import Pipeline
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 from holdfast.workers.body.links import SocketLink
 
 MAX_DRAFT_BYTES: Final = 1024 * 1024
+MAX_FRAME_BYTES: Final = 4 * MAX_DRAFT_BYTES
+"""The most bytes of the frame with all pipelines of a file."""
 _MOST_MESSAGE: Final = 2_000
 
 
 def enter(fd: int, module: str, file: str) -> None:
     """The function that a jail calls. It waits for the runner's message, which has the names of the pipelines, before it imports the
     author's code. `fd` is the socket to the runner; `module` is the name of the author's module; `file` is its path in the package."""
-    link = SocketLink(socket.socket(fileno=fd))
+    link = SocketLink(socket.socket(fileno=fd), MAX_FRAME_BYTES)
     link.send({"op": "ready"})
     order, _ = link.receive()
     root = next((folder for folder in sys.path if (Path(folder) / file).is_file()), "")
-    link.send(drafted(lambda: importlib.import_module(module), order["variables"], root))
+    try:
+        link.send(drafted(lambda: importlib.import_module(module), order["variables"], root))
+    except PayloadTooLarge:
+        message = (
+            f"The pipelines of this file have together more than {MAX_FRAME_BYTES} bytes as JSON. Pass large data as an input of the run."
+        )
+        link.send({"op": "failed", "file": file, "line": 0, "message": message})
 
 
 def drafted(load: Callable[[], ModuleType], variables: Sequence[str], root: str) -> dict[str, Any]:

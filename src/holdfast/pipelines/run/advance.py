@@ -28,6 +28,7 @@ from holdfast.pipelines.record.operations import TIME_AT, NodePosition, node_tim
 from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled
 from holdfast.pipelines.run.early_end import end_operation, ending_of
 from holdfast.pipelines.run.readiness import missing_for, not_reached, skip_of
+from holdfast.pipelines.run.troubles import passes
 from holdfast.pipelines.scene.children import TimeOver
 from holdfast.pipelines.scene.failure import Again, handled
 from holdfast.pipelines.scene.invocation import PipelineRun
@@ -116,14 +117,14 @@ async def _outcome(run: PipelineRun, node: AnyNode, scene: Scene) -> NodeProgres
     except TimeOver:
         return _late(node)
     except HoldfastError as trouble:
-        if trouble.code not in _OWN_TROUBLES:
+        if trouble.code not in _OWN_TROUBLES and not (passes(trouble) and run.is_last_try):
             raise
         return Failed(NodeError(code=trouble.code, message=str(trouble)))
 
 
 _OWN_TROUBLES: Final = frozenset({"artifact_not_found", "artifact_too_large", "payload_not_json", "schema_too_costly", "overloaded"})
-"""An error with one of these codes fails the node. Every other error of Holdfast is raised again and ends the invocation;
-`durable.invocation_outcome.failed` decides whether the run is invoked again or fails."""
+"""An error with one of these codes fails the node. After an error that may pass (`passes`) the engine calls the run again; if it was the
+last try, the error fails the node."""
 
 
 async def _cut_off(run: PipelineRun, node: AnyNode, scene: Scene) -> Failed | None:

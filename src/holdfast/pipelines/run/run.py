@@ -10,8 +10,9 @@ import msgspec
 from holdfast.contract.limits import tighten
 from holdfast.contract.protocol import Observability, Response
 from holdfast.durable.context import AsyncDurableContext
+from holdfast.durable.exceptions import BackgroundThreadError
 from holdfast.durable.journal import Journal, started
-from holdfast.model.errors import InvalidParameter
+from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import Execution
 from holdfast.pipelines.graph.contract import contract_in
 from holdfast.pipelines.graph.graph import Graph
@@ -24,6 +25,7 @@ from holdfast.pipelines.run.advance import advance
 from holdfast.pipelines.run.early_end import can_undo, end_open, ending_by, ending_of
 from holdfast.pipelines.run.response import responded
 from holdfast.pipelines.run.served import PACKAGE
+from holdfast.pipelines.run.troubles import passes
 from holdfast.pipelines.run.undo import undo_all
 from holdfast.pipelines.scene.environment import Graphs, RunService, StepCalls
 from holdfast.pipelines.scene.invocation import PipelineRun
@@ -74,7 +76,16 @@ class Pipelines:
 
     async def run(self, accepted: AcceptedRequest, context: AsyncDurableContext, journal: Journal, service: RunService) -> Response:
         """Run the pipeline, or the shard of a map, that this request is for, and return its response. If this runner does not know the
-        graph, the response has the error `package_changed`. Raises InvalidParameter if the request does not belong to the execution."""
+        graph, the response has the error `package_changed`. Raises InvalidParameter if the request does not belong to the execution, and
+        BackgroundThreadError after a trouble that may pass: the engine invokes the run again."""
+        try:
+            return await self._run(accepted, journal, service)
+        except HoldfastError as trouble:
+            if not passes(trouble):
+                raise
+            raise BackgroundThreadError(str(trouble), trouble) from trouble
+
+    async def _run(self, accepted: AcceptedRequest, journal: Journal, service: RunService) -> Response:
         header = journal.header
         if (accepted.tenant, accepted.request.worker_id) != (header.tenant, header.function):
             raise InvalidParameter(

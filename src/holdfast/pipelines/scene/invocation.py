@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from holdfast.contract.terms import Contract
 from holdfast.model.execution import Execution
+from holdfast.model.life import MAX_FAILURES
 from holdfast.pipelines.graph.contract import time_limit
 from holdfast.pipelines.graph.graph import AnyNode, Graph
 from holdfast.pipelines.graph.structure import Structure
@@ -55,6 +56,11 @@ class PipelineRun:
     def header(self) -> Execution:
         """The execution of the run."""
         return self.records.journal.header
+
+    @property
+    def is_last_try(self) -> bool:
+        """Whether the engine does not invoke the run again if this invocation fails, because so many failed before it."""
+        return self.header.failures >= MAX_FAILURES - 1
 
     # --- where the run stands
 
@@ -108,9 +114,8 @@ class PipelineRun:
         the other nodes of its loop are those of that round, if they have one there; all others are the present ones."""
         loop = self.structure.loops.get(node)
         members = frozenset({node}) if loop is None else loop.members
-        found = self.results()
-        found |= {name: document for name in members if (document := self.document(name, round)) is not None}
-        return found
+        found = {name: document for name, document in self.results().items() if name not in members}
+        return found | {name: document for name in members if (document := self.document(name, round)) is not None}
 
     # --- limits
 

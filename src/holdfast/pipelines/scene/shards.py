@@ -23,7 +23,7 @@ from holdfast.pipelines.graph.graph import MapNode, Template
 from holdfast.pipelines.graph.references import Item, Unresolved, resolved
 from holdfast.pipelines.record.operations import NodePosition, run_at
 from holdfast.pipelines.record.records import Records
-from holdfast.pipelines.record.responses import child_response, made_response
+from holdfast.pipelines.record.responses import child_response, made_response, was_refused
 from holdfast.pipelines.record.results import NodeError, error_of
 from holdfast.pipelines.restart.forerunners import Earlier
 from holdfast.pipelines.restart.items import SHARD_ITEMS as SHARD_ITEMS
@@ -314,17 +314,26 @@ class _Shard:
         return None if asked is None else {**asked, "previous": previous[place] if place < len(previous) else None}
 
     async def _end_live(self) -> None:
-        """Cancel the items that have begun and not ended. An item that has nothing open, because its start (or that of its fallback) is not
-        written yet, ends with the error `cancelled`."""
+        """Cancel the items that have begun and not ended. An item whose start is not written yet ends with the error `cancelled`, without a
+        run. If only the start of its fallback is not written yet, it ends as its last run ended."""
         for place, runs in list(self._live.items()):
             known = [operation for at in runs.awaited if (operation := self._records.find(at)) is not None]
             if not any(operation.status in OPEN for operation in known):
                 error = NodeError(code="cancelled", message="The item was not begun, because the map had ended.")
-                self._over(place, _item(self._inputs.first + place, None, error))
+                index = self._inputs.first + place
+                self._over(place, _item(index, self._last_run(index), error))
             for operation in known:
                 if operation.status in OPEN:
                     await self._service.cancel_child(self._records.journal.header.id, operation.id)
                     self._records.awaits(runs.awaited[0])
+
+    def _last_run(self, index: int) -> Response | None:
+        """The response of the last run of an item that has ended; None if the item had no run. A refused request is no run."""
+        part, number, last = f"{self._inputs.part}-{index}", 1, None
+        while (known := self._records.find(run_at(self._inputs.position, part, number))) is not None and known.status not in OPEN:
+            response = self._records.response(known)
+            last, number = last if was_refused(response) else response, number + 1
+        return last
 
     async def respond(self) -> Response:
         """The response with the page; the error `cancelled` if the shard was cancelled."""

@@ -14,6 +14,7 @@ from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.protocol.served import ServedWorkers
 from holdfast.service.costs import cost_report, question_of
+from holdfast.service.pipeline_view import why_no_view
 from holdfast.web.asker import asker_of
 from holdfast.web.policy import Needs, Policy, Reach
 from holdfast.web.replies import Reply
@@ -72,5 +73,5 @@ class Costs:
         header, accepted = await in_thread(Purpose.STORE, find_run, self._served.store, request.label, asker_of(request))
         told = await in_thread(Purpose.STORE, self._served.estimates().rest, header, accepted)
         if told is None:
-            raise ExecutionNotFound(f"The run {header.id} is not a run of a pipeline.")
+            raise ExecutionNotFound(why_no_view(header, accepted))
         return document_reply(told.document())

@@ -20,7 +20,7 @@ from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.pipelines.draw.svg import draw_svg
 from holdfast.server.protocol.served import ServedWorkers
-from holdfast.service.pipeline_view import pipeline_view
+from holdfast.service.pipeline_view import pipeline_view, why_no_view
 from holdfast.web import sse
 from holdfast.web.asker import asker_of, patience
 from holdfast.web.policy import Needs, Policy, Reach, Waits
@@ -76,7 +76,7 @@ class Runs:
         header, accepted = find_run(self._served.store, request.label, asker_of(request))
         view = await in_thread(Purpose.STORE, pipeline_view, self._served.store, header, accepted)
         if view is None:
-            raise ExecutionNotFound(f"Run {header.id} is a run of a worker, which has no graph.")
+            raise ExecutionNotFound(why_no_view(header, accepted))
         if "image/svg+xml" in (request.header(b"accept") or ""):
             return Reply(200, draw_svg(view.graph, view.views()).encode(), headers=_SVG)
         return json_reply(view.document())

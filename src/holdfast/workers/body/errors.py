@@ -9,11 +9,13 @@ from typing import Any
 from holdfast.hosts.sandbox.inside.launch import passed_limit
 from holdfast.model import codec
 from holdfast.model.error_text import frames_of
-from holdfast.model.errors import HoldfastError
+from holdfast.model.errors import HoldfastError, PayloadTooLarge
 
 ERROR_CODE = r"\A[a-z][a-z0-9_]{0,63}\Z"
 """The form of an error code: a small letter, then at most 63 small letters, digits or `_`. Programs compare the code, so it is a name and
 not a sentence."""
+_MOST = 1024 * 1024 - 1024
+"""The most bytes of an error as JSON. A frame has at most 1 MiB; one KiB of it is left for the text around the error."""
 
 
 class WorkerError(Exception):
@@ -58,20 +60,23 @@ class ToolError(WorkerError):
 
 def as_frame(error: BaseException) -> dict[str, Any]:
     """The error as a JSON object that the body sends to the runner. A WorkerError keeps its code. For any other exception, the code is that
-    of the sandbox's limit that caused it, or `worker_crashed` if no limit did. If the `partial` or `details` of the error are not JSON, the
-    object describes that mistake instead of the error."""
+    of the sandbox's limit that caused it, or `worker_crashed` if no limit did. If the `partial` or `details` of the error are not JSON or
+    are too large, the object describes that mistake instead of the error."""
     told = _told(error)
     try:
-        codec.dumps(told)
+        size = len(codec.dumps(told).encode())
     except HoldfastError as odd:
         return _told(odd)
+    if size > _MOST:
+        large = f"The error {told['error_code']} has {size:,} bytes as JSON, and at most {_MOST:,} are allowed."
+        return _told(PayloadTooLarge(f"{large} Store large values with ctx.artifact, and pass their references."))
     return told
 
 
 def _told(error: BaseException) -> dict[str, Any]:
     if not isinstance(error, WorkerError):
         return {
-            "error_code": passed_limit(error) or "worker_crashed",
+            "error_code": passed_limit(error) or ("artifact_too_large" if isinstance(error, PayloadTooLarge) else "worker_crashed"),
             "message": f"{type(error).__name__}: {error}"[:2000].encode(errors="backslashreplace").decode(),
             "type": type(error).__name__,
             "frames": frames_of(error),

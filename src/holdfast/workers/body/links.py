@@ -29,7 +29,10 @@ _MOST_DESCRIPTORS = 4
 
 MOST_ENCODED = 8 << 20
 """The most bytes of JSON that the body encodes. A larger value is refused before it is encoded, because encoding needs as much memory
-again. (The runner accepts frames of at most a megabyte.)"""
+again."""
+MOST_FRAME = 1 << 20
+"""The most bytes of a frame that the runner accepts from a body (`Jail.frame_bytes`). A larger frame is refused before it is sent, because
+the runner would end the attempt."""
 
 Frame = dict[str, Any]
 Received = tuple[Frame, int | None]
@@ -47,20 +50,27 @@ class Link(Protocol):
 class SocketLink:
     """Frames over a UNIX socket."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, most_frame: int = MOST_FRAME) -> None:
         self.sock = sock
+        self._most_frame = most_frame
         self._buffer = bytearray()
         self._descriptors: deque[int] = deque()
 
     def send(self, frame: Frame, fd: int | None = None) -> None:
         """Send one frame, with the file descriptor `fd` if one is given. Blocks until all of it is sent. Raises PayloadTooLarge if the
-        frame is too large to encode, and PayloadNotJson if it is not JSON."""
+        frame is larger than the runner accepts, and PayloadNotJson if it is not JSON; then nothing is sent."""
         if codec.at_least(frame, MOST_ENCODED) > MOST_ENCODED:
-            raise PayloadTooLarge("The body sends its runner a message of more than a megabyte: store large values with ctx.artifact.")
+            raise self._too_large(f"more than {MOST_ENCODED:,}")
         data = codec.dumps(frame, sort=False).encode()
+        if len(data) > self._most_frame:
+            raise self._too_large(f"{len(data):,}")
         packed = memoryview(_LENGTH.pack(len(data)) + data)
         sent = sent_along(self.sock, packed, fd) if fd is not None else 0
         self.sock.sendall(packed[sent:])
+
+    def _too_large(self, size: str) -> PayloadTooLarge:
+        told = f"The body's message to its runner has {size} bytes as JSON, and at most {self._most_frame:,} are allowed."
+        return PayloadTooLarge(f"{told} Store large values with ctx.artifact, and pass their references.")
 
     def receive(self) -> Received:
         """Wait for the next frame. Returns the frame, and the file descriptor that it carried or None. Raises ConnectionError if the runner

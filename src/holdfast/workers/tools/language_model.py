@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from holdfast.hosts.evaluator.evaluator_pool import requester
 from holdfast.model import codec
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import InvalidParameter
@@ -186,8 +187,9 @@ class LanguageModel:
         """Ask the model once, without retries. Returns the text, or with a `schema` the JSON value. Raises ToolFailed if the model cannot
         be asked, if there is no complete answer, or if the answer does not fit the schema."""
         model = self._model(arguments)
+        who = requester(call.tenant, call.tool)
         if "schema" in arguments:
-            await check_schema(arguments["schema"], "The schema", call.tenant)
+            await check_schema(arguments["schema"], "The schema", who)
         client, exchange = await self._connected(), Exchange()
         seconds = min(self._settings.timeout_seconds, call.deadline - monotonic())
         if seconds <= 0:
@@ -206,7 +208,7 @@ class LanguageModel:
             text = answered(data, reservation.output_tokens)
             if call.hears is not None and isinstance(exchange.answer, WholeAnswer):
                 call.hears(text)
-            result = text if "schema" not in arguments else await value_of(text, arguments["schema"], call.tenant)
+            result = text if "schema" not in arguments else await value_of(text, arguments["schema"], who)
             return Called(await self._redactor.cleaned(result), counted or _all(reservation))
         except ToolFailed as failure:
             failure.usage = counted or self._unfinished(model, exchange, reservation)

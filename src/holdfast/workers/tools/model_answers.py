@@ -58,7 +58,7 @@ def parts_of(reported: Mapping[str, Any], tokens_in: int, tokens_out: int) -> tu
 
 async def value_of(text: str, schema: Mapping[str, Any], who: str) -> Any:
     """The JSON value of an answer's text. Raises ToolFailed if the text is not JSON, or if the value does not fit the schema or cannot be
-    checked now. `who` is the tenant for whom this is checked."""
+    checked now. `who` says for whom this is checked: a tenant and a tool."""
     try:
         if (crowded := crowding(text.encode(errors="replace"), MAX_DEPTH)) is not None:
             raise ValueError(f"it {crowded}")
