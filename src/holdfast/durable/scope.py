@@ -120,7 +120,7 @@ class Scope:
         self._busy = False
         self._seen_at = state.header.started_at
         self._beginnings: set[str] | None = None
-        """The ids of callbacks and timers whose creating call has not returned yet."""
+        """The ids of callbacks and timers whose creating call has not returned yet. None if there are none, to save memory."""
         self._uuids = 0
         self._chances = 0
         self._patches: dict[str, bool] | None = None
@@ -201,7 +201,7 @@ class Scope:
         operations = self.state.operations
         done = operations.get(identity.operation_id)
         if done is not None and self._beginnings is not None and identity.operation_id in self._beginnings:
-            self._beginnings.discard(identity.operation_id)
+            self._beginnings = self._beginnings - {identity.operation_id} or None
             self._seen_at = max(self._seen_at, done.started_at)
         elif done is not None:
             self.passed(done)
