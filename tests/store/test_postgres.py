@@ -21,11 +21,12 @@ from holdfast.model.errors import (
 from holdfast.model.execution import ExecutionStatus, Outcome, OutcomeStatus
 from holdfast.model.operations import Action, Status
 from holdfast.model.verbs import Checkpointed
-from holdfast.store.backends import open_store, shown
+from holdfast.store.backends import open_store
 from holdfast.store.encryption import AesGcm
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.seam import Filter
+from holdfast.store.shown_address import shown
 from holdfast.testing.stores import Opening, SharedStoreSuite
 from holdfast.testing.stores.writes import (
     LEASE,
@@ -169,8 +170,18 @@ def test_an_address_that_cannot_be_meant_is_refused(query: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "password", ["sec%ret", "sec ret", "sec/ret", "sec?ret", "sec#ret", "sec@ret", 'sec"%ret', "sec[ret", "sec\u2100ret"]
+)
+def test_a_password_that_is_not_encoded_is_in_no_message(password: str) -> None:
+    refused = refusal(f"postgresql://me:{password}@localhost:1/db")
+    assert isinstance(refused, InvalidParameter | StoreBroken)
+    assert [part for part in ("sec", "ret") if part in str(refused)] == []
+
+
+@pytest.mark.parametrize(
     "where, read",
     [
+        ("postgresql://me:sec/re@t?@host:1/db?schema=a", "postgresql://me@host:1/db?schema=a"),
         ("postgresql://me:secret@host:1/db?schema=a", "postgresql://me@host:1/db?schema=a"),
         ("postgresql://me:s:e%40t@one:1,two:2/db", "postgresql://me@one:1,two:2/db"),
         ("postgres://host/db?password=secret&schema=a", "postgres://host/db?schema=a"),

@@ -16,7 +16,8 @@ from holdfast.cli.terminal import say, warn_of_root
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import ExtraMissing
 from holdfast.model.ids import id_at
-from holdfast.store.backends import open_store, shown
+from holdfast.store.backends import open_store
+from holdfast.store.shown_address import shown
 
 _EXTRA = "`holdfast console` needs packages that are installed on request: pip install 'holdfast[server]'."
 

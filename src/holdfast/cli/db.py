@@ -13,8 +13,9 @@ from holdfast.cli.terminal import print_document, print_table, printable, say, w
 from holdfast.model.clock import SystemClock
 from holdfast.model.ids import id_at
 from holdfast.model.payloads import PayloadCodec
-from holdfast.store.backends import open_maintenance, shown
+from holdfast.store.backends import open_maintenance
 from holdfast.store.maintenance import Maintenance
+from holdfast.store.shown_address import shown
 
 app = typer.Typer(help="Migrate, check, back up, restore and measure a store.", no_args_is_help=True, rich_markup_mode=None)
 

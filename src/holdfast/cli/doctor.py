@@ -18,7 +18,7 @@ from holdfast.cli.diagnoses import Check, Diagnosis, Level, Question, made
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import print_document, printable, say, working
 from holdfast.model.clock import SystemClock, monotonic
-from holdfast.store.backends import shown
+from holdfast.store.shown_address import shown
 
 CHECKS: Final[Sequence[tuple[str, Check]]] = (
     ("versions", doctor_packages.versions),

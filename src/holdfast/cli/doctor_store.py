@@ -17,8 +17,9 @@ from holdfast.model.clock import SystemClock
 from holdfast.model.errors import ExtraMissing, HoldfastError, NotPrivate, StoreNotFound, StoreUnsuitable
 from holdfast.model.ids import id_at
 from holdfast.service.trust import configuration_folder
-from holdfast.store.backends import open_maintenance, shown
+from holdfast.store.backends import open_maintenance
 from holdfast.store.maintenance import StoreReport
+from holdfast.store.shown_address import shown
 
 _FILES: Final = ("", "-wal", "-shm", "-journal", "-holdfast")
 _FOLDERS: Final = (".functions", ".logs", ".workers", ".sample")

@@ -29,8 +29,8 @@ from holdfast.service.engines import open as open_engine
 from holdfast.service.execution_descriptions import Description
 from holdfast.service.function_loader import LoadedFunction
 from holdfast.service.open_execution import OpenExecution
-from holdfast.store.backends import shown
 from holdfast.store.seam import Filter
+from holdfast.store.shown_address import shown
 
 _LOOK_SECONDS = 0.2
 _LOOK_SHARE = 20

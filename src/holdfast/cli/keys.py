@@ -18,8 +18,9 @@ from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.credentials import Credential, CredentialKind, Role, checked_person, checked_roles
 from holdfast.model.errors import InvalidParameter, StoreNotFound
 from holdfast.model.ids import id_at
-from holdfast.store.backends import open_store, shown
+from holdfast.store.backends import open_store
 from holdfast.store.seam import Store
+from holdfast.store.shown_address import shown
 from holdfast.web.auth.key_sealing import Sealing, access_keys
 from holdfast.web.auth.keys import Issued, new_access_key, new_token, seal_anew, sealing_of
 from holdfast.web.auth.secret import KeysSecrets

@@ -33,8 +33,8 @@ from holdfast.service.engines import open as open_engine
 from holdfast.service.function_signals import FunctionSignals
 from holdfast.service.settings import Settings
 from holdfast.service.store_queues import meant_queue
-from holdfast.store.backends import shown
 from holdfast.store.seam import Hosted, Store
+from holdfast.store.shown_address import shown
 
 if TYPE_CHECKING:
     from holdfast.lambda_api.templates.descriptions import FoundTargets

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.cli.serve_workers import ServeWorkers
 from holdfast.cli.terminal import print_table
-from holdfast.store.backends import shown
+from holdfast.store.shown_address import shown
 
 if TYPE_CHECKING:
     from holdfast.lambda_api.serving import Serving

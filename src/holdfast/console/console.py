@@ -28,8 +28,9 @@ from holdfast.model.clock import Clock
 from holdfast.model.ids import IdSource
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.store.backends import open_store, shown
+from holdfast.store.backends import open_store
 from holdfast.store.seam import Store
+from holdfast.store.shown_address import shown
 from holdfast.web.asker import asker_of
 from holdfast.web.auth.gate import Gate
 from holdfast.web.page_errors import PREFIX, error_page

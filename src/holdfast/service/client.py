@@ -27,8 +27,9 @@ from holdfast.service.exporting import exported
 from holdfast.service.history import HistoryEvent, events_of
 from holdfast.service.importing import Imported, Source, copied, read
 from holdfast.service.open_callbacks import OpenCallback, open_callbacks
-from holdfast.store.backends import open_store, placed, shown
+from holdfast.store.backends import open_store, placed
 from holdfast.store.seam import Filter, Store
+from holdfast.store.shown_address import shown
 
 if TYPE_CHECKING:
     from holdfast.durable.execution import DurableFunction
@@ -145,10 +146,10 @@ class Client:
         called = self._store.list(Filter(name=execution, limit=_PAGE))
         namesakes = [x for x in called if x.superseded_by is None] or called[:1]
         if len(namesakes) > 1:
-            shown = ", ".join(f"{x.function}/{x.name}" for x in namesakes[:_SHOWN_CANDIDATES])
+            some = ", ".join(f"{x.function}/{x.name}" for x in namesakes[:_SHOWN_CANDIDATES])
             more = " and others" if len(namesakes) > _SHOWN_CANDIDATES else ""
             raise InvalidParameter(
-                f"Several executions are called {execution!r}: {shown}{more}. Name one of them in this form, or by its id."
+                f"Several executions are called {execution!r}: {some}{more}. Name one of them in this form, or by its id."
             )
         return namesakes[0] if namesakes else None
 

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from holdfast.model.errors import ExtraMissing, InvalidParameter
 from holdfast.model.payloads import PayloadCodec
 from holdfast.store.maintenance import Maintenance
 from holdfast.store.seam import Store
-
-_PASSWORD: Final = re.compile(r"(?<=://)([^:@/?]*):[^@/]*(?=@)|(?<=[?&])password=[^&]*&?")
-
-
-def shown(where: str) -> str:
-    """A path or an address without its password, for messages."""
-    return _PASSWORD.sub(r"\1", where) if "://" in where else where
 
 
 def placed(where: str) -> str:

@@ -10,8 +10,13 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
 from holdfast.model.errors import InvalidParameter
+from holdfast.store.shown_address import shown
 
 _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_ENCODE: Final = (
+    "Write it as postgresql://user:password@host:port/database with parameters of libpq. In the user and in the password, write / as %2F, "
+    "? as %3F, # as %23, @ as %40 and % as %25."
+)
 _DEFAULTS: Final = {
     "application_name": "holdfast",
     "connect_timeout": "5",
@@ -37,20 +42,27 @@ class Address(NamedTuple):
 def parsed(where: str) -> Address:
     """Read `postgresql://user:password@host:port/database?schema=…`. Any parameter of libpq may follow the question mark. Without the
     parameter `schema`, the schema is `holdfast`. Raises InvalidParameter if the address is not valid."""
-    scheme, host, path, query, fragment = urlsplit(where)
+    told = shown(where).partition("#")[0].partition("?")[0]
+    try:
+        scheme, host, path, query, fragment = urlsplit(where)
+        if host.count("@") > 1 or ("@" not in host and ("@" in path or "@" in fragment)):
+            raise ValueError("the user or the password has a character that must be percent-encoded")
+    except ValueError:  # the texts of Python's errors may have the password
+        raise InvalidParameter(f"{told} is not the address of a Postgres database. {_ENCODE}") from None
     asked = parse_qsl(query, keep_blank_values=True)
     schemas = [value for name, value in asked if name == "schema"] or ["holdfast"]
     schema = schemas[-1]
     if not _SCHEMA.fullmatch(schema):
         raise InvalidParameter(f"Schema {schema!r}: use 1 to 63 lower-case letters, digits or '_', and no digit first.")
     rest = urlencode([(name, value) for name, value in asked if name != "schema"], quote_via=quote)
-    shown = urlunsplit((scheme, _without_password(host), path, "", "")) + ("" if schema == "holdfast" else f"?schema={schema}")
+    told += "" if schema == "holdfast" else f"?schema={schema}"
     try:
         known = conninfo_to_dict(urlunsplit((scheme, host, path, rest, fragment)))
     except ProgrammingError as error:
-        raise InvalidParameter(f"{shown} is not the address of a Postgres database: {str(error).strip()}") from None
+        reason = str(error).partition('"')[0].strip(" :\n")  # libpq quotes what it cannot read, which may be the password
+        raise InvalidParameter(f"{told} is not the address of a Postgres database: {reason}. {_ENCODE}") from None
     given = {name: str(value) for name, value in known.items() if value is not None}
-    return Address(_DEFAULTS | given | {"client_encoding": "utf8"}, schema, shown)
+    return Address(_DEFAULTS | given | {"client_encoding": "utf8"}, schema, told)
 
 
 def _without_password(host: str) -> str:
