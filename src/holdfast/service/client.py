@@ -148,7 +148,7 @@ class Client:
         if len(namesakes) > 1:
             some = ", ".join(f"{x.function}/{x.name}" for x in namesakes[:_SHOWN_CANDIDATES])
             more = " and others" if len(namesakes) > _SHOWN_CANDIDATES else ""
-            raise InvalidParameter(f"Several executions are called {execution!r}: {some}{more}. Name one by this form, or by its id.")
+            raise InvalidParameter(f"Several executions are called {execution!r}: {some}{more}. Name one in this form, or by its id.")
         return namesakes[0] if namesakes else None
 
     def describe(self, execution: str) -> Description:

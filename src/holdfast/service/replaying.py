@@ -109,7 +109,8 @@ def _awaited(make: Callable[[], Coroutine[Any, Any, Outcome]]) -> Outcome:
 
 
 class _NewWork(SuspendExecution):
-    """Raised in a branch that has no more records, before its new work."""
+    """Raised in a branch where its records end: before it would write a new record, or run the body of a step that has a recorded start and
+    no end."""
 
 
 class _RecordUse(RestingHooks):

@@ -29,7 +29,8 @@ class EvaluatorDied(Exception):
 
 
 class Evaluator:
-    """A process for checks. It is started with the first check; if it has died or was ended, the next check starts a new one."""
+    """A process for checks. It is started with the first check. If it was ended, the next check starts a new one. If it died between two
+    checks, the next check raises EvaluatorDied, and the one after it starts a new process."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -56,7 +57,7 @@ class Evaluator:
 
     @property
     def pid(self) -> int | None:
-        """The pid of its process; None if there is none."""
+        """The pid of the process that was started last, which may have died; None if none was started, or after `end`."""
         return None if self._process is None else self._process.pid
 
     def _started(self) -> socket.socket:

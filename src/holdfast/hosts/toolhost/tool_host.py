@@ -185,7 +185,7 @@ class ToolHost:
             await self._end(process)
 
     async def _tend(self) -> None:
-        """End the processes that have been idle for longer than `idle_seconds`."""
+        """End the processes that have been idle for longer than `idle_seconds`. Called when a call takes a process."""
         oldest = monotonic() - self._limits.idle_seconds
         stale = [process for since, process in self._idle if since < oldest]
         self._idle = [(since, process) for since, process in self._idle if since >= oldest]

@@ -67,7 +67,8 @@ def resolved(template: Template, results: Mapping[str, Any], *, item: Item | Non
     """The value of a template, or an Unresolved that says why it has none. The value shares parts with `results`: do not change it.
 
     `results` has a JSON document for each source: `inputs`, and by its name the result of each node that has one. `item` is for templates
-    of a map. A value above `most` characters is refused (`too_large`) before it is put together.
+    of a map. `most` bounds the work: the sizes of the values in characters, which are estimated and never too high, and 8 for each element
+    that a `*` visits. Above it the template is refused (`too_large`), before its value is put together.
     """
     try:
         return _Resolver(results, item, most).value(template, 1)

@@ -1,4 +1,5 @@
-"""The routes of the worker protocol, except those of queues (queues.py)."""
+"""Joins the routes by which clients start workers and look at runs. Each handler's module declares its own routes. Those of queues
+(queues.py) are added by `holdfast serve`, also without workers."""
 
 from __future__ import annotations
 

@@ -55,11 +55,11 @@ class Admissions(Doubts):
 
     @abstractmethod
     def _remember(self, done: PostgresBatch) -> None:
-        """Keep the views of a batch that was written."""
+        """Keep the cached rows (views) of the executions of a batch that was written."""
 
     @abstractmethod
     def _forget(self, done: PostgresBatch) -> None:
-        """Drop the views that a batch was decided on."""
+        """Drop the cached rows (views) of the executions of a batch, because they may be out of date. They are then read again."""
 
     def admit(self, targets: Sequence[Target], by: Sequence[Claimant], now: int) -> Committed:
         """Admit queued executions and claim them, in a transaction of their own. If no lane is open, nothing is written; `has_open_lane`
