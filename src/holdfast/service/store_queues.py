@@ -68,8 +68,8 @@ class ParkedRun(msgspec.Struct, frozen=True):
 
     header: Execution
     error_code: str
-    """For a run that ended with a response: the error code of the response. For any other execution: its error type, or its status if it has
-    no error type."""
+    """For a run that ended with a response: the error code of the response. For any other execution: its error type, or its status if it
+    has no error type."""
     message: str
 
 

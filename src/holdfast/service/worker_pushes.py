@@ -33,8 +33,8 @@ _BATCH: Final = 200
 
 
 class _Known:
-    """Tells by the times of runs whether a line of this push made its run. Otherwise the run existed before the push, or an earlier line with
-    the same key made it. A run that another caller made with the same key during the push counts as made by the line."""
+    """Tells by the times of runs whether a line of this push made its run. Otherwise the run existed before the push, or an earlier line
+    with the same key made it. A run that another caller made with the same key during the push counts as made by the line."""
 
     def __init__(self, began: int) -> None:
         self._began = began
