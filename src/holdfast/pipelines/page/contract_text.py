@@ -73,7 +73,7 @@ def _default_log_fields() -> tuple[str, ...]:
 def _constraints(contract: Contract) -> dict[str, Any]:
     written = json_of(contract)
     limits: dict[str, Any] = {key: value for key, value in written["limits"].items() if key != "tools"}
-    made = {key: value for key, value in limits.items() if value not in (None, {}, False)}
+    made = {key: value for key, value in limits.items() if value is not None and value is not False and value != {}}
     if contract.limits.max_cost_usd is not None:
         made["max_cost_usd"] = float(contract.limits.max_cost_usd)
     retries = {key: value for key, value in written["retries"].items() if value != getattr(Retries(), key)}
