@@ -156,8 +156,8 @@ def test_any_contract_is_read_back_from_its_page(contract: Contract) -> None:
 
 
 def test_a_limit_of_zero_is_read_back_from_its_page() -> None:
-    wanted = {**CONTRACT, "limits": {**CONTRACT["limits"], "max_tokens": 0}}
-    graph = graph_from(graph_text(Graph(contract=wanted, nodes=(), gives={})))
+    wanted = {**CONTRACT, "limits": {"max_tokens": 0}}
+    graph = built_graph(Graph(contract=wanted, nodes=(), gives={}))
     assert same(page_of(graph), graph)
     assert '"max_tokens": 0' in page_of(graph)
 
