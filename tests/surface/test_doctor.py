@@ -261,6 +261,14 @@ def test_an_older_postgres_store_is_a_problem(doctor: Doctor) -> None:
     assert (level, mend) == ("problem", "holdfast db migrate --store ADDRESS")
 
 
+def test_an_address_with_a_password_that_is_not_encoded_is_a_problem_that_says_how_to_write_it(doctor: Doctor) -> None:
+    level, said, _ = doctor("--store", "postgresql://me:sec/ret@localhost:1/db")["store"]
+    assert level == "problem"
+    assert "postgresql://me@localhost:1/db is not the address" in said
+    assert "Write it as postgresql://user:password@host:port/database" in said
+    assert "sec/ret" not in said
+
+
 def test_an_address_that_does_not_answer_is_a_problem_and_its_password_stays_secret(doctor: Doctor) -> None:
     address = "postgresql://me:geheim@127.0.0.1:1/x?password=geheimer"
     ended = doctor.program("doctor", "--port", doctor.port, "--store", address)

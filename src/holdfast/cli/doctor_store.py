@@ -47,12 +47,12 @@ def store(question: Question) -> Iterator[Diagnosis]:
         yield problem("store", sentence(str(error)), "pip install 'holdfast[postgres]'")
     except StoreUnsuitable as error:
         mend = "pip install --upgrade holdfast" if "schema version" in str(error) else "holdfast doctor --store ANOTHER_PATH"
-        yield problem("store", sentence(shown(str(error))), mend)
+        yield problem("store", sentence(str(error).replace(question.where, where)), mend)
     except NotPrivate as error:
         yield problem("store", sentence(str(error)), _named_command(error, question))
     except HoldfastError as error:
         check = question.command("db", "check") if question.is_file else "holdfast db check --store ADDRESS"
-        yield problem("store", f"{where} cannot be opened: {sentence(shown(str(error)))}", check)
+        yield problem("store", f"{where} cannot be opened: {sentence(str(error).replace(question.where, where))}", check)
     else:
         yield from _looked(question, look)
 
