@@ -167,7 +167,8 @@ def test_the_jobs_of_one_tenant_keep_no_other_tenant_out(scene: Scene) -> None:
         jobs.close()
 
 
-async def test_the_open_pages_of_one_credential_keep_no_other_out(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def made_ticks(monkeypatch: pytest.MonkeyPatch) -> list[Ticks]:
+    """The ticks of the consoles that are opened after this call."""
     made: list[Ticks] = []
     begin = Ticks.__init__
 
@@ -176,6 +177,11 @@ async def test_the_open_pages_of_one_credential_keep_no_other_out(scene: Scene, 
         begin(ticks, store)
 
     monkeypatch.setattr(Ticks, "__init__", kept)
+    return made
+
+
+async def test_the_open_pages_of_one_credential_keep_no_other_out(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = made_ticks(monkeypatch)
     mine, other = (token(scene.store, "viewer", now=scene.clock.now()) for _ in range(2))
     async with scene.app() as app, client_of(app) as client:
         (ticks,) = made
@@ -189,14 +195,7 @@ async def test_the_open_pages_of_one_credential_keep_no_other_out(scene: Scene, 
 
 
 async def test_an_action_on_this_console_refreshes_the_open_pages_of_others(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Ticks] = []
-    begin = Ticks.__init__
-
-    def kept(ticks: Ticks, store: Store) -> None:
-        made.append(ticks)
-        begin(ticks, store)
-
-    monkeypatch.setattr(Ticks, "__init__", kept)
+    made = made_ticks(monkeypatch)
     monkeypatch.setattr(scene.store, "changed", lambda: False)  # no other process writes
     run, other = scene.start("order", 1), scene.start("order", 2)
     async with scene.browser("operator") as browser:

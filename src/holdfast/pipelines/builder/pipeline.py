@@ -239,11 +239,11 @@ class Pipeline(WorkerVerbs):
         """Judge a candidate by a worker, or by a JSON Schema and rules. If the gate does not let the candidate pass, the nodes that name
         the gate in `after` or need its outputs do not run.
 
-        A worker gets `candidate` as its inputs and gives `{verdict, reasons}`, with `allow`, `block` or `revise`. If a worker is given,
-        `schema` and `rules` are ignored. `revise=` names a node above the gate. If the worker says `revise`, or the candidate breaks the
-        schema or the rules, the named node and the nodes between it and the gate run again, at most `rounds` times. If no round is left,
-        and after `block`, `on_block` says what happens: `fail`, `skip` or `escalate`. A `shadow` gate only records its verdict, and lets
-        every candidate pass.
+        A worker gets `candidate` as its inputs and gives `{verdict, reasons}`, with `allow`, `block` or `revise`. A gate has either a
+        worker, or `schema` and `rules`: with both, the check of the graph reports `gate_judges_twice`. `revise=` names a node above the
+        gate. If the worker says `revise`, or the candidate breaks the schema or the rules, the named node and the nodes between it and the
+        gate run again, at most `rounds` times. If no round is left, and after `block`, `on_block` says what happens: `fail`, `skip` or
+        `escalate`. A `shadow` gate only records its verdict, and lets every candidate pass.
         """
         if (revise is None) is not (rounds == 0):
             raise PipelineInvalid(f"The gate {name!r:.80} needs revise= and rounds= together: revise=facts, rounds=2.")
