@@ -1,4 +1,4 @@
-"""Terminal output: results on stdout, everything else on stderr. If the output is not a terminal, it has no colours, and no line is
+"""Terminal output: results on stdout, everything else on stderr. If stdout is not a terminal, tables have no colours, and no line is
 folded."""
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def say(text: str) -> None:
 
 @contextlib.contextmanager
 def working(what: str, *, only_in_terminal: bool = False) -> Iterator[None]:
-    """Show what a command does (`what`) while the block runs: in a terminal a spinner on stderr, which is removed at the end; else one line
-    on stderr, if the block takes longer than a second.
+    """Show what a command does (`what`) while the block runs. If stderr is a terminal, a spinner shows it until the block ends. If not, one
+    line is printed on stderr when the block has taken a second.
 
-    With `only_in_terminal` the line is never printed: it is for commands whose output is compared by programs, and which may take a second
-    on a busy machine.
+    With `only_in_terminal`, this line is not printed. Commands whose output programs compare use this, because they may take a second on a
+    busy machine.
     """
     told = f"{printable(what)} …"
     if sys.stderr.isatty():
@@ -63,19 +63,19 @@ def working(what: str, *, only_in_terminal: bool = False) -> Iterator[None]:
 
 
 def warn_of_root() -> None:
-    """Warn if this runs as root: code that escapes from a root process controls the machine."""
+    """Warn if this process runs as root: code that escapes from a root process controls the machine."""
     if os.geteuid() == 0:
         say("warning: this runs as root: a fault in it, or in what it runs, could change anything here. Run it as an ordinary user.")
 
 
 def print_document(value: object) -> None:
-    """Print one JSON document."""
+    """Print one JSON document, indented, on stdout."""
     print(_calm(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 def write_private(path: Path, value: object) -> None:
-    """Write one JSON document to a file that only the user may read; a device or a pipe keeps its rights. Raises InvalidParameter if the
-    file cannot be written."""
+    """Write one JSON document to a file that only the user may read. The rights of a device or a pipe are not changed. Raises
+    InvalidParameter if the file cannot be written."""
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     try:
         with os.fdopen(private.open_given(path, os.O_WRONLY), "wb") as file:
@@ -92,12 +92,13 @@ def print_line(value: object) -> None:
 
 
 def _calm(text: str) -> str:
-    """The same JSON without characters that control a terminal: json itself escapes only the control characters below the space."""
+    """The same JSON value, with every character that could control a terminal escaped: json itself escapes only those below the space."""
     return _STEERS.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, folds: str) -> None:
-    """Print a table. In a terminal the column `folds` is wrapped so that the table fits; elsewhere each column has its full width."""
+    """Print a table on stdout. If stdout is a terminal, the column named `folds` is wrapped so that the table fits. If not, each column has
+    its full width."""
     watched = sys.stdout.isatty()
     table = Table(box=None, pad_edge=False, header_style="bold" if watched else "")
     for column in columns:
@@ -119,7 +120,7 @@ def printable(text: str) -> str:
 
 
 def shortened(text: str, limit: int = 100) -> str:
-    """The text itself; if it has more than `limit` characters, its beginning and `...`."""
+    """The text, with at most `limit` characters. A longer text is cut, and its last three characters are `...`."""
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 

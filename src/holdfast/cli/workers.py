@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class WorkerRunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of the command line."""
+    """The options of `holdfast run` for a worker or a pipeline."""
 
     file: Path
     worker: str | None
@@ -43,7 +43,7 @@ class WorkerRunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, target: str, inputs: str | None, key: str | None, constraints: str | None, **more: Any) -> WorkerRunOptions:
-        """Read the options of a command line."""
+        """Read the options of a command line. Raises InvalidParameter if `inputs` or `constraints` is not JSON."""
         file, _, worker = target.partition(":")
         read = {} if inputs is None else read_json("--input", inputs)
         tighter = None if constraints is None else read_json("--constraints", constraints)
@@ -51,8 +51,9 @@ class WorkerRunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def declares_workers(target: str) -> bool:
-    """Whether a target is the file of a worker or a pipeline (also one with mistakes, and every page, `.md`), or the id of a ready worker.
-    False for `FILE:NAME` if NAME is a durable function of the file. A file is read, not run."""
+    """Whether a target of `holdfast run` is a worker or a pipeline: the id of a worker of the library, a path that ends in `.md`, or a
+    Python file that declares a worker or a pipeline, also with mistakes. False for `FILE:NAME` if NAME is a durable function of the Python
+    file. A file is read, not run."""
     file = Path(target.partition(":")[0])
     if not file.exists() and find(str(file)) is not None:
         return True
@@ -73,9 +74,9 @@ def declares_workers(target: str) -> bool:
 
 
 def run_worker(order: WorkerRunOptions, *, json_output: bool, detach: bool = False, estimate: bool = False) -> int:
-    """Run the worker, print its response, and return the exit code. With `estimate`, print what the run may cost, and run nothing. Raises
-    InvalidParameter with `detach`, because a worker cannot be left for a later runner, and if the inputs or the constraints are not a JSON
-    object."""
+    """Run the worker or pipeline, and return the exit code. Prints the outputs (with `json_output` the whole response) on stdout, and a
+    summary on stderr. With `estimate`, prints what the run may cost, and runs nothing. Raises InvalidParameter if `detach` is True, or if
+    the inputs or the constraints are not a JSON object."""
     from holdfast.contract.protocol import response_document
 
     if detach:
@@ -155,8 +156,8 @@ async def _ran_pipeline(engine: OpenEngine, pipeline: str, inputs: Any, asking: 
 
 
 class _ProgressPrinter(RunObserver):
-    """Prints the progress of a run on stderr. A call is printed when it begins. A body that runs again after a crash prints its progress
-    again."""
+    """Prints on stderr: each call of a tool when it begins and if it fails, each retry, progress and log lines. A body that runs again
+    after a crash prints its progress again."""
 
     def __init__(self) -> None:
         self._failed: str | None = None
@@ -194,13 +195,12 @@ _DECIDE = {"approve": "approve {}", "question": "answer {} JSON", "unknown_outco
 
 
 def _phrase(message: str) -> str:
-    """A sentence without its full stop, for a line on which more text follows."""
     return message if message.endswith("..") else message.removesuffix(".")
 
 
 def summary(response: Response, limits: Limits | None = None) -> str:
     """The response in one line. If the run waits for approvals, the text has one line for each approval instead, and then a line with the
-    command that decides the first approval. `limits` has the cap that is shown after the number of tokens."""
+    command that decides the first approval. If `limits` has a cap on tokens, the cap is shown after the number of tokens."""
     from holdfast.pipelines.draw.captions import money
 
     seen, error = response.observability, response.error
@@ -234,13 +234,13 @@ def summary(response: Response, limits: Limits | None = None) -> str:
 
 
 def call_of(tool: str, arguments: Mapping[str, Any]) -> str:
-    """A call as text, such as `refund(cents=1900)`. Long arguments are cut, and end with `...`."""
+    """A call as text, such as `refund(cents=1900)`. An argument of more than 60 characters is cut, and ends with `...`."""
     return f"{tool}({', '.join(f'{name}={shortened(repr(value), 60)}' for name, value in arguments.items())})"
 
 
 def exit_code(response: Response) -> int:
-    """The exit code for a response. If its error code is in the table of codes, with the same status as the response, the table's exit code
-    for this code; else the exit code of the response's status."""
+    """The exit code for a response. It is the exit code of the response's error code, if CODES has that error code with the same status;
+    else the exit code of the response's status."""
     from holdfast.contract.codes import CODES, ending_of
 
     known = None if response.error is None else CODES.get(response.error.error_code)

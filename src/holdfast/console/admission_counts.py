@@ -30,8 +30,8 @@ class AdmissionCounts:
         """When this console read a queue for the first time, in milliseconds; None before that."""
 
     def look(self, queue: str, admitted: int, now: int) -> tuple[int, ...]:
-        """Remember `admitted`, the total number of admissions of a queue at the time `now` (milliseconds). Return how many admissions there
-        were in each of the last SPANS spans, as far as they are known; the newest span is last."""
+        """Remember `admitted`, the total number of admissions of a queue at the time `now` (milliseconds). Return how many admissions this
+        console counted in each of the last SPANS spans, the newest span last. A span without a reading has 0."""
         span = now // SPAN_MS
         with self._lock:
             self.since = now if self.since is None else self.since

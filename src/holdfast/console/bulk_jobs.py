@@ -40,8 +40,8 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Job:
-    """One action on many runs, and how many of them are done. Its thread does the work and counts; pages read the counts and may cancel
-    it."""
+    """One action on many runs, with the counts of what is done. The thread of the job acts and counts. Pages read the counts, and can
+    cancel the job."""
 
     def __init__(self, name: str, source: BulkSource, verb: Verb, items: Sequence[Item], *, question: str, reason: str, now: int) -> None:
         self.name, self.source, self.verb, self.items = name, source, verb, tuple(items)
@@ -59,8 +59,8 @@ class Job:
 
     @property
     def state(self) -> str:
-        """`running` while the job acts. `done` if it acted on all runs. `cancelled` if it ended before that: a person cancelled it, the
-        console closed, or there was an error."""
+        """`running` while the job acts. `done` if it acted on all runs, also if it failed on some. `cancelled` if it ended before that: a
+        person cancelled it, the console closed, or there was an unexpected error."""
         if self.ended_at is None:
             return "running"
         return "cancelled" if self.left else "done"
@@ -70,8 +70,9 @@ class Job:
         return tenant is None or tenant == self.source.tenant
 
     def run(self, clock: Clock, pace: float, acted: Callable[[], None]) -> None:
-        """Act on one run after the other, until the job has acted on all or is cancelled. Then write a line to the audit log. Runs in the
-        thread of the job. `pace`: how many seconds it pauses after each run. `acted` is called after each run, and at the end."""
+        """Act on one run after the other, until the job has acted on all or is cancelled. Then write a line to the audit log. An unexpected
+        error ends the job early, and only the program's log has it. The job pauses `pace` seconds after each run. `acted` is called after
+        each run, and at the end."""
         try:
             for item in self.items:
                 if self.cancelled.is_set():
@@ -111,8 +112,8 @@ class BulkJobs:
         self._lock = threading.Lock()
 
     def start(self, source: BulkSource, verb: Verb, items: Sequence[Item], *, question: str, reason: str) -> Job:
-        """Start a job in a thread of its own, and return without waiting for it. Raises InvalidParameter if too many jobs run already, of
-        this tenant or of all tenants together."""
+        """Start a job in a thread of its own, and return without waiting for it. Raises InvalidParameter if too many jobs run already: of
+        the tenant of `source`, or of all tenants together."""
         now = self._clock.now()
         job = Job(self._new_name(now), source, verb, items, question=question, reason=reason, now=now)
         thread = threading.Thread(target=job.run, args=(self._clock, self._pace, self._acted), name="holdfast-bulk", daemon=True)

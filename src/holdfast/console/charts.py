@@ -56,9 +56,9 @@ def _bar(one: Slice, x: int, highest: float, height: int) -> str:
 
 
 def _heights(one: Slice, highest: float, room: float) -> list[tuple[str, float]]:
-    """The kind and the height of each part whose value is above 0. A bar with the total `highest` gets the height `room`. A very small part
-    is drawn higher than its value. If the bar becomes too high by this, its highest part is drawn lower. Raises ValueError if a kind is not
-    1 to 20 small letters."""
+    """The kind and the height of each part whose value is above 0. A bar with the total `highest` gets the height `room`. Each part is at
+    least _LEAST high. If the bar is then higher than `room`, its highest part is made lower. Raises ValueError if a kind is not 1 to 20
+    small letters."""
     told = []
     for kind, value in one.parts:
         if _KIND.fullmatch(kind) is None:

@@ -41,7 +41,6 @@ class Login:
         self._tries = Tries(_TRIES, _TRIES_SECONDS)
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers."""
         form = Policy("ShowLogin", Needs.NOTHING, Reach.ALL)
         log_in = Policy("LogIn", Needs.NOTHING, Reach.ALL, body_bytes=_FORM_BYTES)
         return [
@@ -55,10 +54,9 @@ class Login:
         return self._page(self._site.page_request(request))
 
     async def log_in(self, request: Request) -> Reply:
-        """Log in with the token of the form. If the token belongs to a credential, a session begins, and the browser is sent to the page in
-        the form's field `next`, or to the first page if the field names no page of this console. On a server that needs no credentials, the
-        browser is sent there without a session. If the token is refused (401), or after too many tries (429), the reply is the login page
-        with the problem."""
+        """Log in with the token of the form: begin a session, and send the browser to the path in the form's field `next`. If this field
+        has not the form of a path of the console, the browser is sent to the first page. On a server that needs no credentials, no session
+        begins. If the token is refused (401), or after too many tries (429), the reply is the login page with the problem."""
         page_request = self._site.page_request(request)
         page_request.read_form()
         if not self._tries.take(request.origin, monotonic()):
@@ -94,8 +92,8 @@ class Login:
 
 
 class Tries:
-    """Limits how often one address may try to log in: `most` tries within `seconds`. The time begins with the first try; when it is over,
-    the next try begins a new one. At most 10,000 addresses are remembered; the address whose last try is the oldest is forgotten first."""
+    """Limits how often one address may try to log in: `most` tries within `seconds`, counted from its first try. The first try after these
+    seconds begins a new count. At most 10,000 addresses are remembered. The address whose last try is the oldest is forgotten first."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most = most
@@ -103,8 +101,8 @@ class Tries:
         self._begun: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def take(self, address: str, now: float) -> bool:
-        """Count one more try of this address. True if the try is allowed. False if the address has tried too often; the try is counted all
-        the same. `now` is in seconds."""
+        """Count one more try of this address, at the time `now` (seconds). Returns True if the try is allowed, and False if the address has
+        tried too often. A refused try is counted too."""
         began, count = self._begun.pop(address, (now, 0))
         if now - began >= self._seconds:
             began, count = now, 0

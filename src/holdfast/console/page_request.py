@@ -43,7 +43,7 @@ class PageRequest:
 
     @property
     def label(self) -> str:
-        """The first variable part of the path. Only for a path that has a variable part: else it raises IndexError."""
+        """The first variable part of the path. Raises IndexError if the path has none."""
         return self.http.label
 
     @property

@@ -61,8 +61,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, values=values)
 
     def without(self, key: str) -> Query:
-        """The same question without one qualifier. If `key` is `since` or `until`, that time is removed; else all values of the qualifier
-        are."""
+        """The same question without the qualifier `key`: without that time if `key` is `since` or `until`, else without all values of the
+        qualifier."""
         if key in TIMES:
             return msgspec.structs.replace(self, **{key: ""})
         return msgspec.structs.replace(self, values=tuple(one for one in self.values if one[0] != key))
@@ -91,8 +91,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def query_from(text: str) -> Query:
-    """Read a question from a text. Raises InvalidParameter if the text is too long or has too many words, or if a qualifier, a status or a
-    time in it is unknown. The error then says what is allowed."""
+    """Read a question from a text. Raises InvalidParameter if the text is too long or has too many words, or if it has an unknown
+    qualifier, an unknown status or a time that cannot be read. The error says what is allowed."""
     if len(text) > LONGEST:
         raise InvalidParameter(f"A question has at most {LONGEST} characters, but this one has {len(text)}.")
     values: list[tuple[str, str]] = []
@@ -140,8 +140,8 @@ def _quoted(value: str) -> str:
 
 
 def moment_of(text: str, now: int) -> int:
-    """The time that a text means, in milliseconds since 1970. The text is a span such as 24h, which is counted back from `now`, or a date
-    or a time in ISO 8601. A time without a zone is in UTC. Raises InvalidParameter for any other text."""
+    """The time that a text means, in milliseconds since 1970. The text is a date or a time in ISO 8601, or a span such as 24h, which means
+    the time that long before `now`. A time without a zone is in UTC. Raises InvalidParameter for any other text."""
     span = _SPAN.fullmatch(text)
     if span is not None:
         return now - int(span[1]) * _UNIT_MS[span[2]]

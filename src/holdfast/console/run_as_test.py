@@ -156,7 +156,7 @@ def _function(one: RecordedRun) -> Iterator[str]:
 
 
 def _no_crash_test(one: RecordedRun) -> str:
-    """Why the test of a function has no test of crashes; empty if it has one."""
+    """Why the file has no test of crashes for a function; empty if it has one."""
     names = [called.name for called in one.callbacks]
     if one.error is not None:
         return "the execution failed"
@@ -241,7 +241,7 @@ def _value(name: str, value: Any) -> Iterator[str]:
 
 def _literal(value: Any, indent: int = 0) -> str:
     """A JSON value as a Python literal. For a value that is too large or too deep, the literal is None with a comment that says why.
-    `indent`: with how many spaces the line begins in which the literal starts."""
+    `indent` is the number of spaces at the beginning of the line in which the literal starts."""
     try:
         size = len(repr(value))
         if size > MOST_CHARACTERS:

@@ -87,8 +87,8 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rows_of(schema: Mapping[str, Any]) -> tuple[tuple[SchemaRow, ...], bool]:
-    """The rows for the properties of an object and of the objects inside it, down to four levels. With them True if there are more than
-    MOST_ROWS rows; the further ones are left out."""
+    """Returns the rows for the properties of an object and of the objects inside it, down to four levels; and True if rows are left out,
+    because there are more than MOST_ROWS."""
     rows: list[SchemaRow] = []
     _walk(schema, schema, "", 0, rows)
     return tuple(rows[:MOST_ROWS]), len(rows) > MOST_ROWS
@@ -121,8 +121,8 @@ def _walk(schema: Any, root: Mapping[str, Any], above: str, depth: int, rows: li
 
 
 def form_of(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> Form:
-    """The form of a schema. Its fields contain `values`. If `values` is None, they contain the defaults of the schema, and some show its
-    examples. The field of a secret property is always empty."""
+    """The form of a schema, filled with `values`. If `values` is None, the form has the defaults of the schema; where a required JSON field
+    or the whole value has no default, it has an example or an empty value. The field of a secret property is always empty."""
     whole = _followed(schema, schema)
     known, required = whole.get("properties"), whole.get("required")
     plain = (
@@ -168,9 +168,9 @@ def _field(name: str, part: dict[str, Any], root: Mapping[str, Any], required: b
 
 
 def filled(form: Form, given: Mapping[str, str]) -> tuple[Form, dict[str, Any] | None]:
-    """The form with what a person typed, and the inputs that this makes. A property whose field is empty is left out of the inputs. The
-    inputs are None if a field cannot be read; the form then says which field and why. `given` has the text of each field, by the field's
-    key."""
+    """Returns the form with what a person typed, and the inputs that the person gave. `given` has the text of each field, by the field's
+    key. A property whose field is empty is left out of the inputs. If a field cannot be read, the inputs are None, and the form says which
+    field and why."""
     if form.is_whole:
         text = given.get(WHOLE, "")
         try:
@@ -195,8 +195,8 @@ def filled(form: Form, given: Mapping[str, str]) -> tuple[Form, dict[str, Any] |
 
 
 def with_problems(form: Form, details: Any, message: str) -> Form:
-    """The form, with the problems that the contract found in the inputs. `details` is a list of objects with `path` and `reason`; each
-    problem is shown at its field. If a problem belongs to no field, or there are no details, `message` is shown above the form."""
+    """The form, with the problems that the contract found in the inputs. `details` is a list of objects with `path` and `reason`. Each
+    problem is shown at its field. If a problem belongs to no field, or `details` has none, `message` is shown above the form."""
     found = [one for one in details if isinstance(one, dict)] if isinstance(details, list) else []
     fields, placed = [], 0
     for field in form.fields:
@@ -239,8 +239,8 @@ def _read(field: FormField, text: str) -> Any:
 
 
 def _followed(part: Any, root: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema that a part of a schema means. If the part is a `$ref`, it is the schema in the same document (`root`) that the `$ref`
-    leads to, over at most 10 references. Any other part is returned as it is. Empty if there is no such schema."""
+    """The schema that a part of a schema stands for. If the part has a `$ref`, this is the schema in `root` to which the `$ref` leads, over
+    at most 10 references. A part without a `$ref` is returned as it is. Empty if there is no such schema."""
     found, steps = part, 0
     while isinstance(found, dict) and isinstance(found.get("$ref"), str) and steps < 10:
         target: Any = root

@@ -56,7 +56,7 @@ class Served:
         return list(self._functions)
 
     def contracts(self, name: str) -> Sequence[Contract]:
-        """The contracts of a worker or a pipeline, one for each version that this server has. The last of the list is that of the version
+        """The contracts of a worker or a pipeline, one for each version that this server has. The last contract is that of the version
         which runs when a request names no version. Empty if this server does not have the worker or the pipeline."""
         versions = {} if self.workers is None else self.workers.served.get(name, {})
         return [one.worker.contract for one in list(versions.values())]
@@ -73,8 +73,8 @@ class Served:
         return self._functions.get(name)
 
     def do(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float = _PATIENCE_SECONDS) -> T:
-        """Run the coroutine that `work` makes on the engine's event loop, and block until it has ended. Returns its result, or raises its
-        error. If it has not ended after `seconds`, it is cancelled, and Overloaded is raised."""
+        """Run the coroutine that `work` makes on the engine's event loop, and block until the coroutine has ended. Returns its result, or
+        raises its error. If the coroutine has not ended after `seconds`, cancels it and raises Overloaded."""
         begun = asyncio.run_coroutine_threadsafe(work(), self._loop)
         try:
             return begun.result(seconds)
@@ -85,5 +85,5 @@ class Served:
             ) from None
 
     def look(self) -> None:
-        """Tell the runner that there may be work in the store, so that it looks now, before its next poll."""
+        """Tell the runner of this server to look for work in the store now, and not only at its next poll."""
         self._loop.call_soon_threadsafe(self._look)

@@ -35,7 +35,7 @@ View = Callable[[PageRequest], Reply]
 
 
 class Site:
-    """Makes the routes of the console's pages and actions. `acted` is called after each action."""
+    """Makes the routes of the console's pages and actions. `acted` is called after each action, also if the action failed."""
 
     def __init__(
         self,
@@ -60,8 +60,8 @@ class Site:
 
     def page(self, path: str, view: View, operation: str, *, needs: Needs = Needs.VIEW, reach: Reach = Reach.HANDLER) -> Route:
         """The route of a page that shows something. `path` is a regular expression for the path after the console's prefix. `operation` is
-        the name of the page in errors and in the audit log. `needs` is the permission that the caller needs. `reach` says how other tenants
-        are hidden."""
+        the name of the page in errors and in the audit log. `needs` is the permission that the caller needs. `reach` says how a caller of
+        one tenant is kept from other tenants."""
         return Route("GET", PREFIX + path, self._shown(view), Policy(operation, needs, reach, session=True))
 
     def action(self, path: str, view: View, operation: str, *, needs: Needs, reach: Reach = Reach.HANDLER) -> list[Route]:

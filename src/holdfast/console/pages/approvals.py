@@ -32,7 +32,6 @@ class ApprovalsPages:
         self._site = site
 
     def routes(self) -> list[Route]:
-        """The routes of these pages."""
         site = self._site
         return [
             site.page("approvals", self.list, "ListApprovalsPage"),
@@ -48,19 +47,19 @@ class ApprovalsPages:
     # --- looking
 
     def list(self, request: PageRequest) -> Reply:
-        """The whole page: the open approvals, and with `?state=all` also those that do not wait any more. After a decision, it also shows
-        the approval that was decided (`?done=`)."""
+        """The whole page: a page of open approvals, and with `?state=all` also approvals that do not wait any more. After a decision or a
+        vote, it also says what was recorded for the approval `?done=`."""
         done = request.text("done")
         told = request.source.approvals.card(done) if done else None
         return self._page(request, "approvals.html", told=told, **self._values(request))
 
     def inbox(self, request: PageRequest) -> Reply:
-        """Only the list of approvals, as on the whole page. An open page asks for it again when something has changed, but not while the
-        person selects, opens or types something."""
+        """Only the list of approvals, as on the whole page. An open page asks for this list again when the store has changed, but not while
+        the person selects, opens or types something."""
         return self._page(request, "approvals_inbox.html", **self._values(request))
 
     def count(self, request: PageRequest) -> Reply:
-        """How many runs wait for a person. An open page asks for this part again, also while the person types."""
+        """Only the text that says how many runs wait for a person. An open page asks for it again, also while the person types."""
         return self._page(request, "approvals_count.html", waiting=request.source.approvals.waiting())
 
     def one(self, request: PageRequest) -> Reply:
@@ -115,8 +114,8 @@ class ApprovalsPages:
         return self._decided(request)
 
     def settle(self, request: PageRequest) -> Reply:
-        """For a call of a tool whose outcome is unknown: record whether the call happened, or stop the run. If this is refused, show the
-        form again with what is wrong."""
+        """For a call of a tool whose outcome is unknown: record whether the call happened, or stop the run. If the decision is refused,
+        show the form again with what is wrong."""
         verdict, text = request.field("verdict"), request.field("result")
         try:
             check_settles(verdict)
@@ -127,8 +126,8 @@ class ApprovalsPages:
         return self._decided(request)
 
     def _refused(self, request: PageRequest, refused: Rejected) -> Reply:
-        """Show the form again, with what is wrong. If the caller may not see the approval, raises ExecutionNotFound, the same error as if
-        there were no such approval."""
+        """Show the form again, with what is wrong. Raises ExecutionNotFound if there is no such approval, or if the caller may not see
+        it."""
         return self._one(request, request.label, 409 if isinstance(refused, _CONFLICTS) else 422, problem=str(refused))
 
     def _decided(self, request: PageRequest) -> Reply:
@@ -137,9 +136,9 @@ class ApprovalsPages:
 
     def batch(self, request: PageRequest) -> Reply:
         """Decide many approvals, in two steps. A form without the field `confirmed` decides nothing: the page shows the chosen approvals. A
-        form with this field decides them, and the page shows the result for each. If the reason is too long, or a rejection has none,
-        nothing is decided, and the page says so. Raises InvalidParameter if no approval or too many are chosen, or if the verdict is
-        neither `approve` nor `reject`."""
+        form with this field decides them, and the page shows the result for each. If the reason is too long, or a confirmed rejection has
+        no reason, nothing is decided, and the page says so. Raises InvalidParameter if no approval or too many are chosen, or if the
+        verdict is neither `approve` nor `reject`."""
         ids, verdict = request.chosen.get("id", ()), request.field("verdict")
         if verdict not in ("approve", "reject"):
             raise InvalidParameter("Choose whether to approve or to reject.")
@@ -162,7 +161,7 @@ class ApprovalsPages:
         return self._page(request, "approvals_batch.html", results=results, **values)
 
     def link(self, request: PageRequest) -> Reply:
-        """Make a link by which one person may decide this approval, and show the link this one time. If this is refused, the page shows
+        """Make a link by which one person may decide this approval, and show the link this one time. If the link is refused, the page shows
         what is wrong."""
         valid = request.field("valid")
         seconds = parsed(valid) if valid else DEFAULT_SECONDS

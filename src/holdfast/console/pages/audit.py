@@ -35,13 +35,12 @@ class AuditPages:
         self._site = site
 
     def routes(self) -> list[Route]:
-        """The routes of these pages."""
         site = self._site
         who: dict[str, Any] = {"needs": Needs.ADMINISTER, "reach": Reach.NONE}
         return [site.page("audit", self.list, "ListAuditPage", **who), site.page("audit.csv", self.file, "DownloadAudit", **who)]
 
     def list(self, request: PageRequest) -> Reply:
-        """The page with the lines of the audit log that match the filter, newest first. If the filter cannot be read, the page says what is
+        """A page of the lines of the audit log that match the filter, newest first. If the filter cannot be read, the page says what is
         wrong, and has no lines."""
         problem = ""
         found: Sequence[Noted] = ()
@@ -126,7 +125,7 @@ def _row(noted: Noted) -> tuple[Cell, ...]:
 
 
 def _subject(on: str) -> Cell:
-    """What a line of the audit log is about. If this looks like the id of an execution, it is a link to the page of the execution."""
+    """What a line of the audit log is about. A text that looks like the id of an execution becomes a link to the page of that execution."""
     if not on:
         return NOTHING
     return Link(on, f"runs/{on}", mono=True) if len(on) == _ID and on.count("-") == 4 else Text(on, mono=True)

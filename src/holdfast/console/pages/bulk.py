@@ -34,7 +34,6 @@ class BulkPages:
         self._jobs = jobs
 
     def routes(self) -> list[Route]:
-        """The routes of these pages."""
         site = self._site
         return [
             site.page("runs/-/bulk", self.ask, "AskBulk", needs=Needs.OPERATE),
@@ -44,14 +43,14 @@ class BulkPages:
         ]
 
     def ask(self, request: PageRequest) -> Reply:
-        """The page that says what the action would do with the runs that match the search, with the form that starts it."""
+        """The page that lists the runs on which the action would act, with the form that starts the action."""
         return self._ask(request, request.text("q"), request.text("verb"))
 
     def start(self, request: PageRequest) -> Reply:
-        """Start the job if runs still match, if the reason is neither empty nor too long, and if the typed number is the number that the
-        form counted. If not, or if more runs match now, show the form again with what is wrong. The job leaves out runs that are newer than
-        the newest of the runs that the form counted. Raises InvalidParameter if the action or the search is not valid, or if too many jobs
-        run."""
+        """Start the job on the runs that match now, without runs newer than the newest run that the form counted. Starts nothing and shows
+        the form again with what is wrong, if no run matches, if more runs match than the form counted, if the person typed another number
+        than the form counted, or if the reason or the search is not valid. Raises InvalidParameter if there is no such action, or if too
+        many jobs run."""
         text, verb = request.field("q"), _verb(request.field("verb"))
         reason, confirm = request.field("reason"), request.field("confirm")
         if not reason or len(reason) > _LONGEST_REASON:
@@ -83,7 +82,7 @@ class BulkPages:
         return shown(self._site.rendering, request, page)
 
     def cancel(self, request: PageRequest) -> Reply:
-        """Cancel the job: it finishes the run on which it acts now, and acts on no further run."""
+        """Cancel the job. The job still finishes the run on which it acts now, and acts on no further run."""
         job = self._found(request)
         job.cancelled.set()
         return redirect(request, f"runs/-/bulk/{job.name}")

@@ -35,7 +35,6 @@ class CatalogPages:
         self._site = site
 
     def routes(self) -> list[Route]:
-        """The routes of these pages."""
         site = self._site
         return [
             site.page("workers", self.list, "ListWorkersPage"),
@@ -69,7 +68,7 @@ class CatalogPages:
 
     def gates(self, request: PageRequest) -> Reply:
         """The verdicts of a pipeline's gates, beside the decisions of people. A script asks for this part after the page is shown, because
-        it takes longer to read."""
+        reading the verdicts takes longer."""
         subject = request.source.catalog.find(request.label)
         gates, looked = request.source.catalog.gates(subject)
         page = "catalog_gates.html" if request.is_fragment else "catalog_gates_page.html"
@@ -78,10 +77,10 @@ class CatalogPages:
         )
 
     def start(self, request: PageRequest) -> Reply:
-        """Start a run of a worker or a pipeline, or an execution of a function, with the form that a person filled in. If the request is
-        refused, the page is shown again with what is wrong; a problem with one input is shown at its field. If the server of this console
-        does not serve the worker or the pipeline, the page says so in place of the form. Raises FunctionNotFound if there is none of this
-        name."""
+        """Start a run of a worker or a pipeline, or an execution of a function, with the form that a person filled in, and show the page of
+        the new run. If the request is refused, the page is shown again with what is wrong; a problem with one input is shown at its field.
+        If this server does not serve the worker or the pipeline, the page says so in place of the form. Raises FunctionNotFound if there is
+        none of this name."""
         subject = request.source.catalog.find(request.label)
         if subject.kind is Kind.FUNCTION:
             return self._start_function(request, subject)
@@ -144,8 +143,8 @@ def _of_version(subject: Subject, version: str) -> Contract | None:
 
 
 def _sides(contract: Contract | None) -> list[tuple[str, Any, bool, dict[str, Any]]]:
-    """The inputs and the outputs of a contract. For each: a title, the rows of a table, True if some rows are left out, and the schema
-    itself. Empty if there is no contract."""
+    """The inputs and the outputs of a contract. For each: a title, the rows of a table, whether some rows are left out, and the schema.
+    Empty if `contract` is None."""
     if contract is None:
         return []
     return [(title, *rows_of(schema), schema) for title, schema in (("Inputs", contract.input_schema), ("Outputs", contract.output_schema))]

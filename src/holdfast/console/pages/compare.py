@@ -18,12 +18,11 @@ class ComparePages:
         self._site = site
 
     def routes(self) -> list[Route]:
-        """The routes of this page."""
         return [self._site.page("compare", self.show, "ComparePage")]
 
     def show(self, request: PageRequest) -> Reply:
-        """The comparison of the runs `?left=` and `?right=`. If the person has not chosen a second run, or chose the first run again: a
-        list of runs to choose from. Raises InvalidParameter without `?left=`."""
+        """The comparison of the runs `?left=` and `?right=`. If `?right=` is missing or is the same run, the page is a list of runs to
+        choose from. Raises InvalidParameter without `?left=`."""
         left, right = request.text("left")[:_LONGEST], request.text("right")[:_LONGEST]
         if not left:
             raise InvalidParameter("Open a run, and choose Compare there: the address needs ?left=ID.")

@@ -32,13 +32,12 @@ class CostPages:
         self._site = site
 
     def routes(self) -> list[Route]:
-        """The routes of these pages."""
         site = self._site
         return [site.page("cost", self.table, "ShowCostPage"), site.page("cost.csv", self.file, "DownloadCost")]
 
     def table(self, request: PageRequest) -> Reply:
-        """The page with the sums. If a time or a filter of the form is wrong, the page shows the form again with what is wrong. Raises
-        InvalidParameter if `?by=` is not one of DIMENSIONS."""
+        """The page with the sums. If a time or a filter is wrong, the page has no sums, and says what is wrong. Raises InvalidParameter if
+        `?by=` is not one of DIMENSIONS."""
         by = self._by(request)
         problem, report = "", None
         try:

@@ -40,7 +40,6 @@ class HomePages:
         """By tenant, begin and length of a slice of time: when its counts for the charts were read, and the counts."""
 
     def routes(self) -> list[Route]:
-        """The routes of these pages."""
         site = self._site
         return [
             site.page("", self.home, "HomePage"),
@@ -50,7 +49,8 @@ class HomePages:
         ]
 
     def home(self, request: PageRequest) -> Reply:
-        """The whole page without the charts of runs. A script asks for the charts afterwards, because their counts may take a second."""
+        """The whole page without the charts of runs. A script asks for the charts afterwards, because reading their counts may take a
+        second."""
         return self._site.rendering.page(request, "home.html", needs=request.source.home.needs(), **self._values(request))
 
     def needs(self, request: PageRequest) -> Reply:
@@ -133,8 +133,8 @@ def _at(ms: int) -> str:
 
 
 def _first_commands(place: str | None) -> list[tuple[str, str]]:
-    """What a person can do first with an empty store. Each as (what the command does, the command). `place` is the address of the store for
-    the commands; None: they name no store."""
+    """What a person can do first with an empty store: pairs of (what the command does, the command). If `place`, the address of the store,
+    is None, the commands name no store."""
     here = "" if place is None else f" --store {shlex.quote(place)}"
     return [
         ("Make a folder with a worker: its contract, its code and a test", "holdfast new worker hello"),

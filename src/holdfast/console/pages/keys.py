@@ -58,7 +58,6 @@ class KeysPages:
         self._site = site
 
     def routes(self) -> list[Route]:
-        """The routes of these pages."""
         site = self._site
         who: dict[str, Any] = {"needs": Needs.ADMINISTER, "reach": Reach.NONE}
         return [
@@ -87,7 +86,7 @@ class KeysPages:
 
     @missing_is_no_page(KeyNotFound)
     def show(self, request: PageRequest) -> Reply:
-        """One credential: who holds it, and what happens when it is revoked."""
+        """The page of one credential, with a form that assigns it to a person and a form that revokes it."""
         return self._credential(request)
 
     @missing_is_no_page(KeyNotFound)
@@ -98,7 +97,8 @@ class KeysPages:
 
     @missing_is_no_page(KeyNotFound)
     def assign(self, request: PageRequest) -> Reply:
-        """Record which person holds a credential. If the name of the person is wrong, the page says so and nothing is recorded."""
+        """Record which person holds a credential. If the name of the person is not valid, nothing is recorded, and the page says what is
+        wrong."""
         try:
             request.source.keys.assign(request.label, request.field("person"))
         except InvalidParameter as wrong:

@@ -55,8 +55,8 @@ _MEANINGS: Final[Mapping[str, str]] = {
 
 
 def queues(found: Sequence[QueueView], sparks: Mapping[str, tuple[int, ...]], request: PageRequest) -> Table:
-    """The table of queues, at most MOST_ROWS. `sparks` has, for each queue, how many runs were admitted in each span of ten seconds. A
-    caller of one tenant gets no columns with admissions and no buttons."""
+    """The table of queues, at most MOST_ROWS. `sparks` has, by the name of the queue, how many runs were admitted in each span of ten
+    seconds. A caller of one tenant gets no columns about admissions and no buttons."""
     whole = request.source.viewer.tenant is None
     columns = [Column("Queue"), Column("Mode"), Column("Waiting", number=True), Column("Oldest"), Column("Held", number=True)]
     columns += [Column("Drains", number=True, title="Admissions in a minute, of late"), Column("Admissions")] if whole else []
@@ -92,8 +92,8 @@ def _turns(mode: Mode, here: str) -> tuple[Button, ...]:
 
 
 def _limits(row: QueueRow) -> Cell:
-    """The settings of a queue that code or an operator has set: the first three of them, and how many more there are. A value that an
-    operator set is marked with `operator`."""
+    """The settings of a queue that code or an operator has set: the first three, and how many more there are. A value of an operator is
+    marked."""
     told = [one for one in settings_of(row) if one.setter != "default"]
     if not told:
         return Text("none set", muted=True)
@@ -103,7 +103,7 @@ def _limits(row: QueueRow) -> Cell:
 
 def counts(view: QueueView, spark: tuple[int, ...] | None, request: PageRequest) -> Section:
     """The section with the counts of one queue: what waits, what holds slots, what is parked, and when the next run is admitted. `spark`
-    says how many runs were admitted in each span of ten seconds. If it is None, the section does not show how many runs were admitted."""
+    has the admissions in each span of ten seconds. If `spark` is None, the section says nothing about past admissions."""
     state = view.state
     facts: list[tuple[str, Cell]] = [
         ("Waiting", Number(state.waiting, quiet=False)),
@@ -124,8 +124,8 @@ def counts(view: QueueView, spark: tuple[int, ...] | None, request: PageRequest)
 
 
 def parked(page: ParkedPage, here: str, count: int) -> Section:
-    """The section with one page of the parked runs of a queue. `here` is the path of the queue's page. `count` is the number of all parked
-    runs of the queue."""
+    """The section with one page of the parked runs of a queue. `here` is the path of the queue's page. `count` is the number on the button
+    that starts all of them again."""
     columns = (Column("Run"), Column("Function"), Column("Parked"), Column("Error"), Column("Message", fill=True), Column(""))
     rows = tuple(
         (

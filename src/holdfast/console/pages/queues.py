@@ -40,7 +40,6 @@ class QueuesPages:
         self._admissions = AdmissionCounts()
 
     def routes(self) -> list[Route]:
-        """The routes of these pages."""
         site = self._site
         one = "queues/([^/]+)"
         changes: dict[str, Any] = {"needs": Needs.OPERATE, "reach": Reach.NONE}
@@ -94,14 +93,16 @@ class QueuesPages:
 
     @missing_is_no_page(QueueNotFound)
     def ask_redrive(self, request: PageRequest) -> Reply:
-        """The page on which a person confirms that the parked runs start again. It says how many there are, up to MOST_REDRIVEN."""
+        """The page on which a person confirms that the parked runs start again. It says how many parked runs there are, counted up to
+        MOST_REDRIVEN."""
         return self._ask_redrive(request)
 
     @missing_is_no_page(QueueNotFound)
     def redrive(self, request: PageRequest) -> Reply:
-        """Start parked runs again. With the form's field `run`: this one run; if it cannot be started, its error is raised. Without the
-        field: all parked runs, at most MOST_REDRIVEN, if the person typed their number; if the number is wrong, the page asks again. If
-        some of the runs cannot be started, the others are started, and InvalidParameter is raised."""
+        """Start parked runs again. With the form's field `run`: this one run; raises its error if it cannot be started. Without the field:
+        all parked runs that the caller may see, at most MOST_REDRIVEN. If the person typed another number than the number of these runs,
+        nothing is started, and the page asks again. If some of them cannot be started, the others are started, and InvalidParameter is
+        raised."""
         source, here = request.source.queues, f"queues/{part_of_path(request.label)}"
         if request.field("run"):
             done = source.redrive(request.label, request.field("run"))

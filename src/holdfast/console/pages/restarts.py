@@ -24,7 +24,6 @@ class RestartPages:
         self._site = site
 
     def routes(self) -> list[Route]:
-        """The routes of this page."""
         site = self._site
         return [
             site.page("runs/([^/]+)/restart", self.show, "RestartPage", needs=Needs.OPERATE),
@@ -33,8 +32,8 @@ class RestartPages:
         ]
 
     def show(self, request: PageRequest) -> Reply:
-        """The page of a restart. `?from=` names the node or the operation at which the restart begins. Without it, the page proposes where
-        to begin."""
+        """The page of a restart. `?from=` names the node or the operation at which the restart begins. Without `?from=`, the page proposes
+        where to begin."""
         place = request.text("from")[:1000]
         return self._shown(request, request.source.restarts.view(request.label, Choice(place=place) if place else None))
 
@@ -46,8 +45,8 @@ class RestartPages:
         return self._shown(request, view)
 
     def start(self, request: PageRequest) -> Reply:
-        """Start the restart whose plan the person has read. If it is not possible, or if the choice or the plan has changed since the
-        person read it, start nothing, and show the present plan with the reason."""
+        """Start the restart whose plan the person has read, and show the page of the new run. If the restart is not possible, or if the
+        form or the plan has changed since the plan was shown, nothing is started, and the page shows the present plan with the reason."""
         choice = _choice(request)
         view = request.source.restarts.view(request.label, choice)
         if not view.is_ready:
@@ -72,7 +71,7 @@ def _choice(request: PageRequest) -> Choice:
 
 
 def _mark(view: RestartView) -> str:
-    """A hash of what the person chose and of the plan for it. The form carries it, so that `start` can tell whether the person has read
+    """A hash of what the person chose and of the plan for it. The form carries this hash, so that `start` knows whether the person has read
     exactly this plan."""
     plans = [(one.key, one.plan.what) for one in view.places if one.plan is not None]
     told = repr((view.choice.place, view.choice.resend, view.edited and view.choice.text, plans, view.again))

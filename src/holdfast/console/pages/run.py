@@ -38,14 +38,14 @@ _JSON: Final[Header] = (b"content-type", b"application/json")
 
 
 class RunPages:
-    """The pages of one run. They keep in memory the trees of the timelines that people look at now."""
+    """The pages of one run. They keep the trees of the last timelines in memory (`Trees`), so that a page need not read a whole run
+    again."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._trees = Trees()
 
     def routes(self) -> list[Route]:
-        """The routes of these pages."""
         site, run, op = self._site, f"runs/{_ID}", f"runs/{_ID}/op/{_ID}"
         return [
             site.page(run, self.show, "ShowRunPage"),
@@ -64,8 +64,7 @@ class RunPages:
     # --- reading
 
     def show(self, request: PageRequest) -> Reply:
-        """The whole page. If a script asks for one part of it (`?part=`), only that part. A part has the same address as its page, so the
-        links in the part lead to the right places."""
+        """The whole page; with `?part=head`, `graph` or `panel` only that part."""
         header = request.source.run.find(request.label)
         part = request.text("part")
         if part in _PARTS:
@@ -171,7 +170,8 @@ class RunPages:
         return self._answered(request, "heartbeat")
 
     def _answered(self, request: PageRequest, how: str) -> Reply:
-        """Answer a callback, or send a heartbeat. If this is refused, show the page of the run again, with what is wrong."""
+        """Answer a callback, or send a heartbeat, as `how` says. If the answer is refused, show the page of the run again, with what is
+        wrong."""
         execution, wanted = request.labels
         header = request.source.run.find(execution)
         operation = request.source.operations.operation(header, wanted)

@@ -21,7 +21,6 @@ class RunTestPages:
         self._site = site
 
     def routes(self) -> list[Route]:
-        """The routes of this page."""
         return [
             self._site.page("runs/([^/]+)/test", self.show, "RunAsTestPage"),
             self._site.page("runs/([^/]+)/test/file", self.file, "RunAsTestFile"),
@@ -39,7 +38,7 @@ class RunTestPages:
         return self._site.rendering.page(request, "run_test.html", header=header, recorded=recorded, text=text, problem=problem)
 
     def file(self, request: PageRequest) -> Reply:
-        """The test as a file. Raises InvalidParameter if no test can be made from the run."""
+        """The test as a Python file. Raises InvalidParameter if no test can be made from the run."""
         recorded = request.source.run_tests.recorded(request.label)
         name = f"test_{recorded.run}.py".replace("-", "_")
         disposition = (b"content-disposition", f'attachment; filename="{name}"'.encode())

@@ -53,7 +53,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def spent(row: Row) -> str | None:
-    """The tokens and the money of a row, in words. For a call that has not ended: the most that it may use, which is what it has reserved.
+    """The tokens and the money of a row, as text. For a call that has not ended: what it has reserved, which is the most that it may use.
     For any other row: what was used. None if there are neither tokens nor money."""
     if row.held or row.held_tokens:
         return " · ".join([f"≤ {row.held_tokens:,} tok"] * bool(row.held_tokens) + [f"≤ {usd(row.held)}"] * bool(row.held))
@@ -64,7 +64,7 @@ def spent(row: Row) -> str | None:
 
 def marks(ticks: Sequence[tuple[int, int]]) -> list[tuple[int, str]]:
     """The marks of the axis, each as (position, label). The label is the time since the start. If several marks in a row would have the
-    same label, each of them after the first has instead `+` and the time since the first of them."""
+    same label, the first of them keeps it, and each of the others has `+` and the time since the first."""
     found: list[tuple[int, str]] = []
     first = 0
     for place, passed in ticks:
@@ -78,7 +78,7 @@ def marks(ticks: Sequence[tuple[int, int]]) -> list[tuple[int, str]]:
 
 
 def since(ms: int) -> str:
-    """The label of a mark on the axis: the time since the start."""
+    """The label of a mark on the axis, such as `40 ms` or `2 m`."""
     if ms == 0:
         return "0"
     if ms < 1_000:

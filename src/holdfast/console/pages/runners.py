@@ -25,7 +25,6 @@ class RunnersPages:
         self._site = site
 
     def routes(self) -> list[Route]:
-        """The routes of this page."""
         return [self._site.page("runners", self.list, "ListRunnersPage", reach=Reach.NONE)]
 
     def list(self, request: PageRequest) -> Reply:

@@ -26,7 +26,6 @@ class RunsPages:
         self._site = site
 
     def routes(self) -> list[Route]:
-        """The routes of these pages."""
         site = self._site
         return [
             site.page("runs", self.list, "ListRunsPage"),
@@ -61,8 +60,8 @@ class RunsPages:
         return self._site.rendering.page(request, "runs_facets.html", query=asked, counts=counts)
 
     def complete(self, request: PageRequest) -> Reply:
-        """Completions for what a person types, as a JSON list. With the field `key`: values of that qualifier. Without it: names of
-        qualifiers."""
+        """Completions for what a person types, as a JSON list. With `?key=`: values of that qualifier that begin with `?prefix=`. Without
+        it: names of qualifiers that begin so."""
         key, prefix = request.text("key"), request.text("prefix")[:200]
         if not key:
             return _words([f"{name}:" for name in (*FACETS, *TIMES, "is") if name.startswith(prefix)])

@@ -58,7 +58,6 @@ class SchedulesPages:
         self._site = site
 
     def routes(self) -> list[Route]:
-        """The routes of these pages."""
         site, one = self._site, "schedules/([^/]+)"
         return [
             site.page("schedules", self.list, "ListSchedulesPage"),
@@ -115,22 +114,21 @@ class SchedulesPages:
 
     @missing_is_no_page(ScheduleNotFound)
     def pause(self, request: PageRequest) -> Reply:
-        """Pause the schedule: nothing that is due is started until the schedule is resumed. `run_now` and `backfill` still start
-        occurrences."""
+        """Pause the schedule: what is due during the pause is not started. `run_now` and `backfill` still start occurrences."""
         request.source.schedules.pause(request.label)
         return redirect(request, f"schedules/{part_of_path(request.label)}")
 
     @missing_is_no_page(ScheduleNotFound)
     def resume(self, request: PageRequest) -> Reply:
-        """Resume the schedule. Occurrences that were due during the pause are not started, and neither are those that still waited for an
-        earlier occurrence to end."""
+        """Resume the schedule. What was due during the pause is not started. Occurrences that waited for an earlier one to end are dropped
+        too."""
         request.source.schedules.resume(request.label)
         return redirect(request, f"schedules/{part_of_path(request.label)}")
 
     @missing_is_no_page(ScheduleNotFound)
     def run_now(self, request: PageRequest) -> Reply:
-        """Ask for one occurrence now, also if another one still runs or the schedule is paused. A runner that hosts the function starts
-        it."""
+        """Ask for one occurrence now, also if an earlier occurrence still runs or the schedule is paused. A runner that hosts the function
+        starts the occurrence."""
         request.source.schedules.run_now(request.label)
         return redirect(request, f"schedules/{part_of_path(request.label)}")
 
@@ -138,16 +136,16 @@ class SchedulesPages:
 
     @missing_is_no_page(ScheduleNotFound)
     def ask_backfill(self, request: PageRequest) -> Reply:
-        """The form of a backfill. If the address gives a begin or an end, the page also says how many occurrences were due between them, or
-        what is wrong with these times."""
+        """The form of a backfill. If the address has `?begin=` and `?end=`, the page also says how many occurrences were due between them.
+        If one of them is missing or not valid, the page says what is wrong."""
         begin, end = request.text("begin"), request.text("end")
         return self._backfill(request, begin, end)
 
     @missing_is_no_page(ScheduleNotFound)
     def backfill(self, request: PageRequest) -> Reply:
-        """Ask for the occurrences that were due in the span of time that the form gives. A runner that hosts the function starts them. If
-        the number that the person typed is not the number of these occurrences, nothing is asked for, and the form is shown again. Raises
-        InvalidParameter or ScheduleInvalid if the times are not valid."""
+        """Ask for the occurrences that were due in the span of time that the form gives. A runner that hosts the function starts them,
+        except those whose execution is still in the store. If the person typed another number than the number of occurrences, nothing is
+        asked for, and the form is shown again. Raises InvalidParameter or ScheduleInvalid if the times are not valid."""
         begin, end = request.field("begin"), request.field("end")
         plan = request.source.schedules.backfill_plan(request.label, _moment(begin), _moment(end))
         if request.field("confirm") != str(plan.count):

@@ -45,7 +45,6 @@ class SignalsPages:
         self._site = site
 
     def routes(self) -> list[Route]:
-        """The routes of this page."""
         return [self._site.page("signals", self.list, "ListSignalsPage", reach=Reach.NONE)]
 
     def list(self, request: PageRequest) -> Reply:

@@ -41,8 +41,8 @@ def csv_reply(name: str, columns: Sequence[str], rows: Iterable[Sequence[object]
 
 @contextlib.contextmanager
 def missing_is_no_page(*kinds: type[Exception]) -> Iterator[None]:
-    """For pages about something that may not exist: if the block, or the decorated function, raises an error of these kinds, raise Refused
-    with status 404 instead."""
+    """Raise Refused with status 404 if the block, or the decorated function, raises an error of these kinds. For pages about something that
+    may not exist."""
     try:
         yield
     except kinds as missing:

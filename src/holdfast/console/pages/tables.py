@@ -16,12 +16,11 @@ from holdfast.web.routing import Route
 
 
 class TablePages:
-    """Queues, schedules, cost, runners, signals, audit, keys, and actions on many runs."""
+    """The pages of queues, schedules, cost, runners, signals, audit, keys, and actions on many runs."""
 
     def __init__(self, site: Site, jobs: BulkJobs) -> None:
         simple = (QueuesPages(site), SchedulesPages(site), CostPages(site), RunnersPages(site), SignalsPages(site), AuditPages(site))
         self._parts = (*simple, KeysPages(site), BulkPages(site, jobs))
 
     def routes(self) -> list[Route]:
-        """The routes of all these pages."""
         return [route for part in self._parts for route in part.routes()]

@@ -78,7 +78,7 @@ class Inbox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """Approvals that do not wait any more: each was decided or withdrawn, or its time is over. The newest decision is first."""
+    """Approvals that do not wait any more: each was decided or withdrawn, or its time is over. The last one decided is first."""
 
     cards: tuple[Card, ...]
     bounded: bool
@@ -105,26 +105,26 @@ class ApprovalsSource:
     # --- looking
 
     def inbox(self, run: str | None = None, after: str | None = None) -> Inbox:
-        """A page of open approvals: of all runs, or, with `run`, of one run and all runs below it (those that it asked for, itself or
-        through others). `after`: the page begins after the approval with this id; if it is not an id of an approval, with the first
-        approval. Raises ExecutionNotFound if there is no run `run`, or if the caller may not see it."""
+        """A page of open approvals that the caller may see. With `run`, only those of this run and of the runs below it (those that it
+        asked for, itself or through others). The page begins after the approval `after`. If `after` is None or not an id of an approval,
+        the page begins with the first approval. Raises ExecutionNotFound if there is no run `run`, or if the caller may not see it."""
         beyond = after if after is not None and is_approval_id(after) else None
         page = approval_page(self._viewer.store, self._viewer.asker, run=run, after=beyond, limit=PAGE)
         return Inbox(cards=tuple(self._cards(page.approvals)), next=page.next)
 
     def waiting(self) -> tuple[int, bool]:
-        """How many runs have an approval that waits for a person; and True if there may be more, because the count stopped at a bound."""
+        """Returns how many runs wait for a person's decision, counted up to MOST_COUNTED; and True if the count stopped there."""
         found = self._viewer.store.undecided("", MOST_COUNTED, self._viewer.tenant)
         return len(found), len(found) >= MOST_COUNTED
 
     def decided(self, run: str | None = None) -> Decided:
-        """At most MOST_DECIDED approvals that do not wait any more. Without `run`, they are those that the newest lines of the audit log
-        name. With `run`, they are those of this run and of the runs below it (those that it asked for, itself or through others). Raises
-        ExecutionNotFound if there is no such run, or if the caller may not see it."""
+        """At most MOST_DECIDED approvals that do not wait any more. Without `run`, only those for which the newest lines of the audit log
+        have a decision of a person. With `run`, those of this run and of the runs below it (those that it asked for, itself or through
+        others). Raises ExecutionNotFound if there is no run `run`, or if the caller may not see it."""
         return self._decided_lately() if run is None else self._decided_below(run)
 
     def card(self, approval_id: str) -> Card:
-        """One approval, decided or not. Raises ExecutionNotFound if there is none, and the same error if it belongs to another tenant."""
+        """One approval, decided or not. Raises ExecutionNotFound if there is none, or if the caller may not see it."""
         return self._cards([self._one(approval_id)])[0]
 
     def _one(self, approval_id: str) -> Approval:
@@ -173,8 +173,8 @@ class ApprovalsSource:
         return Decided(cards=tuple(Card(approval=one) for one in found[:MOST_DECIDED]), bounded=bounded)
 
     def _size(self, run: str) -> int:
-        """How much must be read to find the approvals of a run. It is the larger of two numbers: the run's operations, and its stored
-        characters divided by 1,000. 0 for a run that the caller may not see."""
+        """How much must be read to find the approvals of a run: the number of its operations, or its stored characters divided by 1,000, if
+        that is more. 0 if there is no such run, or if the caller may not see it."""
         header = self._viewer.store.find(run)
         return 0 if header is None or not self._viewer.may_see(header) else max(header.operations, header.stored // 1_000)
 
@@ -235,8 +235,8 @@ class ApprovalsSource:
         result: Any = None,
         edited_arguments: dict[str, Any] | None = None,
     ) -> Approval:
-        """Decide an approval in the name of the caller. If several persons must approve, the decision is the vote of this caller. Returns
-        the approval as it is after that. Raises Rejected if the decision is refused."""
+        """Decide an approval in the name of the caller. If several persons must approve, an approval is the vote of this caller. Returns
+        the approval as it is after the decision. Raises Rejected if the decision is refused."""
         decided = self._approvals.decide(approval_id, verdict, comment=comment, result=result, edited_arguments=edited_arguments)
         self._look()
         return decided
@@ -281,12 +281,12 @@ class ApprovalsSource:
 
     @property
     def link_base(self) -> str | None:
-        """The address with which links begin. It is the address that the operator set. Empty if the operator set none: links then begin
-        with the address of this server. None if this process serves no links."""
+        """The address with which links begin, as the operator set it. Empty if the operator set none: links then begin with the address of
+        this server. None if this process serves no links."""
         workers = None if self._viewer.served is None else self._viewer.served.workers
         return None if workers is None else workers.policy.link_base or ""
 
     def link(self, approval_id: str, person: str, seconds: int) -> MadeLink:
-        """Make a link by which this person may decide an approval, once. The link is valid for this many seconds, or until the approval
-        expires, if that is earlier. Raises Rejected if the person may not decide the approval, or if no link may be made for it."""
+        """Make a link by which `person` may decide an approval, once. The link is valid for `seconds`, or until the approval expires, if
+        that is earlier. Raises Rejected if the person may not decide the approval, or if no link may be made for it."""
         return self._approvals.link(approval_id, person, seconds)

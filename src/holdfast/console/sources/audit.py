@@ -22,8 +22,8 @@ class AuditSource:
         self._viewer = viewer
 
     def page(self, wanted: NoteFilter) -> tuple[Sequence[Noted], int | None]:
-        """A page of the lines that match, newest first; and the number of the last line of this page, before which the next page begins.
-        The number is None if this is the last page."""
+        """Returns a page of the lines that match, newest first; and the number of the last line of this page, before which the next page
+        begins. The number is None if this is the last page."""
         found = list(self._viewer.client.audit(msgspec.structs.replace(wanted, limit=PAGE + 1)))
         return found[:PAGE], found[PAGE - 1].number if len(found) > PAGE else None
 

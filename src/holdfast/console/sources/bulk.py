@@ -72,8 +72,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def newest(self) -> str:
-        """The id of the newest run of the plan; empty if the plan has no run. With this id, the action leaves out runs that are newer than
-        this run."""
+        """The id of the newest run of the plan; empty if the plan has no run. The form carries it, so that `plan` can leave out newer
+        runs."""
         return self.items[0].id if self.items else ""
 
 
@@ -100,8 +100,8 @@ class BulkSource:
         return next((verb for verb in Verb if chosen.intersection(_STATUSES[verb])), Verb.STOP)
 
     def plan(self, query: Query, verb: Verb, newest: str = "") -> Plan:
-        """The runs that match the search `query` and on which `verb` can act, newest first, at most `MOST`. `newest` is the id of a run:
-        newer runs are left out. If it is empty, none are left out."""
+        """The runs that match the search `query` and on which `verb` can act, newest first, at most `MOST`. Runs that are newer than the
+        run with the id `newest` are left out. If `newest` is empty, none are left out."""
         chosen = {ShownStatus(value) for value in query.of("status")}
         statuses = tuple(one for one in _STATUSES[verb] if not chosen or one in chosen)
         if not statuses:
@@ -132,8 +132,8 @@ class BulkSource:
             wanted = msgspec.structs.replace(wanted, beyond=found.rows[-1].header.id)
 
     def act(self, verb: Verb, item: Item, reason: str) -> None:
-        """Act on one run, and write a line with the reason to the audit log. If the action is not possible, the error of the action is
-        raised, and this line is not written."""
+        """Act on one run, and write a line with the reason to the audit log. If the action is not possible, raises the error of the action,
+        and writes no such line."""
         header = self._viewer.find(item.id)
         match verb:
             case Verb.STOP:

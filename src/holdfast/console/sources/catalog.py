@@ -79,7 +79,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_gates(self) -> bool:
-        """Whether it is a pipeline whose graph has gates."""
+        """Whether the subject is a pipeline whose graph has gates."""
         return self.graph is not None and any(isinstance(node, GateNode) for node in self.graph.nodes)
 
 
@@ -100,8 +100,8 @@ class CatalogSource:
         self._viewer = viewer
 
     def page(self, kind: Kind | None, text: str, number: int) -> CatalogPage:
-        """A page of the list, in the order of names: the workers, pipelines and functions whose names contain `text`, in upper or lower
-        case. `kind`: only those of this kind; None: all kinds. `number`: which page; the first is 1."""
+        """A page of the list, in the order of names: the workers, pipelines and functions whose names contain `text`. Upper and lower case
+        are the same. With `kind`, only those of this kind. `number` is the number of the page; the first is 1."""
         found = [entry for entry in self._entries() if text.lower() in entry.name.lower()]
         counts = {one.value: sum(entry.kind is one for entry in found) for one in (Kind.WORKER, Kind.PIPELINE, Kind.FUNCTION)}
         chosen = [entry for entry in found if kind in (None, entry.kind)]
@@ -149,8 +149,8 @@ class CatalogSource:
         return Recent(rows=rows, figures=figures_of(_whole(day)), bounded=_is_bounded(day))
 
     def gates(self, subject: Subject) -> tuple[Sequence[GateVerdicts], int]:
-        """The verdicts of a pipeline's gates in its newest runs, with what people decided after each; and the number of runs that were
-        read. Very large runs are not read."""
+        """Returns the verdicts of a pipeline's gates in its newest runs, with what people decided after each verdict; and how many runs
+        were read. Very large runs are not read."""
         if subject.graph is None:
             return (), 0
         wanted = Browse(functions=(subject.name,), tenant=self._viewer.tenant, limit=_JUDGED)
@@ -159,7 +159,7 @@ class CatalogSource:
 
     @staticmethod
     def drawing(graph: Graph) -> str:
-        """The drawing of a graph, as SVG without styles: the style sheet of the console has them."""
+        """The drawing of a graph, as SVG without styles. The style sheet of the console has the styles."""
         return draw_svg(graph, style=False)
 
     @staticmethod
@@ -197,8 +197,8 @@ class CatalogSource:
             return None
 
     def _graph(self, name: str, kind: Kind) -> Graph | None:
-        """The graph of the newest run of a pipeline, for a pipeline that this server does not serve. Only runs that the caller may see are
-        looked at, at most _NEWEST; shards are skipped. None if there is no such run, or if `kind` is not that of a pipeline."""
+        """The graph of the newest run of a pipeline that this server does not serve. Only the newest _NEWEST runs that the caller may see
+        are looked at, and shards are skipped. None if no such run has a graph, or if `kind` is not PIPELINE."""
         if kind is not Kind.PIPELINE:
             return None
         for row in self._viewer.store.browse(Browse(functions=(name,), tenant=self._viewer.tenant, limit=_NEWEST), READ_SECONDS).rows:
