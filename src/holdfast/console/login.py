@@ -54,8 +54,8 @@ class Login:
         return self._page(self._site.page_request(request))
 
     async def log_in(self, request: Request) -> Reply:
-        """Log in with the token of the form: begin a session, and send the browser to the path in the form's field `next`. If this field
-        has not the form of a path of the console, the browser is sent to the first page. On a server that needs no credentials, no session
+        """Log in with the token of the form: begin a session, and send the browser to the path in the form's field `next`. If `next` does
+        not look like a path of the console, the browser is sent to the first page. On a server that needs no credentials, no session
         begins. If the token is refused (401), or after too many tries (429), the reply is the login page with the problem."""
         page_request = self._site.page_request(request)
         page_request.read_form()

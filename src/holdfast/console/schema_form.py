@@ -121,8 +121,9 @@ def _walk(schema: Any, root: Mapping[str, Any], above: str, depth: int, rows: li
 
 
 def form_of(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> Form:
-    """The form of a schema, filled with `values`. If `values` is None, the form has the defaults of the schema; where a required JSON field
-    or the whole value has no default, it has an example or an empty value. The field of a secret property is always empty."""
+    """The form of a schema, filled with `values`. If `values` is None, each field has the default of its property. Without a default, a
+    required JSON field has an example or an empty value; so has a form for the whole value. The field of a secret property is always
+    empty."""
     whole = _followed(schema, schema)
     known, required = whole.get("properties"), whole.get("required")
     plain = (

@@ -231,8 +231,8 @@ class Scheduler:
         return [execution for execution in found if execution not in self._troubled][:room]
 
     async def _each(self, work: Mapping[str, Awaitable[None]]) -> None:
-        """Wait for the work of many executions. A Retryable error is raised; a Rejected one is ignored, because the execution is gone or
-        closed. An execution whose work fails with another error is logged, and the rounds leave it alone for a minute."""
+        """Wait until the work of all these executions has ended. Then raise the first Retryable error, if there is one. A Rejected error is
+        ignored: its execution is gone or closed. Any other error is logged, and the rounds leave its execution alone for a minute."""
         for execution, trouble in zip(work, await asyncio.gather(*work.values(), return_exceptions=True), strict=True):
             if isinstance(trouble, Retryable) or (trouble is not None and not isinstance(trouble, Exception)):
                 raise trouble

@@ -104,7 +104,7 @@ def _module(file: PurePosixPath) -> str:
 
 
 class Packages:
-    """Snapshots, all in one folder."""
+    """The snapshots of the code of workers, all in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -80,12 +80,13 @@ class RemoteState(BlockingState):
         return self.acted_on < self.revision
 
     def strands(self) -> _Strands:
-        """An object that runs the branches of one plan."""
+        """An object that runs the branches of one `map` or `parallel`."""
         return _Strands(self)
 
 
 class _Strands:
-    """Runs the branches of one plan, and runs a branch again when an operation that it waits for has changed."""
+    """Runs the branches of one `map` or `parallel`. A branch that waits for an operation is run again, from its beginning, when that
+    operation has changed."""
 
     def __init__(self, state: RemoteState) -> None:
         self._state = state

@@ -1,4 +1,7 @@
-"""Everything that is written outside a batch: single statements and short transactions. They wait for this process's turn to write."""
+"""Everything that is written outside a batch: single statements and short transactions.
+
+Each write waits until no other thread of this process writes, and then for the turn of this process among those that use the file.
+"""
 
 from __future__ import annotations
 
