@@ -43,7 +43,8 @@ class WorkerRunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, target: str, inputs: str | None, key: str | None, constraints: str | None, **more: Any) -> WorkerRunOptions:
-        """Read the options of a command line. Raises InvalidParameter if `inputs` or `constraints` is not JSON."""
+        """Read the options of a command line. Raises PayloadNotJson if `inputs` or `constraints` is not JSON, and InvalidParameter if it
+        names a file that cannot be read."""
         file, _, worker = target.partition(":")
         read = {} if inputs is None else read_json("--input", inputs)
         tighter = None if constraints is None else read_json("--constraints", constraints)

@@ -43,7 +43,7 @@ class CheckReport(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table: its rows, and its bytes together with those of its indexes."""
+    """The size of a table: the number of its rows, and the bytes of the table and its indexes."""
 
     name: str
     rows: int

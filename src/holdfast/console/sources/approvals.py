@@ -235,8 +235,8 @@ class ApprovalsSource:
         result: Any = None,
         edited_arguments: dict[str, Any] | None = None,
     ) -> Approval:
-        """Decide an approval in the name of the caller. If several persons must approve, the verdict `approve` is only the vote of this
-        caller. Returns the approval as it is after the decision. Raises Rejected if the decision is refused."""
+        """Decide an approval in the name of the caller. If several persons must approve, this is one vote; a rejection closes the approval
+        at once. Returns the approval as it is after the decision. Raises Rejected if the decision is refused."""
         decided = self._approvals.decide(approval_id, verdict, comment=comment, result=result, edited_arguments=edited_arguments)
         self._look()
         return decided
