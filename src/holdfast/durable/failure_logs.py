@@ -26,7 +26,7 @@ def tell_attempt(state: ExecutionState, at: Identity, error: Exception, failure:
 
 def tell_raised(state: ExecutionState, error: BaseException, failure: Failure, at: Identity | None = None) -> None:
     """Log that the code of the context `at` raised an error; if `at` is None, that the handler did. `failure` is `error` in the form in
-    which it is stored. Nothing is logged for an error of the durable API: its message names the line, or an earlier log line did."""
+    which it is stored. Nothing is logged for an error of the durable API."""
     if not log.isEnabledFor(logging.INFO) or isinstance(error, DurableExecutionsError):
         return
     extra = {"executionArn": state.durable_execution_arn}

@@ -118,8 +118,8 @@ class OperationEndInfo(OperationInfo):
 
 @dataclass(frozen=True)
 class OperationChangeInfo:
-    """What checkpoints changed. `updated_operations` are the operations that got a new status; `operations` are all operations that plugins
-    can see. Both are by id."""
+    """Operations have changed. `updated_operations` are those that got a new status; `operations` are all operations that plugins can see.
+    Both are by id."""
 
     execution_arn: str | None
     updated_operations: dict[str, OperationInfo]
@@ -305,8 +305,8 @@ class DurableInstrumentationPlugin:
         """Called when an operation has ended, before the code gets its result."""
 
     def on_operation_change(self, info: OperationChangeInfo) -> None:
-        """Called after checkpoints that changed the status of operations. One call may report the changes of several checkpoints; in that
-        case it shows only the newest state."""
+        """Called after writes that changed the status of operations. One call may report the changes of several writes; in that case it
+        shows only the newest state."""
 
     def on_user_function_start(self, info: UserFunctionStartInfo) -> None:
         """Called before a user's function, on the thread or in the task of the function: the function sees the context variables that this

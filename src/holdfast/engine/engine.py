@@ -6,7 +6,7 @@
                work)          queues)            └──▶ host (runs handlers), endings (callers that wait for a result)
 
 Each part knows only the parts to its right. They share the agenda (agenda.py): the time at which the scheduler looks for work next.
-Everything here runs on one event loop; only commits, handlers and the poller may run in other threads or processes.
+Everything here runs on one event loop; only commits, handlers, subscribers and the poller may run in other threads or processes.
 """
 
 from __future__ import annotations

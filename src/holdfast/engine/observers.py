@@ -49,8 +49,7 @@ class EngineSight:
         return self._store.find(execution)
 
     def waiting(self, most: int) -> tuple[int, int]:
-        """Two counts: how many ready executions this runner may claim, and how many executions of the whole store may have a due timer.
-        Both counts stop at `most`, so that a scrape of metrics costs little."""
+        """As `EngineSight.waiting` says. Both counts stop at `most`, so that a scrape of metrics costs little."""
         now = self._clock.now()
         return len(self._store.claimable(self._registry.targets(), (), now, most)), len(self._store.due(now, most))
 

@@ -1,16 +1,13 @@
 """One `async def` handler, over as many invocations as its coroutine lives through.
 
-begin ──▶ runs ──▶ ends: the invocation ends with the handler's outcome
-          │  ▲
-          │  │ learn: an execution that it invoked has ended
-          ▼  │
-         stays: it waits for executions that it invoked and that are live in this process
-          │  ▲
-          │  │ resume: the next invocation continues it
-          ▼  │
-         rests in memory: its invocation has ended as PENDING
-          │
-          ▼ evict: there is no room, or another process ran an invocation. It is removed from memory; the next invocation replays
+runs           its code runs, in an invocation.
+ ├─▶ ends      the invocation ends with the handler's outcome.
+ ├─▶ stays     it waits for an execution that it invoked and that is live in this process. The invocation goes on, and the code runs again
+ │             when it learns of a change.
+ └─▶ rests     it waits for anything else. The invocation ends as PENDING, and the coroutine is kept in memory. The next invocation
+               resumes it, and its code runs again.
+A coroutine that stays rests as soon as no execution that it waits for is live here. A coroutine is evicted if there is no room for it, or
+if another process ran an invocation: then the next invocation replays.
 """
 
 from __future__ import annotations

@@ -142,8 +142,8 @@ class Sight(Protocol):
         ...
 
     def waiting(self, most: int) -> tuple[int, int]:
-        """Two numbers: how many ready executions this engine may claim, and how many executions of the whole store may have a timer that is
-        due. Each number is at most `most`: counting stops there."""
+        """Two numbers, each at most `most`: how many ready executions this engine may claim (suspects are not counted), and how many
+        executions of the whole store may have a timer that is due."""
         ...
 
 

@@ -120,8 +120,8 @@ class QueueVerbs:
 
     async def redrive(self, execution: str) -> OpenExecution:
         """Enqueue a parked execution or run again, under its name; `execution` is its ARN or id. The parked one stays, superseded by the
-        new one. Raises `ExecutionNotFound` if there is none, and `InvalidParameter` or `RestartRefused` if it cannot be enqueued again, for
-        example because it is not parked."""
+        new one. Raises `ExecutionNotFound` if there is none, `InvalidParameter` or `RestartRefused` if it may not be enqueued again, for
+        example because it is not parked, and `QueueFull` if its queue accepts no more."""
         wanted = Arn.parse(execution).id if checked_mention(execution).startswith("arn:") else execution
         header = self._engine.store.find(wanted)
         if header is None:

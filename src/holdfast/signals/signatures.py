@@ -4,8 +4,8 @@
     webhook-timestamp   when it was sent, in seconds
     webhook-signature   v1,BASE64 of HMAC-SHA256 over `id.timestamp.body`; several, with spaces between them, while secrets are changed
 
-A receiver should refuse a request that was sent more than five minutes ago, and an id that it has seen before. Then an attacker who has a
-copy of a request cannot use it.
+A receiver should refuse a request that was sent more than five minutes ago. If it has processed the id before, it should answer 2xx and do
+nothing: the event was sent again because the first answer was lost, or the request is an attacker's copy.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def signature(keys: Sequence[bytes], id: str, timestamp: int, body: bytes) -> st
 def verify(headers: Mapping[str, str], body: bytes, secret: str, now_seconds: int) -> str:
     """For receivers of webhooks: check the signature and the age of a request, and return the request's id. Raises AccessRefused if a
     header is missing, the time in the request is not a number or differs from `now_seconds` by more than five minutes, or the signature is
-    wrong. Raises InvalidParameter if `secret` is not valid. The names in `headers` must be in lower case. Keep the returned id for at least
-    five minutes, and refuse another request with this id."""
+    wrong. Raises InvalidParameter if `secret` is not valid. The names in `headers` must be in lower case. Keep the id of a
+    request that you have processed; answer another request with this id with 2xx, and do nothing."""
     try:
         id, sent, given = (headers[name] for name in ("webhook-id", "webhook-timestamp", "webhook-signature"))
     except KeyError as missing:

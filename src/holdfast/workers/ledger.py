@@ -1,7 +1,6 @@
 """The entries that the calls of one run add to the ledger: one with the intent of a call, one with its receipt.
 
-Only calls that may cost something have entries. An entry is made from the run, the intent and the receipt, so a runner that takes over
-after a crash makes the same entry, except for its time.
+Only calls that may cost something have entries. An entry depends only on the run, the intent, the receipt and the time.
 """
 
 from __future__ import annotations

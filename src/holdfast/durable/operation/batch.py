@@ -196,8 +196,7 @@ def _ended(index: int, value: Any, error: Exception | None) -> BatchItem[Any]:
 
 
 def _escaped(error: Exception) -> ErrorObject:
-    """The error of a branch, as the branch's own record has it: the error that the code of the branch raised, without the exception that
-    Holdfast wrapped around it."""
+    """The error that the code of a branch raised, without the exception that Holdfast wrapped around it."""
     if isinstance(error, DurableOperationError):
         return ErrorObject(error.message, error.error_type, error.data, error.stack_trace)
     return ErrorObject.from_exception(error)

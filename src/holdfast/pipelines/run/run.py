@@ -77,7 +77,7 @@ class Pipelines:
     async def run(self, accepted: AcceptedRequest, context: AsyncDurableContext, journal: Journal, service: RunService) -> Response:
         """Run the pipeline, or the shard of a map, that this request is for, and return its response. If this runner does not know the
         graph, the response has the error `package_changed`. Raises InvalidParameter if the request does not belong to the execution, and
-        BackgroundThreadError after a trouble that may pass: the engine invokes the run again."""
+        BackgroundThreadError after a trouble that may pass: this invocation fails."""
         try:
             return await self._run(accepted, journal, service)
         except HoldfastError as trouble:

@@ -104,7 +104,7 @@ def _refusals(address: Address) -> Iterator[None]:
         said = " ".join(str(error).split())
         raise StoreUnsuitable(
             f"{address.shown} cannot be used by this user: {said}. "
-            f"Let its owner create the schema {address.schema!r} and grant it to this user."
+            f"A new store needs a schema {address.schema!r} in which this user may create tables; a migration needs its owner."
         ) from error
     except psycopg.Error as error:
         raise explained(error, address.shown) from error

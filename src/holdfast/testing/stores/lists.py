@@ -32,7 +32,7 @@ class ListedExecution(NamedTuple):
 
 
 class Population:
-    """Executions of every kind, in the store and in a Python list."""
+    """Executions of every status, in the store and in memory (`headers`)."""
 
     def __init__(self, store: Store) -> None:
         self.store = store

@@ -9,8 +9,8 @@ from holdfast.web.refusals import Refused
 
 
 class Denial(Enum):
-    """A reason why the gate does not admit a request: the name of AWS's error, the HTTP status for AWS's clients, and the status for all
-    other clients."""
+    """A reason why the gate does not admit a request: the name of AWS's error, the HTTP status for AWS's clients, and the status for other
+    clients. (A browser without a login is redirected instead.)"""
 
     MISSING = ("MissingAuthenticationTokenException", 403, 401)
     UNKNOWN = ("UnrecognizedClientException", 403, 401)

@@ -175,11 +175,8 @@ class Redactor:
         return Beginnings((*self._forms, *self._whole))
 
     def released(self, text: str, *, begin: int = 0, is_first: bool, is_last: bool) -> tuple[str, int]:
-        """What may be shown now of a text that arrives in parts. Returns the beginning of the text, with the secrets replaced, and how many
-        characters of `text` this beginning covers. The rest must wait for the next part.
-
-        The first `begin` characters are not shown. `is_first`: nothing was shown before this text. `is_last`: no part follows.
-        """
+        """What may be shown now of a text that arrives in parts: `text[begin:end]` with the secrets replaced, and `end`. The caller keeps
+        `text[end:]` for the next part. `is_first`: nothing was shown before this text. `is_last`: no part follows."""
         if is_first and text in self._whole:
             return (self._whole[text], len(text)) if is_last else ("", 0)
         end = len(text) if is_last else len(text) - self.beginnings.held(text)
