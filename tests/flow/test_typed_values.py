@@ -322,3 +322,22 @@ async def test_what_invoke_and_start_cannot_send_is_told_with_its_type_and_its_p
 def _warnings_are_seen(caplog: pytest.LogCaptureFixture) -> None:
     hints._warned.clear()
     caplog.set_level(logging.WARNING)
+
+
+def _later(step: StepContext) -> list[MadeLater]:  # type: ignore[name-defined]  # noqa: F821 - the test defines it
+    raise AssertionError
+
+
+def test_an_annotation_whose_class_is_defined_after_its_first_use_is_found_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert hints.returned(_later) is None
+    monkeypatch.setitem(globals(), "MadeLater", Order)
+    assert hints.returned(_later) == list[Order]
+
+
+def test_an_annotation_without_models_is_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def counted(step: StepContext) -> dict[str, list[int]]:
+        raise AssertionError
+
+    assert hints.returned(counted) is None
+    monkeypatch.setattr(hints, "resolved", None)  # a second evaluation would call it, and fail
+    assert hints.returned(counted) is None

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from types import FunctionType, MethodType
 from typing import Any, Final, cast, get_args, get_origin
+from weakref import WeakKeyDictionary
 
 from holdfast.durable.concurrency.models import BatchItem, BatchResult
 from holdfast.durable.exceptions import NonDeterministicExecutionError, SerDesError
@@ -22,6 +23,9 @@ Typing = Callable[[Any], Any]
 _PLAIN: Final = frozenset({"None", "str", "int", "float", "bool", "dict", "list", "tuple", "object", "Any", "bytes"})
 _warned: set[tuple[object, ...]] = set()
 """The functions about which a warning was logged; each gets one warning."""
+_without_models: WeakKeyDictionary[FunctionType, set[str]] = WeakKeyDictionary()
+"""By function: the texts of its annotations that were evaluated and contain no model, so that not every step evaluates them again. Only for
+functions without a closure."""
 
 
 def returned(func: Any) -> Any:
@@ -71,9 +75,23 @@ def _named(func: Any, hint: Any) -> Any:
     if hint is None or (hint in _PLAIN if type(hint) is str else type(hint) is type and hint.__module__ == "builtins"):
         return None
     if isinstance(hint, str):
-        func = getattr(func, "__func__", func)
-        cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
-        hint = resolved(hint, getattr(func, "__globals__", {}), {name: cell.cell_contents for name, cell in cells if _is_set(cell)})
+        return _named_by_text(getattr(func, "__func__", func), hint)
+    return _with_models(hint)
+
+
+def _named_by_text(func: Any, text: str) -> Any:
+    plain = _without_models.setdefault(func, set()) if type(func) is FunctionType and func.__closure__ is None else set()
+    if text in plain:
+        return None
+    cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
+    hint = resolved(text, getattr(func, "__globals__", {}), {name: cell.cell_contents for name, cell in cells if _is_set(cell)})
+    found = _with_models(hint)
+    if found is None and hint is not Any:  # Any: a name in it may not exist yet
+        plain.add(text)
+    return found
+
+
+def _with_models(hint: Any) -> Any:
     if get_origin(hint) in (Awaitable, Coroutine):
         hint = get_args(hint)[-1]
     return hint if names_models(hint) else None

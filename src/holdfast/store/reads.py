@@ -127,9 +127,10 @@ class Reads(ABC):
         """At most `limit` of the execution's events whose number is larger than `after`, in order, each with the operation that it is
         about. The terminal event of an execution that is still closing is left out."""
         found = self._event_rows(execution, after, limit)
-        places = self._array(sorted({row[3] for row in found if row[3] is not None}))
-        asked = self._read("operations_at", (self._text(execution), places))
-        operations = {operation.place: operation for operation in self._operations(asked, execution)}
+        operations: dict[int, Operation] = {}
+        if places := sorted({row[3] for row in found if row[3] is not None}):
+            asked = self._read("operations_at", (self._text(execution), self._array(places)))
+            operations = {operation.place: operation for operation in self._operations(asked, execution)}
         return [self._line(row, operations, execution) for row in found]
 
     def undecided(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[str]:

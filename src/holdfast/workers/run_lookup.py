@@ -19,7 +19,7 @@ from holdfast.model.audit import Actor, Note
 from holdfast.model.credentials import tenant_of
 from holdfast.model.errors import CodecFailed, ExecutionNotFound, HoldfastError, RowDamaged
 from holdfast.model.execution import Execution, ExecutionStatus, State
-from holdfast.model.history import KIND
+from holdfast.model.history import KIND, Event
 from holdfast.model.life import next_try, reason_of
 from holdfast.model.operations import OPEN, RUN, Kind, Operation
 from holdfast.model.schedules import Occurrence, occurrence_in
@@ -100,11 +100,23 @@ def accepted_in(store: Store, header: Execution) -> AcceptedRequest | None:
 
     Runs from before the store marked runs are recognised by their input alone.
     """
+    first = _first_event_of_run(store, header)
+    if first is not None:
+        with contextlib.suppress(msgspec.DecodeError):
+            return accepted_from(first.payload)
+    return None
+
+
+def is_run(store: Store, header: Execution) -> bool:
+    """Whether the worker service started this execution, whose input is known to be an accepted request."""
+    return _first_event_of_run(store, header) is not None
+
+
+def _first_event_of_run(store: Store, header: Execution) -> Event | None:
+    """The first event of an execution that is marked as a run, or that is older than these marks; None for any other execution."""
     for line in store.history(header.id, 0, 1):
-        marked = (line.event.detail or {}).get(KIND) in _RUNS
-        if marked or header.id <= store.unmarked:
-            with contextlib.suppress(msgspec.DecodeError):
-                return accepted_from(line.event.payload or "")
+        if (line.event.detail or {}).get(KIND) in _RUNS or header.id <= store.unmarked:
+            return line.event
     return None
 
 

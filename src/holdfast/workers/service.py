@@ -48,7 +48,7 @@ from holdfast.workers.pipeline_parts import PipelineParts
 from holdfast.workers.policy import Policy
 from holdfast.workers.queued_runs import outcome_of, rate_now, run_again, set_rates
 from holdfast.workers.run import Worker, run
-from holdfast.workers.run_lookup import Asker, accepted_in, find_approval, find_run, response_of
+from holdfast.workers.run_lookup import Asker, accepted_in, find_approval, find_run, is_run, response_of
 from holdfast.workers.run_reporters import LiveRunReporter, RunReporters
 from holdfast.workers.waiters import Waiters
 
@@ -99,7 +99,7 @@ class WorkerService(PipelineParts):
 
         async def handler(accepted: AcceptedRequest, context: AsyncDurableContext) -> Response:
             journal = Journal.of(context)
-            if accepted_in(self._engine.store, journal.header) is None:
+            if not is_run(self._engine.store, journal.header):
                 raise InvalidParameter("This execution is not a run: its function was started without a request to the worker.")
             if kind is Kind.PIPELINE and self._pipelines is not None:
                 return await self._pipelines(accepted, context, journal, self)

@@ -311,6 +311,7 @@ DELETE FROM signals WHERE number IN (
 )
 
 -- name: put_executions
+-- New executions, and those that give up their name.
 INSERT INTO executions ({execution}) VALUES {rows}
 ON CONFLICT (key) DO UPDATE SET
     status = excluded.status, state = excluded.state, epoch = excluded.epoch, revision = excluded.revision,
@@ -324,17 +325,25 @@ ON CONFLICT (key) DO UPDATE SET
     admitted_at = excluded.admitted_at, parked = excluded.parked, outcome = excluded.outcome, error_code = excluded.error_code,
     cost = excluded.cost, attempt = excluded.attempt, attempts = excluded.attempts
 
+-- name: change_executions
+-- What a write may change after the start, for an execution that keeps its name: `superseded_by` (column 27) is left out, because SQLite
+-- would write the index of names again.
+UPDATE executions SET
+    deadline = v.column2, status = v.column3, state = v.column4, epoch = v.column5, revision = v.column6, sequence = v.column7,
+    events = v.column8, pending = v.column9, runner = v.column10, invocation = v.column11, invoked_at = v.column12, seen = v.column13,
+    ended_at = v.column14, result_event = v.column15, due_at = v.column16, ready_at = v.column17, touched_at = v.column18,
+    failures = v.column19, deaths = v.column20, client = v.column21, client_revision = v.column22, operations = v.column23,
+    stored = v.column24, continued_as = v.column25, expires_at = v.column26, quarantine = v.column28, quarantine_event = v.column29,
+    admitted_at = v.column30, parked = v.column31, outcome = v.column32, error_code = v.column33, cost = v.column34, attempt = v.column35,
+    attempts = v.column36
+FROM (VALUES {rows}) AS v WHERE key = v.column1
+
 -- name: touch_executions
 -- Only the columns that an ordinary checkpoint changes. None of them is in an index. This statement runs more often than any other.
 UPDATE executions SET
     revision = v.column1, sequence = v.column2, events = v.column3, pending = v.column4, touched_at = v.column5, operations = v.column6,
     stored = v.column7
 FROM (VALUES {rows}) AS v WHERE key = v.column8
-
--- name: touch_execution
-UPDATE executions SET
-    revision = ?, sequence = ?, events = ?, pending = ?, touched_at = ?, operations = ?, stored = ?
-WHERE key = ?
 
 -- name: move_executions
 -- A statement of its own, because SQLite writes the index of a column again when the column is set, even to the same value.

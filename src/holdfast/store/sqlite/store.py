@@ -49,13 +49,13 @@ from holdfast.store.views import RowView
 
 
 class SqliteBatch(Batch):
-    """A batch in one file. `last_key` is the key of the newest execution that this batch made; 0 if it has made none yet."""
+    """A batch in one file. `new_keys` are the keys of the executions that it made, in rising order."""
 
-    __slots__ = ("last_key",)
+    __slots__ = ("new_keys",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.last_key = 0
+        self.new_keys: dict[int, None] = {}
 
 
 class SqliteStore(
@@ -199,10 +199,9 @@ class SqliteStore(
         return sorted(known)
 
     def _new_base(self, header: Execution, done: SqliteBatch) -> RowView:
-        if not done.last_key:
-            (done.last_key,) = self._writer.execute(self._sql["last_key"]).fetchone()
-        done.last_key += 1
-        return RowView(self, done.last_key, header, self._version, complete=True)
+        (last,) = (next(reversed(done.new_keys)),) if done.new_keys else self._writer.execute(self._sql["last_key"]).fetchone()
+        done.new_keys[last + 1] = None
+        return RowView(self, last + 1, header, self._version, complete=True)
 
     def _named(self, start: Start, done: SqliteBatch) -> View | None:
         wanted = start.header
@@ -261,21 +260,22 @@ class SqliteStore(
 
     def _put(self, done: SqliteBatch, now: int, walked: Sequence[LaneRow] = ()) -> bool:
         """Write all rows of a batch, each row once, as its last change leaves it. Returns whether signals were written."""
+        keys = done.bases
         headers: dict[str, Execution] = {}
         wide: set[str] = set()
         operations: dict[tuple[int, str], Operation] = {}
         for change in done.changes:
-            execution = change.header.id
-            key = done.bases[execution].key
+            execution, key = change.header.id, keys[change.header.id].key
             headers[execution] = change.header
             if not change.slight:
                 wide.add(execution)
             for operation in change.operations.values():
                 operations[key, operation.id] = operation
-        keys = done.bases
+        changed = {x for x in wide if keys[x].key not in done.new_keys and headers[x].superseded_by is None}
         # An execution that gives up a name is written before the one that takes the name.
-        first = sorted(wide, key=lambda x: headers[x].superseded_by is None)
+        first = sorted(wide - changed, key=lambda x: headers[x].superseded_by is None)
         self._put_rows("put_executions", [rows.execution_row(keys[x].key, headers[x]) for x in first])
+        self._put_rows("change_executions", [rows.changed_row(keys[x].key, headers[x]) for x in changed])
         touched = [(keys[x], h) for x, h in headers.items() if x not in wide]
         self._put_rows("touch_executions", [(*rows.touched_row(h), base.key) for base, h in touched])
         self._put_rows("move_executions", [(base.key, h.due_at) for base, h in touched if h.due_at != base.header.due_at])
@@ -283,7 +283,8 @@ class SqliteStore(
         self._put_rows("put_events", done.events)
         if done.graphs:
             self._put_graphs(done.graphs, self._stale_graphs(done))
-        self._writer.executemany(self._sql["put_counter"], [(x.key, x.amount, x.until, x.reserved) for x in done.counters.values()])
+        if done.counters:
+            self._writer.executemany(self._sql["put_counter"], [(x.key, x.amount, x.until, x.reserved) for x in done.counters.values()])
         if walked or done.lanes.is_used:
             self._put_lanes(done.lanes, walked, now)
         if done.moved:

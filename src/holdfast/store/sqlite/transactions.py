@@ -5,6 +5,7 @@ Each write waits until no other thread of this process writes, and then for the 
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ CHUNKS = (128, 16, 4, 2, 1)
 only once."""
 _WIDTHS = {
     "put_executions": len(rows.COLUMNS["execution"]),
+    "change_executions": 36,
     "touch_executions": 8,
     "move_executions": 2,
     "put_operations": len(rows.COLUMNS["operation"]),
@@ -37,8 +39,14 @@ def bulk(sql: Mapping[str, str]) -> Mapping[str, dict[int, str]]:
         name: {size: sql[name].replace("{rows}", ", ".join([f"({', '.join('?' * width)})"] * size)) for size in CHUNKS}
         for name, width in _WIDTHS.items()
     }
-    made["touch_executions"][1] = sql["touch_execution"]  # one row, which is the most frequent case, needs no join
+    for name in ("change_executions", "touch_executions", "move_executions"):
+        made[name][1] = _of_one_row(sql[name])
     return made
+
+
+def _of_one_row(update: str) -> str:
+    """The update of one row, which is the most frequent case: without a join, and with its values as parameters."""
+    return re.sub(r"v\.column(\d+)", r"?\1", update.replace("FROM (VALUES {rows}) AS v ", ""))
 
 
 class Transactions(SqliteReads):
