@@ -157,13 +157,13 @@ def test_a_disk_that_fills_between_two_parts_is_the_answer_of_what_is_not_writte
         return error if isinstance(error, DiskFull) else None
 
     batch: Any = ["a", "b", "bad", "d", "e", "f", "g", "h"]
-    said = committed_apart(batch, commit, shared, lambda *_: WriteFailed()).answers
+    said = committed_apart(batch, TypeError(), commit, shared, lambda *_: WriteFailed()).answers
     assert [type(answer) if isinstance(answer, HoldfastError) else str(answer) for answer in said] == [
         "a written", "b written", WriteFailed, "d written", DiskFull, DiskFull, DiskFull, DiskFull,
     ]  # fmt: skip
-    assert tried == [8, 4, 2, 2, 1, 1, 4], "and nothing after it is tried, so that entries keep their order"
+    assert tried == [4, 2, 2, 1, 1, 4], "and nothing after it is tried, so that entries keep their order"
     with pytest.raises(DiskFull):
-        committed_apart(batch[4:6], commit, shared)
+        committed_apart(batch[4:6], DiskFull(), commit, shared)
 
 
 def test_neither_the_answer_nor_the_log_of_a_refused_entry_tells_a_payload(caplog: pytest.LogCaptureFixture) -> None:

@@ -50,7 +50,7 @@ class Bulk(NamedTuple):
 
     def commit(self, store: WriterStore, now: int) -> Committed:
         """Write all starts. If one is refused, the others are still written."""
-        return committed_apart(self.starts, partial(store.commit, now=now), shared)
+        return committed(store, self.starts, now)
 
     def writes(self, done: Committed) -> Sequence[Write]:
         """The starts, one for each answer."""
@@ -135,7 +135,16 @@ def payload_bytes(write: object) -> int:
         return 0
 
 
-def shared(error: Exception) -> HoldfastError | None:
-    """For an error that `commit` raised: that error if it concerns all entries of the batch, else None. An error of Holdfast that a store
-    raises concerns all entries (store.seam). Any other error is a bug that one entry may have caused."""
+def committed(store: CommitStore, batch: Sequence[Write], now: int) -> Committed:
+    """Commit a batch. An error of Holdfast that the store raises concerns all entries (store.seam), and is raised. Any other error is a bug
+    of the store that one entry may have caused: only that entry gets an error as its answer."""
+    try:
+        return store.commit(batch, now)
+    except HoldfastError:
+        raise
+    except Exception as error:
+        return committed_apart(batch, error, partial(store.commit, now=now), _shared)
+
+
+def _shared(error: Exception) -> HoldfastError | None:
     return error if isinstance(error, HoldfastError) else None

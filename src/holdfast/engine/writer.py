@@ -20,7 +20,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence, Sized
-from functools import partial
 from typing import Final, cast
 
 from holdfast.engine.entries import (
@@ -34,9 +33,9 @@ from holdfast.engine.entries import (
     Reply,
     Waiter,
     WriterStore,
+    committed,
     deliver,
     payload_bytes,
-    shared,
 )
 from holdfast.engine.health import Health
 from holdfast.model.clock import Clock, idle_seconds, monotonic
@@ -44,7 +43,6 @@ from holdfast.model.errors import DiskFailed, EngineClosed, HoldfastError, Store
 from holdfast.model.execution import Change
 from holdfast.model.outside import Fire
 from holdfast.model.verbs import Answer, Checkpoint, Claim, Settle, Write
-from holdfast.store.isolation import committed_apart
 from holdfast.store.seam import Committed
 
 log = logging.getLogger("holdfast.engine")
@@ -284,7 +282,7 @@ class Writer:
                 answers, writes = [Landed(done.answers, done.opens_at)], lot.writes(done)
             else:
                 writes = cast("list[Write]", [entry.write for entry in batch])
-                done = committed_apart(writes, partial(self._store.commit, now=now), shared)
+                done = committed(self._store, writes, now)
                 answers = done.answers
             if len(answers) != len(batch) or len(done.answers) != len(writes):
                 raise StoreBroken(f"The store answered {len(done.answers)} of {len(writes)} writes. This is a bug in its code.")

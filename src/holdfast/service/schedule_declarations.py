@@ -99,7 +99,8 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return self.run.name, self.run.version if self.version is None else checked_version(self.version)
         if not isinstance(self.run, str):
             raise ScheduleInvalid(
-                f"Schedule {self.name!r}: `run` is {self.run!r:.80}. Give a durable function, or the name of a function, worker or pipeline."
+                f"Schedule {self.name!r}: `run` is {self.run!r:.80}. "
+                "Give a durable function, or the name of a function, a worker or a pipeline."
             )
         return self.run, None if self.version is None else str(self.version)
 

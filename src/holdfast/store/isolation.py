@@ -80,16 +80,13 @@ def refused(write: Write, error: Exception) -> HoldfastError:
     return WriteFailed(f"{what} could not be decided or stored ({why}). Nothing of it is on disk; the log shows where it failed.")
 
 
-def committed_apart(batch: Sequence[Write], commit: Commit, judge: Judge, refuse: Refuse = refused) -> Committed:
-    """Commit a batch. An entry that makes the batch fail gets an error as its answer, and the other entries are written. An error that
-    concerns all entries is raised if no entry has an answer yet. If the first entries have their answers already, that error becomes the
-    answer of all entries after them, and these are not on disk."""
+def committed_apart(batch: Sequence[Write], error: Exception, commit: Commit, judge: Judge, refuse: Refuse = refused) -> Committed:
+    """Commit a batch that failed with `error`, in parts. An entry that makes its part fail gets an error as its answer, and the other
+    entries are written. An error that concerns all entries is raised if no entry has an answer yet. If the first entries have their answers
+    already, that error becomes the answer of all entries after them, and these are not on disk."""
     answers: list[Answer | HoldfastError] = []
-    try:
-        return commit(batch)
-    except Exception as error:
-        _raise_if_shared(error, judge)
-        todo = _halves(batch, error, answers, refuse)
+    _raise_if_shared(error, judge)
+    todo = _halves(batch, error, answers, refuse)
     followed: list[Execution] = []
     changes: list[Change] = []
     signalled = False

@@ -17,7 +17,8 @@ from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParam
 from holdfast.model.execution import Birth, Change, Execution, View
 from holdfast.model.verbs import Answer, Checkpoint, Start, Write
 from holdfast.store import rows
-from holdfast.store.decisions import Batch, Decisions, Mark
+from holdfast.store.batch import Batch, Mark
+from holdfast.store.decisions import Decisions
 from holdfast.store.postgres.columns import texts
 from holdfast.store.postgres.errors import is_shared
 from holdfast.store.postgres.lanes import Made, PostgresLanes, entrants
@@ -33,7 +34,7 @@ _KEYS = 1000
 class PostgresBatch(Batch):
     """What a batch has decided so far, and which of its decisions rely on views in memory that the database has not confirmed."""
 
-    __slots__ = ("answers", "born", "locking", "made", "remembered", "sent", "unsure")
+    __slots__ = ("answers", "locking", "made", "remembered", "sent", "unsure")
 
     def __init__(self, *, locking: bool) -> None:
         super().__init__()
@@ -45,8 +46,6 @@ class PostgresBatch(Batch):
         self.unsure: set[str] = set()
         """Executions of `remembered` that the statement which writes the batch will not compare with their rows, because the batch does not
         change them."""
-        self.born: set[str] = set()
-        """The executions that this batch makes."""
         self.made = Made(set(), set())
         """The lanes and queues that this batch has made."""
         self.sent = False
@@ -57,7 +56,6 @@ class PostgresBatch(Batch):
         with the row again."""
         undone = {change.header.id for change in self.changes[mark[0] :]}
         super().undo(mark)
-        self.born &= self.bases.keys()
         for execution in undone & self.views.keys() - self.born:
             if not isinstance(self.views[execution], Overlay):
                 del self.views[execution]  # the batch does not change it any more
@@ -165,9 +163,7 @@ class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch])
             self._check_least(PIPELINES, "A pipeline can be started")
         if start.enqueue is not None:
             self._check_least(QUEUES, "An execution can be enqueued")
-        answer = super()._created(start, now, done)
-        done.born.add(start.header.id)
-        return answer
+        return super()._created(start, now, done)
 
     def _new_base(self, header: Execution, done: PostgresBatch) -> RowView:
         if not self._keys:

@@ -113,7 +113,10 @@ class PostgresStore(
             try:
                 known, followed = self._resolved()
                 self._untold += followed
-                done = committed_apart(batch, lambda part: self._commit(part, now, known), self._shared_error, self._refused)
+                try:
+                    done = self._commit(batch, now, known)
+                except Exception as error:
+                    done = committed_apart(batch, error, lambda part: self._commit(part, now, known), self._shared_error, self._refused)
                 if self._untold:
                     headers = [change.header for change in self._untold]
                     done = done._replace(followed=[*headers, *done.followed], changes=[*self._untold, *done.changes])

@@ -22,8 +22,9 @@ from holdfast.model.payloads import PayloadCodec, check_text
 from holdfast.model.seal import Seal
 from holdfast.model.verbs import Start, Write
 from holdfast.store import rows
+from holdfast.store.batch import Batch
 from holdfast.store.browse_query import BrowseQuery
-from holdfast.store.decisions import Batch, Decisions
+from holdfast.store.decisions import Decisions
 from holdfast.store.isolation import Spoilt, committed_apart, refused
 from holdfast.store.lane_rows import LaneRow
 from holdfast.store.lanes import Head, LaneReads, Walk
@@ -36,6 +37,7 @@ from holdfast.store.sqlite.credentials import SqliteCredentials
 from holdfast.store.sqlite.errors import explained, is_damage, is_shared
 from holdfast.store.sqlite.lanes import SqliteLanes
 from holdfast.store.sqlite.ledger import SqliteLedger
+from holdfast.store.sqlite.operation_reads import SqliteOperationReads
 from holdfast.store.sqlite.outbox import SqliteOutbox
 from holdfast.store.sqlite.presence import Presence
 from holdfast.store.sqlite.reads import DIALECT
@@ -49,13 +51,13 @@ from holdfast.store.views import RowView
 
 
 class SqliteBatch(Batch):
-    """A batch in one file. `new_keys` are the keys of the executions that it made, in rising order."""
+    """A batch in one file. `last_key` is the key of the newest execution that this batch made; 0 if it has made none yet."""
 
-    __slots__ = ("new_keys",)
+    __slots__ = ("last_key",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.new_keys: dict[int, None] = {}
+        self.last_key = 0
 
 
 class SqliteStore(
@@ -68,6 +70,7 @@ class SqliteStore(
     SqliteLedger,
     SqliteBrowseReads,
     SqliteConsole,
+    SqliteOperationReads,
     Decisions[SqliteBatch],
 ):
     """A store in one SQLite file, or in memory."""
@@ -112,7 +115,10 @@ class SqliteStore(
         a row, the entry of that row gets an error, and the other entries are written in parts, each part in a transaction of its own."""
         try:
             with self._write_lock, self._turn():
-                return committed_apart(batch, lambda part: self._commit(part, now), self._shared_error, self._refused)
+                try:
+                    return self._commit(batch, now)
+                except Exception as error:
+                    return committed_apart(batch, error, lambda part: self._commit(part, now), self._shared_error, self._refused)
         except (sqlite3.Error, OSError) as error:
             raise explained(error, self._where) from error
 
@@ -199,9 +205,10 @@ class SqliteStore(
         return sorted(known)
 
     def _new_base(self, header: Execution, done: SqliteBatch) -> RowView:
-        (last,) = (next(reversed(done.new_keys)),) if done.new_keys else self._writer.execute(self._sql["last_key"]).fetchone()
-        done.new_keys[last + 1] = None
-        return RowView(self, last + 1, header, self._version, complete=True)
+        if not done.last_key:
+            (done.last_key,) = self._writer.execute(self._sql["last_key"]).fetchone()
+        done.last_key += 1
+        return RowView(self, done.last_key, header, self._version, complete=True)
 
     def _named(self, start: Start, done: SqliteBatch) -> View | None:
         wanted = start.header
@@ -271,7 +278,7 @@ class SqliteStore(
                 wide.add(execution)
             for operation in change.operations.values():
                 operations[key, operation.id] = operation
-        changed = {x for x in wide if keys[x].key not in done.new_keys and headers[x].superseded_by is None}
+        changed = {x for x in wide - done.born if headers[x].superseded_by is None}
         # An execution that gives up a name is written before the one that takes the name.
         first = sorted(wide - changed, key=lambda x: headers[x].superseded_by is None)
         self._put_rows("put_executions", [rows.execution_row(keys[x].key, headers[x]) for x in first])
@@ -304,30 +311,6 @@ class SqliteStore(
     def _schedule_place(self, name: str) -> tuple[int, int] | None:
         row = self._writer.execute(self._sql["schedule_place"], (name,)).fetchone()
         return None if row is None else (row[0], row[1])
-
-    def read_operation(self, view: RowView, operation_id: str) -> Operation | None:
-        """One operation of an execution, with its payload; None if there is none with this id."""
-        row = self._writer.execute(self._sql["operation"], (view.key, operation_id)).fetchone()
-        return None if row is None else rows.operation_from(row, view.header.id, self.seal, self._codec)
-
-    def read_newer(self, view: RowView, revision: int) -> list[Operation]:
-        """Those operations of an execution that changed after a revision."""
-        found = self._writer.execute(self._sql["newer_operations"], (view.key, revision))
-        return [rows.operation_from(row, view.header.id, self.seal, self._codec) for row in found]
-
-    def read_due(self, view: RowView, now: int) -> list[Operation]:
-        """Those operations of an execution that have a timer which is due at `now`."""
-        found = self._writer.execute(self._sql["due_operations"], (view.key, now))
-        return [rows.operation_from(row, view.header.id, self.seal, self._codec) for row in found]
-
-    def read_next_due(self, view: RowView, after: int) -> int | None:
-        """The time of the execution's next timer after the time `after`; None if there is none."""
-        (at,) = self._writer.execute(self._sql["next_due_operation"], (view.key, after)).fetchone()
-        return None if at is None else int(at)
-
-    def read_has_ready(self, view: RowView, since: int) -> bool:
-        """Whether a step became ready after the revision `since` and was not started since then."""
-        return self._writer.execute(self._sql["ready_operation"], (view.key, since)).fetchone() is not None
 
     # --- runners and other processes
 
