@@ -77,9 +77,9 @@ async def test_a_function_that_leaves_while_it_is_claimed_is_interrupted_which_c
         execution = await opened.start("waiting")
         write = engine._writer.write
 
-        async def leave_first(claim: Any, landed: Any) -> Any:
+        async def leave_first(claim: Any, on_answer: Any) -> Any:
             engine.registry.remove("waiting", "$LATEST")
-            return await write(claim, landed)
+            return await write(claim, on_answer)
 
         function.capacity.free = room - 1  # reserved for the claim
         monkeypatch.setattr(engine._writer, "write", leave_first)

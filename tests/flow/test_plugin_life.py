@@ -25,11 +25,10 @@ from holdfast.durable.plugin import (
     UserFunctionOutcome,
     UserFunctionStartInfo,
 )
-from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import ExecutionStatus, Outcome
 from holdfast.model.ids import Position
 from holdfast.model.operations import Action, Update
-from holdfast.model.ports import Invocation, Port
+from holdfast.model.ports import Invocation, OnAnswer, Port
 from holdfast.model.verbs import Checkpointed
 from tests.flow.cases import CASES, OFFICIAL, OURS, Case, Sdk, _as_def, now
 from tests.flow.harness import Harness, eventually, pending
@@ -473,9 +472,9 @@ class Listening:
         self._updates += updates
         return self._port.checkpoint(token, updates, client_token)
 
-    def checkpoint_soon(self, token: Position, updates: Sequence[Update], landed: Callable[[Checkpointed | HoldfastError], None]) -> None:
+    def checkpoint_soon(self, token: Position, updates: Sequence[Update], on_answer: OnAnswer) -> None:
         self._updates += updates
-        self._port.checkpoint_soon(token, updates, landed)
+        self._port.checkpoint_soon(token, updates, on_answer)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._port, name)

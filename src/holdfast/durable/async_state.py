@@ -237,7 +237,7 @@ class AsyncState(ExecutionState):
     def _write_alone(self) -> None:
         (mine, updates, charges, ledger), *self._alone = self._alone
 
-        def landed(answer: Checkpointed | HoldfastError) -> None:
+        def on_answer(answer: Checkpointed | HoldfastError) -> None:
             if not isinstance(answer, LimitReached):
                 self._written(answer)
                 return
@@ -248,7 +248,7 @@ class AsyncState(ExecutionState):
 
         self._in_write, self._owed = [mine], 0
         try:
-            cast("ChargingPort", self.port).checkpoint_soon(self.token, updates, landed, charges=charges, ledger=ledger)
+            cast("ChargingPort", self.port).checkpoint_soon(self.token, updates, on_answer, charges=charges, ledger=ledger)
         except Exception as error:
             self._write_failed(error)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, cast, overload
 
 from holdfast.engine.agenda import Agenda
-from holdfast.engine.entries import Admission, Bulk, Landed
+from holdfast.engine.entries import Admission, Bulk, LotAnswer
 from holdfast.engine.health import spared
 from holdfast.engine.invocations import Invocations
 from holdfast.engine.registry import Capacity, Registry
@@ -76,7 +76,7 @@ class Admissions:
         lot = Admission(targets, _Claimants(room, lambda: Claimant(self._runner, self._ids(now))))
         taken: list[Execution] = []
 
-        def landed(answer: Landed | HoldfastError) -> None:
+        def on_answer(answer: LotAnswer | HoldfastError) -> None:
             if isinstance(answer, HoldfastError):
                 self._agenda.queued = True
                 self._invocations.doubt(answer)
@@ -92,7 +92,7 @@ class Admissions:
                 with spared(header.id):
                     self._begin(header, capacity, inputs.get(header.id))
 
-        await self._writer.write_lot(lot, landed)
+        await self._writer.write_lot(lot, on_answer)
         return len(taken)
 
     def _inputs(self, taken: Sequence[Execution]) -> Mapping[str, str | None]:
@@ -117,12 +117,12 @@ class Admissions:
         the write fails as a whole, the error is raised."""
         answers: list[Answer | HoldfastError] = []
 
-        def landed(answer: Landed | HoldfastError) -> None:
-            if isinstance(answer, Landed):
+        def on_answer(answer: LotAnswer | HoldfastError) -> None:
+            if isinstance(answer, LotAnswer):
                 answers.extend(answer.answers)
             for one in answers:
                 if isinstance(one, Started) and one.created:
                     self._invocations.made(one.header)
 
-        await self._writer.write_lot(Bulk(starts), landed)
+        await self._writer.write_lot(Bulk(starts), on_answer)
         return cast("Sequence[Started | HoldfastError]", answers)

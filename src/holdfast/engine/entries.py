@@ -60,7 +60,7 @@ class Bulk(NamedTuple):
 Lot = Admission | Bulk
 
 
-class Landed(NamedTuple):
+class LotAnswer(NamedTuple):
     """The answer to a lot: for each of its executions an answer or an error, in order."""
 
     answers: Sequence[Answer | HoldfastError]
@@ -68,9 +68,9 @@ class Landed(NamedTuple):
     """For an admission: the earliest time at which a lane opens again that the admission closed for a time. None if it closed no lane."""
 
 
-Reply = Answer | Landed
+Reply = Answer | LotAnswer
 Deliver = Callable[[Answer | HoldfastError], None]
-DeliverLot = Callable[[Landed | HoldfastError], None]
+DeliverLot = Callable[[LotAnswer | HoldfastError], None]
 
 
 class Entry(NamedTuple):

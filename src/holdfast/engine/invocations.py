@@ -321,10 +321,10 @@ class Invocations:
                 self._host.cancel(live.header.id)
             self.interrupt(live.header)
 
-    def interrupt(self, header: Execution, landed: Callable[[Answer | HoldfastError], None] = lambda _: None) -> None:
-        """Give back an execution that this runner has claimed, so that any runner may continue it at once. `landed` is called with the
+    def interrupt(self, header: Execution, on_answer: Callable[[Answer | HoldfastError], None] = lambda _: None) -> None:
+        """Give back an execution that this runner has claimed, so that any runner may continue it at once. `on_answer` is called with the
         answer to the write, or with its error."""
-        self._writer.submit(self._settle(header, INTERRUPTED, header.revision), landed)
+        self._writer.submit(self._settle(header, INTERRUPTED, header.revision), on_answer)
 
     def _tell_if_quarantined(self, header: Execution) -> None:
         if header.state is State.QUARANTINED:

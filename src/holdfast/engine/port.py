@@ -20,13 +20,13 @@ from holdfast.model.execution import Execution
 from holdfast.model.ids import Position
 from holdfast.model.ledger import LedgerEntry
 from holdfast.model.operations import Failure, Kind, Operation, Order, Update, unpruned
+from holdfast.model.ports import OnAnswer
 from holdfast.model.run_port import Acceptor, EnqueueAsked, RunAsked
 from holdfast.model.transitions import NO_CHILDREN, Children
 from holdfast.model.verbs import Checkpoint, Checkpointed
 from holdfast.store.seam import ExecutionStore
 
 T = TypeVar("T")
-Landed = Callable[[Checkpointed | HoldfastError], None]
 
 _NO_WORKERS: Final = (
     "context.run: this process serves no workers. Give their files to the engine that has the function: "
@@ -69,14 +69,15 @@ class EnginePort:
         self,
         token: Position,
         updates: Sequence[Update],
-        landed: Landed,
+        on_answer: OnAnswer,
         *,
         client_token: str | None = None,
         charges: tuple[Charge, ...] = (),
         ledger: tuple[LedgerEntry, ...] = (),
     ) -> None:
-        """Write a checkpoint from the engine's loop. `landed` is called on the loop with the answer or the error. If the write is committed
-        or refused at once, `landed` is called before this function returns. `charges` and `ledger` are written in the same transaction.
+        """Write a checkpoint from the engine's loop. `on_answer` is called on the loop with the answer or the error. If the write is
+        committed or refused at once, `on_answer` is called before this function returns. `charges` and `ledger` are written in the same
+        transaction.
 
         An execution that the checkpoint starts, and does not enqueue, is claimed in the same write if its function is hosted here and has
         room. If `client_token` is given, it is not claimed: the request may be a repeated one, and a repeated one starts nothing.
@@ -85,23 +86,23 @@ class EnginePort:
         try:
             children = self._children(token, updates)
         except HoldfastError as trouble:
-            landed(trouble)
+            on_answer(trouble)
             return
         if children and client_token is None:
             children = self._reservations.for_births(children)
-            landed = self._settling(children, landed)
+            on_answer = self._settling(children, on_answer)
         write = Checkpoint(token, tuple(updates), client_token, children, charges, ledger)
-        deliver = cast("Deliver", landed)  # a checkpoint is answered by a Checkpointed
+        deliver = cast("Deliver", on_answer)  # a checkpoint is answered by a Checkpointed
         answer = self._writer.write_now(write)
         if answer is None:
             self._writer.submit(write, deliver)
         else:
             deliver(answer)
 
-    def _settling(self, children: Children, landed: Landed) -> Landed:
+    def _settling(self, children: Children, on_answer: OnAnswer) -> OnAnswer:
         def both(answer: Checkpointed | HoldfastError) -> None:
             self._reservations.answered(children, answer)
-            landed(answer)
+            on_answer(answer)
 
         return both
 

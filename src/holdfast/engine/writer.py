@@ -28,8 +28,8 @@ from holdfast.engine.entries import (
     Deliver,
     DeliverLot,
     Entry,
-    Landed,
     Lot,
+    LotAnswer,
     Reply,
     Waiter,
     WriterStore,
@@ -113,30 +113,30 @@ class Writer:
         signals for subscribers, and `saw` with everything that it wrote."""
         self._followed, self._signalled, self._saw = followed, signalled, saw
 
-    async def write(self, write: Write, landed: Deliver | None = None) -> Answer:
-        """Write from the engine's loop. Returns the answer when the write is on disk. Raises the error if it is refused or fails. `landed`
-        is called with the answer or the error, even if the caller is cancelled meanwhile. If the engine is closed already, this raises
-        EngineClosed at once, and `landed` is not called."""
+    async def write(self, write: Write, on_answer: Deliver | None = None) -> Answer:
+        """Write from the engine's loop. Returns the answer when the write is on disk. Raises the error if it is refused or fails.
+        `on_answer` is called with the answer or the error, even if the caller is cancelled meanwhile. If the engine is closed already, this
+        raises EngineClosed at once, and `on_answer` is not called."""
         if not self.open:
             raise EngineClosed
         future: asyncio.Future[Answer] = self._loop.create_future()
-        self._enqueue(Entry(write, landed, None, future))
+        self._enqueue(Entry(write, on_answer, None, future))
         return await future
 
-    async def write_lot(self, lot: Lot, landed: DeliverLot) -> None:
+    async def write_lot(self, lot: Lot, on_answer: DeliverLot) -> None:
         """Write a lot from the engine's loop, in a transaction of its own. Returns when it is on disk. Raises the error if the lot as a
-        whole fails. `landed` is called with the answer or the error, even if the caller is cancelled meanwhile. If the engine is closed
-        already, this raises EngineClosed at once, and `landed` is not called."""
+        whole fails. `on_answer` is called with the answer or the error, even if the caller is cancelled meanwhile. If the engine is closed
+        already, this raises EngineClosed at once, and `on_answer` is not called."""
         if not self.open:
             raise EngineClosed
-        future: asyncio.Future[Landed] = self._loop.create_future()
-        self._enqueue(Entry(lot, landed, None, future))
+        future: asyncio.Future[LotAnswer] = self._loop.create_future()
+        self._enqueue(Entry(lot, on_answer, None, future))
         await future
 
-    def submit(self, write: Write, landed: Deliver) -> None:
-        """Queue a write from the engine's loop, and do not wait for it. `landed` is called on the loop with the answer or the error; at
+    def submit(self, write: Write, on_answer: Deliver) -> None:
+        """Queue a write from the engine's loop, and do not wait for it. `on_answer` is called on the loop with the answer or the error; at
         once if the disk fails and this write does not wait until it works again (`_KEPT`). Raises EngineClosed if the writer is closed."""
-        self._enqueue(Entry(write, landed))
+        self._enqueue(Entry(write, on_answer))
 
     def _enqueue(self, entry: Entry) -> None:
         if self._closed:
@@ -162,7 +162,7 @@ class Writer:
         finally:
             self._turn.release()
         self._pass_on(on_loop=True)
-        return None if isinstance(answer, DiskFailed | Landed) else answer
+        return None if isinstance(answer, DiskFailed | LotAnswer) else answer
 
     def call(self, write: Write) -> Answer:
         """Write from another thread than the loop's. Blocks until the write is on disk, and returns the answer. Raises the error if the
@@ -279,7 +279,7 @@ class Writer:
             lot = batch[0].write
             if isinstance(lot, _LOTS):
                 done = lot.commit(self._store, now)
-                answers, writes = [Landed(done.answers, done.opens_at)], lot.writes(done)
+                answers, writes = [LotAnswer(done.answers, done.opens_at)], lot.writes(done)
             else:
                 writes = cast("list[Write]", [entry.write for entry in batch])
                 done = committed(self._store, writes, now)
@@ -334,11 +334,11 @@ class Writer:
                 later.append((entry, answer))
         if later or (followed and self._followed is not None):
             try:
-                self._loop.call_soon_threadsafe(self._land, later, followed, context=self._context)
+                self._loop.call_soon_threadsafe(self._answer_on_loop, later, followed, context=self._context)
             except RuntimeError as closed:  # the loop is gone; what is written is written
                 log.warning("the engine cannot be told what a write changed: %s", closed)
 
-    def _land(self, answers: list[tuple[Entry, Reply | HoldfastError]], followed: Sequence[Change]) -> None:
+    def _answer_on_loop(self, answers: list[tuple[Entry, Reply | HoldfastError]], followed: Sequence[Change]) -> None:
         for entry, answer in answers:
             deliver(entry, answer)
         if followed and self._followed is not None:

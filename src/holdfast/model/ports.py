@@ -19,6 +19,9 @@ from holdfast.model.ledger import LedgerEntry
 from holdfast.model.operations import Operation, Update
 from holdfast.model.verbs import Checkpointed
 
+OnAnswer = Callable[[Checkpointed | HoldfastError], None]
+"""Called with the answer to a checkpoint, or with the error if the checkpoint failed."""
+
 
 class Port(Protocol):
     """The service, as a handler's SDK sees it. There are two ways to write a checkpoint: `checkpoint` blocks, for handlers in threads;
@@ -29,8 +32,8 @@ class Port(Protocol):
         is recognised; None: it has none."""
         ...
 
-    def checkpoint_soon(self, token: Position, updates: Sequence[Update], landed: Callable[[Checkpointed | HoldfastError], None]) -> None:
-        """Begin a checkpoint from the engine's event loop, and return at once. When the checkpoint is on disk or has failed, `landed` is
+    def checkpoint_soon(self, token: Position, updates: Sequence[Update], on_answer: OnAnswer) -> None:
+        """Begin a checkpoint from the engine's event loop, and return at once. When the checkpoint is on disk or has failed, `on_answer` is
         called on that loop with the answer or the error."""
         ...
 
@@ -50,7 +53,7 @@ class ChargingPort(Port, Protocol):
         self,
         token: Position,
         updates: Sequence[Update],
-        landed: Callable[[Checkpointed | HoldfastError], None],
+        on_answer: OnAnswer,
         *,
         charges: tuple[Charge, ...] = (),
         ledger: tuple[LedgerEntry, ...] = (),

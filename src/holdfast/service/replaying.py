@@ -30,11 +30,11 @@ from holdfast.durable.stragglers import Deferring
 from holdfast.model import codec
 from holdfast.model.clock import Clock, VirtualClock
 from holdfast.model.error_text import class_of
-from holdfast.model.errors import ExportInvalid, HoldfastError, InvalidParameter
+from holdfast.model.errors import ExportInvalid, InvalidParameter
 from holdfast.model.execution import ExecutionStatus, Outcome, OutcomeStatus
 from holdfast.model.ids import Position
 from holdfast.model.operations import Failure, Operation, Update, unpruned
-from holdfast.model.ports import Invocation
+from holdfast.model.ports import Invocation, OnAnswer
 from holdfast.model.verbs import Checkpointed
 from holdfast.service.execution_descriptions import arn_of
 from holdfast.service.importing import Source, read
@@ -179,8 +179,8 @@ class _Refusing:
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
         raise InvalidParameter("A replay writes nothing.")
 
-    def checkpoint_soon(self, token: Position, updates: Sequence[Update], landed: Callable[[Checkpointed | HoldfastError], None]) -> None:
-        landed(InvalidParameter("A replay writes nothing."))
+    def checkpoint_soon(self, token: Position, updates: Sequence[Update], on_answer: OnAnswer) -> None:
+        on_answer(InvalidParameter("A replay writes nothing."))
 
     def add(self, state: Deferring) -> None:
         raise InvalidParameter("A replay writes nothing.")

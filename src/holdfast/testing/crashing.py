@@ -21,7 +21,7 @@ from holdfast.model.execution import Execution, ExecutionStatus, Outcome, Outcom
 from holdfast.model.ids import Position
 from holdfast.model.ledger import LedgerEntry
 from holdfast.model.operations import ENQUEUE, RUN, Failure, Operation, Order, Update
-from holdfast.model.ports import ChargingPort, Host, Invocation, Port
+from holdfast.model.ports import ChargingPort, Host, Invocation, OnAnswer, Port
 from holdfast.model.run_port import RunAsked, RunPort
 from holdfast.model.verbs import Checkpointed
 from holdfast.testing.results import Result, Seen
@@ -170,17 +170,17 @@ class _Port:
         self,
         token: Position,
         updates: Sequence[Update],
-        landed: Callable[[Checkpointed | HoldfastError], None],
+        on_answer: OnAnswer,
         *,
         charges: tuple[Charge, ...] = (),
         ledger: tuple[LedgerEntry, ...] = (),
     ) -> None:
         if self._begin():
-            landed(LeaseLost())
+            on_answer(LeaseLost())
         else:
             port = cast("ChargingPort", self._port)
             port.checkpoint_soon(
-                token, updates, lambda answer: landed(LeaseLost() if self._dead else answer), charges=charges, ledger=ledger
+                token, updates, lambda answer: on_answer(LeaseLost() if self._dead else answer), charges=charges, ledger=ledger
             )
 
     async def accept(self, parent: Execution, operation_id: str, asked: RunAsked) -> Order | Failure:

@@ -22,12 +22,12 @@ from holdfast.workers.approvals import ApprovalPlace
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts
 from holdfast.workers.attempt_files import AttemptFiles
 from holdfast.workers.attempt_log import AttemptLog
-from holdfast.workers.calls import Answer
+from holdfast.workers.calls import CallAnswer
 from holdfast.workers.frames import (
     ArtifactGiven,
     Asked,
     BodyError,
-    Done,
+    DoneFrame,
     Failed,
     FrameInvalid,
     Logged,
@@ -229,7 +229,7 @@ class Attempt:
 
     def _taken(self, frame: Any, fds: tuple[int, ...]) -> AttemptResult | None:
         """Serve one frame. Returns the result of the attempt if this is the last frame of the body, else None."""
-        if isinstance(frame, Done):
+        if isinstance(frame, DoneFrame):
             return AttemptResult(outputs=frame.outputs)
         if isinstance(frame, Failed):
             return AttemptResult(error=frame.error)
@@ -273,7 +273,7 @@ class Attempt:
             self._broken = error  # for example a write that failed: the attempt cannot go on in this process
             self._end("The runner failed while it served the body.")
 
-    async def _answer(self, id: int, serving: Awaitable[Answer], *, theirs: bool = False) -> None:
+    async def _answer(self, id: int, serving: Awaitable[CallAnswer], *, theirs: bool = False) -> None:
         """Answer one request of the body. Meanwhile the body's idle timeout runs only if the body itself does the work (`theirs`)."""
         try:
             with contextlib.nullcontext() if theirs else self._body.working():
@@ -291,7 +291,7 @@ class Attempt:
         written = {"now": answer.at} if answer.at else {}
         await self._send({"op": "answer", "id": id, "result": answer.result, **written, **self._left()})
 
-    async def _noted(self, tool: str, serving: Awaitable[Answer]) -> Answer:
+    async def _noted(self, tool: str, serving: Awaitable[CallAnswer]) -> CallAnswer:
         """Await and return the answer. Logs a refusal, and what a call used beyond its reservation, because the body may ignore both."""
         try:
             answer = await serving
@@ -323,7 +323,7 @@ class Attempt:
 
     # --- steps
 
-    async def _step(self, frame: StepBegun, count: int) -> Answer:
+    async def _step(self, frame: StepBegun, count: int) -> CallAnswer:
         """Answer a step of the body with its recorded end. If there is none, the body runs the step, and its end is recorded first."""
         at = identity_of(Type.STEP, STEP, frame.name, self._number, count, parent=self._at)
         known = self._journal.find(at)
@@ -340,9 +340,9 @@ class Attempt:
 
     # --- artifacts
 
-    async def _keep(self, frame: ArtifactGiven, fd: int) -> Answer:
+    async def _keep(self, frame: ArtifactGiven, fd: int) -> CallAnswer:
         try:
-            return Answer(msgspec.to_builtins(await self._files.keep(frame.name, frame.media_type, fd)), 0)
+            return CallAnswer(msgspec.to_builtins(await self._files.keep(frame.name, frame.media_type, fd)), 0)
         finally:
             os.close(fd)
 
@@ -362,7 +362,7 @@ class Attempt:
 
     # --- questions and progress
 
-    async def _ask(self, frame: Asked, count: int) -> Answer:
+    async def _ask(self, frame: Asked, count: int) -> CallAnswer:
         if count > self._most.questions:
             raise ToolFailed("budget_exceeded", f"An attempt may ask at most {self._most.questions} questions (policy.most.questions).")
         return await self._gateway.ask(frame)
@@ -389,11 +389,11 @@ def _step_end(at: Identity, end: StepEnded) -> Any:
     return succeeded(at, codec.dumps(end.result))
 
 
-def _step_answer(known: Operation) -> Answer:
+def _step_answer(known: Operation) -> CallAnswer:
     if known.status is Status.FAILED:
         assert known.error is not None
         raise StepFailed(json_structs.decoded(known.error.data or "", BodyError))
-    return Answer(codec.loads(known.result or "null"), known.ended_at or 0)
+    return CallAnswer(codec.loads(known.result or "null"), known.ended_at or 0)
 
 
 def _failed(code: str, message: str) -> AttemptResult:

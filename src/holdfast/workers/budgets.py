@@ -121,8 +121,8 @@ class SharedBudgets:
                     charges.append(Charge(counter, spent, limit if reserved > 0 else None, budget.until, reserved=reserved))
         return tuple(charges)
 
-    def landed(self) -> None:
-        """Report that a settlement of this run is on disk, so that calls that wait for the same budgets check for room."""
+    def settlement_written(self) -> None:
+        """Report that a settlement of this run is on disk, so that calls that wait for the same budgets look whether they fit now."""
         self._settlements.told(budget.key + what for budget in self._budgets for what in (_TOKENS, _COST))
 
     # --- a call that does not fit

@@ -114,7 +114,7 @@ class Inherited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kept: tuple[str, ...] = ()
 
 
-class Answer(msgspec.Struct, frozen=True):
+class CallAnswer(msgspec.Struct, frozen=True):
     """What the body gets back for a request."""
 
     result: Any
@@ -142,12 +142,12 @@ def reserved_usage(attempted: Try) -> Usage:
     return Usage(reserved.tokens, 0, reserved.cost_usd, is_estimated=reserved != Reservation())
 
 
-def answered(attempted: Try) -> Answer:
+def answered(attempted: Try) -> CallAnswer:
     """The answer in the receipt of a try, which must have one. Raises ToolFailed if the receipt holds an error."""
     receipt = attempted.receipt
     assert receipt is not None
     if receipt.error is None:
-        return Answer(receipt.result, attempted.at, _beyond(attempted, receipt.usage))
+        return CallAnswer(receipt.result, attempted.at, _beyond(attempted, receipt.usage))
     error = receipt.error
     failed = ToolFailed(error.error_code, error.message, retry_after_seconds=error.retry_after_seconds, details=error.details)
     failed.recorded, failed.beyond = True, _beyond(attempted, receipt.usage)

@@ -106,7 +106,7 @@ class Logged(_Frame, frozen=True, tag="log"):
     fields: dict[str, Any] = {}
 
 
-class Done(_Frame, frozen=True, tag="done"):
+class DoneFrame(_Frame, frozen=True, tag="done"):
     """The body returned outputs."""
 
     outputs: Any = None
@@ -118,7 +118,7 @@ class Failed(_Frame, frozen=True, tag="failed"):
     error: BodyError
 
 
-FromBody: TypeAlias = Ready | ToolAsked | StepBegun | StepEnded | Asked | ArtifactGiven | OpenAsked | Progress | Logged | Done | Failed
+FromBody: TypeAlias = Ready | ToolAsked | StepBegun | StepEnded | Asked | ArtifactGiven | OpenAsked | Progress | Logged | DoneFrame | Failed
 
 
 _KINDS: dict[Any, Any] = {kind.__struct_config__.tag: kind for kind in get_args(FromBody)}

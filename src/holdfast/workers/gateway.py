@@ -24,7 +24,7 @@ from holdfast.workers.budgets import Settlements, SharedBudgets
 from holdfast.workers.call_terms import CallTerms
 from holdfast.workers.calls import (
     MESSAGE_LENGTH,
-    Answer,
+    CallAnswer,
     Calls,
     Intent,
     Receipt,
@@ -105,14 +105,14 @@ class Gateway:
 
     # --- a tool
 
-    async def call(self, asked: ToolAsked) -> Answer:
+    async def call(self, asked: ToolAsked) -> CallAnswer:
         """Serve one call of a tool. Raises ToolFailed if the call is refused or fails, and WaitsForPerson if a person must decide first."""
         tool = self._allowed(asked.tool)
         identity = self._identity(tool, asked)
         async with self._turns.setdefault(identity, asyncio.Lock()):  # two calls of one key are one call: the second waits for the first
             return await self._served(tool, asked, identity)
 
-    async def _served(self, tool: Tool, asked: ToolAsked, identity: str) -> Answer:
+    async def _served(self, tool: Tool, asked: ToolAsked, identity: str) -> CallAnswer:
         hashed = arguments_hash(asked.arguments)
         known = self.calls.latest(identity)
         if known is not None and hashed not in (known.intent.asked_sha256, *known.kept):
@@ -159,7 +159,7 @@ class Gateway:
         scope = "" if tool.effect is Effect.WRITE else f"@{self.attempt}"
         return sha256(f"{tool.name}\0{which}{scope}".encode()).hexdigest()[:32]
 
-    async def _made(self, tool: Tool, asked: ToolAsked, identity: str, hashed: str, known: Try | None) -> Answer:
+    async def _made(self, tool: Tool, asked: ToolAsked, identity: str, hashed: str, known: Try | None) -> CallAnswer:
         arguments, approval = asked.arguments, None
         number = 1 if known is None else known.intent.number + 1
         await check_arguments(tool.name, tool.arguments_schema, arguments, self._who)
@@ -225,7 +225,7 @@ class Gateway:
             raise
         return attempted
 
-    async def _called(self, tool: Tool, attempted: Try) -> Answer:
+    async def _called(self, tool: Tool, attempted: Try) -> CallAnswer:
         """Make the call, write its receipt, and return its answer. If the call fails, do what `_failed` does."""
         intent, called = attempted.intent, None
         try:
@@ -247,7 +247,7 @@ class Gateway:
         await self._settle(attempted, receipt)
         return answered(attempted)
 
-    async def _failed(self, tool: Tool, attempted: Try, failed: ToolFailed, spent: Usage | None = None) -> Answer:
+    async def _failed(self, tool: Tool, attempted: Try, failed: ToolFailed, spent: Usage | None = None) -> CallAnswer:
         """Settle a failed call: raise its error or, if it is a write that took place, return its answer. `spent`: its reported usage."""
         if not failed.known and tool.effect is Effect.WRITE:
             attempted.live = False
@@ -260,7 +260,7 @@ class Gateway:
         await self._settle(attempted, Receipt(error=call_error(failed), usage=usage), self._counters.closing(failed))
         return answered(attempted)
 
-    async def _lost(self, tool: Tool, attempted: Try, why: str) -> Answer | None:
+    async def _lost(self, tool: Tool, attempted: Try, why: str) -> CallAnswer | None:
         """Find out from the tool, else from a person, if a lost write took place. Returns the write's answer; None: it did not happen."""
         intent = attempted.intent
         try:
@@ -315,14 +315,14 @@ class Gateway:
             ended = self._ledger.ended(intent, receipt)
             at = receipt_at(intent.tool, intent.identity, intent.number)
             await self._journal.write(succeeded(at, _text(receipt)), charges=(*back, *shared, *closing), ledger=ended)
-            self._budgets.landed()
+            self._budgets.settlement_written()
             found = self._journal.find(at)
             attempted.at = (found and found.ended_at) or self._clock.now()
         self._terms.reporter.tool_ended(attempted)
 
     # --- a person
 
-    async def ask(self, asked: Asked) -> Answer:
+    async def ask(self, asked: Asked) -> CallAnswer:
         """The answer of a person to a question. Raises WaitsForPerson while the question is open, and ToolFailed if there is no answer."""
         await check_schema(asked.schema or {}, "The schema of a question", self._who)
         arguments = {"question": asked.question}
@@ -332,7 +332,7 @@ class Gateway:
         decision, decided = await self._decided("question", "ask", identity, arguments, asked.schema, asked.question)
         if decision.verdict in ("reject", "stop"):  # version 0.1 wrote `stop`
             raise ToolFailed("approval_rejected", f"{decision.decided_by} refused to answer the question.{_said(decision)}")
-        return Answer(decision.result, decided.ended_at or 0)
+        return CallAnswer(decision.result, decided.ended_at or 0)
 
     async def _decided(
         self, kind: Kind, tool: str, identity: str, arguments: dict[str, Any], schema: dict[str, Any] | None, question: str | None = None

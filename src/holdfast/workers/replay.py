@@ -28,7 +28,7 @@ from holdfast.workers.approvals import ApprovalPlace, arguments_hash
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts, brought_in
 from holdfast.workers.attempt import Attempt, AttemptResult
 from holdfast.workers.call_terms import CallTerms
-from holdfast.workers.calls import Answer, Calls, Intent, Try
+from holdfast.workers.calls import CallAnswer, Calls, Intent, Try
 from holdfast.workers.frames import BodyError, ToolAsked
 from holdfast.workers.gateway import Gateway
 from holdfast.workers.outputs import checked_outputs
@@ -181,7 +181,7 @@ class _Receipts(Gateway):
         super().__init__(*parts)
         self.asked_for: set[str] = set()
 
-    async def _served(self, tool: Tool, asked: ToolAsked, identity: str) -> Answer:
+    async def _served(self, tool: Tool, asked: ToolAsked, identity: str) -> CallAnswer:
         known = self.calls.latest(identity)
         if known is not None:
             self.asked_for.add(identity)

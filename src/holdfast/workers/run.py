@@ -107,7 +107,7 @@ class RunEnvironment(Protocol):
         ...
 
 
-class Run:
+class WorkerRun:
     """One invocation of one run."""
 
     def __init__(self, accepted: AcceptedRequest, worker: Worker, journal: Journal, chance: Chance, environment: RunEnvironment) -> None:
@@ -367,7 +367,7 @@ async def run(accepted: AcceptedRequest, context: AsyncDurableContext, journal: 
     # The limits are those of the contract that the run is pinned to, even if the stored request has others.
     limits = tighten(contract.limits, request.constraints, run_timeout_seconds=request.run_timeout_seconds)
     accepted = msgspec.structs.replace(accepted, limits=limits)
-    return await Run(accepted, worker, journal, context.random, environment).respond()
+    return await WorkerRun(accepted, worker, journal, context.random, environment).respond()
 
 
 def _not_run(header: Execution, accepted: AcceptedRequest, changed: WorkerChanged) -> Response:

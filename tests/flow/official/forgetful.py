@@ -13,7 +13,7 @@ from holdfast.model.errors import HoldfastError, LeaseLost
 from holdfast.model.execution import Outcome, OutcomeStatus
 from holdfast.model.ids import Position
 from holdfast.model.operations import Action, Operation, Type, Update
-from holdfast.model.ports import Invocation, Port
+from holdfast.model.ports import Invocation, OnAnswer, Port
 from holdfast.model.verbs import Checkpointed
 from tests.flow.official.running import ClosableHost, MakeHost
 
@@ -37,8 +37,8 @@ class _Port:
             raise LeaseLost
         return answer
 
-    def checkpoint_soon(self, token: Position, updates: Sequence[Update], landed: Callable[[Checkpointed | HoldfastError], None]) -> None:
-        self._port.checkpoint_soon(token, updates, lambda answer: landed(LeaseLost() if self._ends(updates, answer) else answer))
+    def checkpoint_soon(self, token: Position, updates: Sequence[Update], on_answer: OnAnswer) -> None:
+        self._port.checkpoint_soon(token, updates, lambda answer: on_answer(LeaseLost() if self._ends(updates, answer) else answer))
 
     def _ends(self, updates: Sequence[Update], answer: Checkpointed | HoldfastError) -> bool:
         if isinstance(answer, Checkpointed) and answer.token is not None and _tells(updates):

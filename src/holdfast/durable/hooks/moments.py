@@ -46,7 +46,7 @@ LEFT = SuspendExecution("The invocation is over.")
 INCOMPLETE."""
 
 
-class Body(msgspec.Struct, eq=False):
+class RunningBody(msgspec.Struct, eq=False):
     """One call of a user's function, as it is reported to plugins. `over`: whether its end was reported."""
 
     began: UserFunctionStartInfo
@@ -58,7 +58,7 @@ class Open(msgspec.Struct):
 
     strand: Any = None
     """The asyncio task of the strand that runs the operation. None in a `def` handler: its strands do not rest between two invocations."""
-    body: Body | None = None
+    body: RunningBody | None = None
     """For a context whose function has begun: this call of the function. Else None."""
 
 
@@ -79,7 +79,7 @@ class Hooks:
         self._hidden: set[str] = set()
         """The ids of operations that are in memory but are not shown to plugins. They are inside contexts that have ended, so a replay does
         not need them."""
-        self._bodies: dict[int, Body] = {}
+        self._bodies: dict[int, RunningBody] = {}
         """The functions under way, in the order in which they began."""
 
     # --- invocations
@@ -266,7 +266,7 @@ class Hooks:
             self._leave(body, None)
             return value
 
-        async def finish(coroutine: Coroutine[Any, Any, Any], body: Body) -> Any:
+        async def finish(coroutine: Coroutine[Any, Any, Any], body: RunningBody) -> Any:
             try:
                 value = await coroutine
             except BaseException as error:
@@ -294,20 +294,20 @@ class Hooks:
         self._leave(body, None)
         return value
 
-    def _enter(self, at: Identity, attempt: int | None, *, again: bool = False) -> Body:
+    def _enter(self, at: Identity, attempt: int | None, *, again: bool = False) -> RunningBody:
         now = instant(self._clock.now())
         began = UserFunctionStartInfo(
             at.operation_id, at.type, at.sub_type, at.name, at.parent_id, now, False, Status.STARTED, again, attempt=attempt
         )
-        return self._begin_body(Body(began))
+        return self._begin_body(RunningBody(began))
 
-    def _begin_body(self, body: Body) -> Body:
+    def _begin_body(self, body: RunningBody) -> RunningBody:
         body.over = False
         self._bodies[id(body)] = body
         self._tell(body.began)
         return body
 
-    def _leave(self, body: Body, error: BaseException | None) -> None:
+    def _leave(self, body: RunningBody, error: BaseException | None) -> None:
         """Report once that a function has ended: SUCCEEDED if `error` is None, FAILED after an Exception, INCOMPLETE after another
         BaseException such as a suspension."""
         with self._lock:

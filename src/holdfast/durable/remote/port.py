@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, Terms
 from holdfast.model.ids import LATEST, Position
 from holdfast.model.operations import Operation, Type, Update
-from holdfast.model.ports import Invocation
+from holdfast.model.ports import Invocation, OnAnswer
 from holdfast.model.verbs import Checkpointed
 
 log = logging.getLogger("holdfast.durable")
@@ -149,17 +149,17 @@ class RemotePort:
                 break
         return Checkpointed(following, tuple(changed.values()), self._revision)
 
-    def checkpoint_soon(self, token: Position, updates: Sequence[Update], landed: Callable[[Checkpointed | HoldfastError], None]) -> None:
-        """Write updates from a handler's event loop without blocking it. A thread calls `checkpoint`; when that has ended, `landed` is
+    def checkpoint_soon(self, token: Position, updates: Sequence[Update], on_answer: OnAnswer) -> None:
+        """Write updates from a handler's event loop without blocking it. A thread calls `checkpoint`; when that has ended, `on_answer` is
         called on the loop with the answer or the error."""
         loop = asyncio.get_running_loop()
 
         def deliver(answered: Future[Checkpointed]) -> None:
             error = answered.exception()
-            loop.call_soon_threadsafe(landed, answered.result() if error is None else _failure(error))
+            loop.call_soon_threadsafe(on_answer, answered.result() if error is None else _failure(error))
 
         if self._closed:
-            loop.call_soon(landed, CheckpointError("The invocation has ended."))
+            loop.call_soon(on_answer, CheckpointError("The invocation has ended."))
             return
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-checkpoint")

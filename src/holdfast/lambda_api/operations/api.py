@@ -67,7 +67,7 @@ class LambdaApi:
         at = position(self.engine.store, checks.execution_arn(arn), asked.token)
         future: asyncio.Future[Checkpointed] = asyncio.get_running_loop().create_future()
 
-        def landed(answer: Checkpointed | HoldfastError) -> None:
+        def on_answer(answer: Checkpointed | HoldfastError) -> None:
             if future.done():  # the caller's task was cancelled; its checkpoint stays written
                 return
             if isinstance(answer, HoldfastError):
@@ -77,7 +77,7 @@ class LambdaApi:
 
         # Every checkpoint has a client token, by which the store knows what this invocation has seen (EnginePort.seen).
         client_token = asked.client_token or self.request_id()
-        self.engine.port.checkpoint_soon(at, asked.updates, landed, client_token=client_token)
+        self.engine.port.checkpoint_soon(at, asked.updates, on_answer, client_token=client_token)
         try:
             answer = await future
         except PayloadTooLarge as error:

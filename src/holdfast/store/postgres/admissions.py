@@ -113,9 +113,9 @@ class Admissions(Doubts):
         except psycopg.Error:
             if not self._writer.is_lost:
                 raise
-            landed = self._is_landed((), done)
+            written = self._is_written((), done)
             self._forget(done)
-            if not landed:
+            if not written:
                 self._foreign = True  # nothing is lost: the engine tries again
                 return _NOTHING, None
             signalled = True

@@ -32,7 +32,7 @@ class Doubts(PostgresDecisions):
     """The part of a store that finds out whether a batch was written."""
 
     _doubt: Doubt | None = None
-    _landed: Sequence[Doubt] = ()
+    _found_written: Sequence[Doubt] = ()
     """Batches that were in doubt and are in the database. The next commit gives their entries the first answers."""
     _backend: tuple[int, str]
 
@@ -40,7 +40,7 @@ class Doubts(PostgresDecisions):
         ((pid, since),) = self._writer.run(self._sql["whoami"], prepare=False)
         return pid, since
 
-    def _is_landed(self, batch: Sequence[Write], done: PostgresBatch) -> bool:
+    def _is_written(self, batch: Sequence[Write], done: PostgresBatch) -> bool:
         """Open a new connection in place of the lost one. Returns whether the batch that was sent last on the lost connection was
         written."""
         if done.sent:
@@ -69,15 +69,15 @@ class Doubts(PostgresDecisions):
             self._writer.reopen()
             self._backend = self._whoami()
         if self._is_there(doubt):
-            self._landed = (*self._landed, doubt)
+            self._found_written = (*self._found_written, doubt)
 
     def _resolved(self) -> tuple[Mapping[int, Answer | HoldfastError], Sequence[Change]]:
         """Two things about batches that were written although the connection was lost. First, the answers of their entries, by the `id()`
         of the entry; the callers of these entries were told to try again. Second, the changes that the follow-ups of these entries made."""
         self._resolve()
-        landed, self._landed = self._landed, ()
-        known = {id(write): answer for doubt in landed for write, answer in zip(doubt.batch, doubt.done.answers, strict=True)}
-        return known, [change for doubt in landed for change in doubt.done.followed]
+        written, self._found_written = self._found_written, ()
+        known = {id(write): answer for doubt in written for write, answer in zip(doubt.batch, doubt.done.answers, strict=True)}
+        return known, [change for doubt in written for change in doubt.done.followed]
 
     def held(self, runner: str) -> frozenset[str]:
         """The ids of the executions whose state is RUNNING under this runner, whether its lease is over or not. If a batch is in doubt, the

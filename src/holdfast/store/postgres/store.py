@@ -156,7 +156,7 @@ class PostgresStore(
                 pass
             except psycopg.Error as error:
                 if self._writer.is_lost:
-                    if self._is_landed(batch, done):
+                    if self._is_written(batch, done):
                         self._forget(done)
                         return done.committed(done.answers, signalled=True)
                 elif not is_moved(error):
