@@ -96,7 +96,7 @@ class ToolHost:
         self._idle: list[tuple[float, ToolProcess]] = []
         self._live: set[ToolProcess] = set()
         self._starting = 0
-        self._slots = asyncio.Semaphore(self._limits.processes)
+        self._free = asyncio.Semaphore(self._limits.processes)
         self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._closed = False
 
@@ -107,12 +107,12 @@ class ToolHost:
             try:
                 async with asyncio.timeout(max(asked.deadline - monotonic(), 0.0)):
                     await held.enter_async_context(share)
-                    await held.enter_async_context(self._slots)
+                    await held.enter_async_context(self._free)
             except TimeoutError:
                 return NoProcessFree()
-            return await self._in_a_slot(hosted, asked)
+            return await self._called(hosted, asked)
 
-    async def _in_a_slot(self, hosted: HostedTool, asked: ToolRequest) -> CallEnd:
+    async def _called(self, hosted: HostedTool, asked: ToolRequest) -> CallEnd:
         process: ToolProcess | None = None
         sent = whole = False
         try:

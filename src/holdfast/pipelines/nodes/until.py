@@ -1,5 +1,5 @@
-"""An until node runs a worker again and again until rules hold for its outputs. Between two runs it waits, without holding a process or a
-slot."""
+"""An until node runs a worker again and again until rules hold for its outputs. Between two runs it waits, without holding a process or
+capacity."""
 
 from __future__ import annotations
 
