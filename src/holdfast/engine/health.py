@@ -20,7 +20,7 @@ from typing import Final
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import DiskFailed, HoldfastError
 from holdfast.model.execution import Execution
-from holdfast.store.seam import Store
+from holdfast.store.seam import ExecutionStore
 
 log = logging.getLogger("holdfast.engine")
 
@@ -84,7 +84,7 @@ class spared:  # noqa: N801  it is used like a function
         return True
 
 
-def readable(store: Store, executions: Iterable[str], raises: type[Exception] = DiskFailed) -> Iterator[Execution]:
+def readable(store: ExecutionStore, executions: Iterable[str], raises: type[Exception] = DiskFailed) -> Iterator[Execution]:
     """Those of the given executions that exist and can be read. If a read raises an error of the type `raises`, the error is raised. Any
     other error is logged, and the execution is left out."""
     for execution in executions:

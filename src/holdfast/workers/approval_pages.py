@@ -15,7 +15,7 @@ import msgspec
 from holdfast.model.errors import CodecFailed, RowDamaged
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.operations import Status
-from holdfast.store.seam import Store
+from holdfast.store.seam import ExecutionStore
 from holdfast.workers.approvals import Approval, approvals_of, run_of
 from holdfast.workers.run_lookup import Asker, accepted_in, find_run, running_below
 from holdfast.workers.run_usage import Spending
@@ -35,7 +35,9 @@ class ApprovalPage(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the approval after which the next page begins; None: this is the last page."""
 
 
-def approval_page(store: Store, asker: Asker, *, run: str | None = None, after: str | None = None, limit: int = 100) -> ApprovalPage:
+def approval_page(
+    store: ExecutionStore, asker: Asker, *, run: str | None = None, after: str | None = None, limit: int = 100
+) -> ApprovalPage:
     """One page of the open approvals that the caller may see: the first `limit` after the approval `after`, or from the beginning if
     `after` is None. With `run`, only approvals of this run and of all runs below it. Raises ApprovalNotFound if `after` does not have the
     form of an approval's id, and ExecutionNotFound if the caller can see no run `run`."""
@@ -49,14 +51,14 @@ def approval_page(store: Store, asker: Asker, *, run: str | None = None, after: 
     return ApprovalPage(approvals=shown, next=shown[-1].approval_id if len(found) > limit else None)
 
 
-def undecided(store: Store, asker: Asker) -> list[Approval]:
+def undecided(store: ExecutionStore, asker: Asker) -> list[Approval]:
     """The approvals that wait for a decision and that the caller may see, oldest run first. Runs that cannot be read are logged and left
     out."""
     spending = Spending(store)
     return [spending.with_spent(one) for run_id in _waiting_runs(store, asker, None) for one in _open_in(store, asker, run_id, None)]
 
 
-def _waiting_runs(store: Store, asker: Asker, first: str | None) -> Iterator[str]:
+def _waiting_runs(store: ExecutionStore, asker: Asker, first: str | None) -> Iterator[str]:
     """The ids of the runs that wait for a person, in the order of the ids. With `first`, this id (even if that run waits no more) and those
     after it; None: all."""
     if first is not None:
@@ -67,7 +69,7 @@ def _waiting_runs(store: Store, asker: Asker, first: str | None) -> Iterator[str
         beyond = page[-1]
 
 
-def _runs_below(store: Store, asker: Asker, run: str, first: str | None) -> list[str]:
+def _runs_below(store: ExecutionStore, asker: Asker, run: str, first: str | None) -> list[str]:
     """The ids of the run `run` and of all runs under way below it, in the order of the ids, from the run `first` on; None: all. Below
     `run`, only headers are read."""
     header, _ = find_run(store, run, asker)
@@ -79,7 +81,7 @@ def _runs_below(store: Store, asker: Asker, run: str, first: str | None) -> list
     return sorted(one for one in found if one >= (first or ""))
 
 
-def _open_in(store: Store, asker: Asker, run_id: str, after: str | None) -> list[Approval]:
+def _open_in(store: ExecutionStore, asker: Asker, run_id: str, after: str | None) -> list[Approval]:
     """The open approvals of one run, without those of the runs below it: all, or only those after the approval `after`. Empty if the run
     has ended, if the caller may not see it, or if it cannot be read, which is logged."""
     try:

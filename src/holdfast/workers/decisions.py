@@ -14,7 +14,7 @@ from holdfast.model.operations import APPROVAL, CANCEL, OPEN, Failure
 from holdfast.model.outside import Answering, Stop
 from holdfast.model.seal import Seal
 from holdfast.model.verbs import Decision as Verdict
-from holdfast.store.seam import Store
+from holdfast.store.seam import ExecutionStore, Store
 from holdfast.workers.approvals import SETTLING, WITHDRAWN, Approval, ApprovalRefused, Decision, request_of
 from holdfast.workers.deciders import checked, person_of
 from holdfast.workers.run_lookup import Asker, approval_operations, find_run
@@ -81,7 +81,7 @@ def withdrawal(run_id: str, operation_id: str) -> Answering:
     return Answering(run_id, operation_id, None, Failure("The run took the question back.", WITHDRAWN), kept=APPROVAL)
 
 
-def cancel_write(store: Store, run_id: str, asker: Asker, now: int) -> Cancel | None:
+def cancel_write(store: ExecutionStore, run_id: str, asker: Asker, now: int) -> Cancel | None:
     """The write that cancels a run; None if the run has ended. Raises ExecutionNotFound if the caller can see no such run."""
     header, _ = find_run(store, run_id, asker)
     if header.status is not ExecutionStatus.RUNNING:

@@ -16,7 +16,7 @@ from holdfast.contract.protocol import response_document
 from holdfast.model import json_structs
 from holdfast.model.history import TERMINAL, EventType
 from holdfast.model.operations import APPROVAL, Operation, Status, Type
-from holdfast.store.seam import HistoryEntry, Store
+from holdfast.store.seam import ExecutionStore, HistoryEntry
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.approvals import approval_id, decision_of, undecided
 from holdfast.workers.attempt import AttemptResult
@@ -42,7 +42,7 @@ class RunEvent(msgspec.Struct, frozen=True):
     data: Any
 
 
-def events_so_far(store: Store, run_id: str, accepted: AcceptedRequest) -> list[RunEvent]:
+def events_so_far(store: ExecutionStore, run_id: str, accepted: AcceptedRequest) -> list[RunEvent]:
     """All recorded events of a run until now, oldest first."""
     found: list[RunEvent] = []
     after = 0
@@ -52,12 +52,12 @@ def events_so_far(store: Store, run_id: str, accepted: AcceptedRequest) -> list[
     return found
 
 
-def events_of(store: Store, run_id: str, accepted: AcceptedRequest, lines: Sequence[HistoryEntry]) -> list[RunEvent]:
+def events_of(store: ExecutionStore, run_id: str, accepted: AcceptedRequest, lines: Sequence[HistoryEntry]) -> list[RunEvent]:
     """The events that followers get for these lines of a run's history. Some lines have no event."""
     return [event for line in lines for event in _told(store, run_id, accepted, line)]
 
 
-def _told(store: Store, run_id: str, accepted: AcceptedRequest, line: HistoryEntry) -> Iterator[RunEvent]:
+def _told(store: ExecutionStore, run_id: str, accepted: AcceptedRequest, line: HistoryEntry) -> Iterator[RunEvent]:
     event, operation = line.event, line.operation
     if event.type is EventType.EXECUTION_STARTED:
         yield RunEvent(event.number, "accepted", {**_who(run_id, accepted), "at": event.at})

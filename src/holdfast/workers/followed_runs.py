@@ -18,7 +18,7 @@ from holdfast.contract.refusals import Overloaded
 from holdfast.model.clock import monotonic
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.store.seam import HistoryEntry, Store
+from holdfast.store.seam import ExecutionStore, HistoryEntry
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.event_rings import EventRing, EventRings, Position, RingLimits
 from holdfast.workers.events import PAGE, RunEvent, events_of
@@ -78,7 +78,7 @@ class FollowedRuns:
     # --- following
 
     def follow(
-        self, store: Store, header: Execution, accepted: AcceptedRequest, position: Position | None = None
+        self, store: ExecutionStore, header: Execution, accepted: AcceptedRequest, position: Position | None = None
     ) -> AsyncGenerator[RunEvent | None, None]:
         """The events of a run after a position, then new events as they happen, until the run has ended or is quarantined. If it is
         quarantined, the last event is `quarantined`. Yields None when nothing has happened for a while.
@@ -89,7 +89,7 @@ class FollowedRuns:
         return self._followed(store, header, accepted, position or Position())
 
     async def _followed(
-        self, store: Store, header: Execution, accepted: AcceptedRequest, position: Position
+        self, store: ExecutionStore, header: Execution, accepted: AcceptedRequest, position: Position
     ) -> AsyncGenerator[RunEvent | None, None]:
         self._admit(header.id, accepted.tenant)
         ring = self._rings.open(header.id, header.events)
@@ -123,7 +123,7 @@ class FollowedRuns:
                 raise Overloaded(f"{who} has {count:,} followers, and at most {most:,} are allowed. Close one, or try again later.")
 
     async def _events(
-        self, store: Store, run_id: str, accepted: AcceptedRequest, follower: _Follower
+        self, store: ExecutionStore, run_id: str, accepted: AcceptedRequest, follower: _Follower
     ) -> AsyncGenerator[RunEvent | None, None]:
         while True:
             follower.looks()
@@ -150,7 +150,7 @@ class FollowedRuns:
                 if not await follower.heard():
                     yield None
 
-    async def _look(self, store: Store, run_id: str) -> Execution | None:
+    async def _look(self, store: ExecutionStore, run_id: str) -> Execution | None:
         """The run as the store has it; None if the store has removed the run. If several followers of one run ask at the same time, the
         store is read once for all of them."""
         look = self._looks.get(run_id)

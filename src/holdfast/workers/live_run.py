@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol
 
 from holdfast.model.execution import Execution
-from holdfast.store.seam import Store
+from holdfast.store.seam import ExecutionStore
 from holdfast.workers.accepted_request import AcceptedRequest, Labels
 from holdfast.workers.calls import Intent
 from holdfast.workers.input_secrets import InputSecrets
@@ -81,7 +81,7 @@ class Ancestors:
         self._most = most
         self._known: OrderedDict[str, _Known | None] = OrderedDict()
 
-    def above(self, store: Store, header: Execution, accepted: AcceptedRequest) -> list[Above]:
+    def above(self, store: ExecutionStore, header: Execution, accepted: AcceptedRequest) -> list[Above]:
         """The runs of pipelines above a run, the nearest first. Shards are left out. Reads the store."""
         found: list[Above] = []
         labels, parent = accepted.labels, header.parent
@@ -95,7 +95,7 @@ class Ancestors:
             parent = known.parent
         return found
 
-    def _run(self, store: Store, run_id: str) -> _Known | None:
+    def _run(self, store: ExecutionStore, run_id: str) -> _Known | None:
         if run_id not in self._known:
             header = store.find(run_id)
             accepted = None if header is None else accepted_in(store, header)

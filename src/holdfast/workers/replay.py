@@ -22,7 +22,7 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.ledger import LedgerEntry
 from holdfast.model.operations import Operation, Type, Update
-from holdfast.store.seam import Store
+from holdfast.store.seam import ExecutionStore
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.approvals import ApprovalPlace, arguments_hash
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts, brought_in
@@ -58,7 +58,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     """The operations of the earlier runs whose receipts it inherited."""
 
 
-def finished_in(store: Store, run_id: str, asker: Asker) -> Finished:
+def finished_in(store: ExecutionStore, run_id: str, asker: Asker) -> Finished:
     """A run that has ended, read from a store. Raises InvalidParameter if the run has not ended, and ExecutionNotFound if the caller can
     see no such run."""
     header, accepted = find_run(store, run_id, asker)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -23,7 +23,7 @@ from holdfast.model.history import KIND, Event
 from holdfast.model.life import next_try, reason_of
 from holdfast.model.operations import OPEN, RUN, Kind, Operation
 from holdfast.model.schedules import Occurrence, occurrence_in
-from holdfast.store.seam import Filter, Store
+from holdfast.store.seam import ExecutionStore, Filter, FunctionStore
 from holdfast.workers.accepted_request import AcceptedRequest, accepted_from
 from holdfast.workers.approvals import Approval, ApprovalNotFound, approval_document, approvals_of, code_of, run_of, waiting
 from holdfast.workers.calls import Calls, Try, run_usage
@@ -38,6 +38,10 @@ MOST_WAITING = 500
 """At most this many approvals of a run and all runs below it are listed, or decided in one batch."""
 _RUNS = frozenset({Kind.WORKER, Kind.PIPELINE})
 """The kinds of functions whose executions are runs."""
+
+
+class RunStore(ExecutionStore, FunctionStore, Protocol):
+    """The part of a store that lists of runs need."""
 
 
 class Asker(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +89,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
 # --- one run
 
 
-def find_run(store: Store, run_id: str, asker: Asker) -> tuple[Execution, AcceptedRequest]:
+def find_run(store: ExecutionStore, run_id: str, asker: Asker) -> tuple[Execution, AcceptedRequest]:
     """A run that the caller may see, and its accepted request. Raises ExecutionNotFound if there is none."""
     header = store.find(run_id)
     if header is not None and asker.may_see(header):
@@ -95,7 +99,7 @@ def find_run(store: Store, run_id: str, asker: Asker) -> tuple[Execution, Accept
     raise ExecutionNotFound(f"There is no run {run_id!r:.100}.")
 
 
-def accepted_in(store: Store, header: Execution) -> AcceptedRequest | None:
+def accepted_in(store: ExecutionStore, header: Execution) -> AcceptedRequest | None:
     """The accepted request of an execution; None if the worker service did not start the execution, even if its input looks like a request.
 
     Runs from before the store marked runs are recognised by their input alone.
@@ -107,12 +111,12 @@ def accepted_in(store: Store, header: Execution) -> AcceptedRequest | None:
     return None
 
 
-def is_run(store: Store, header: Execution) -> bool:
+def is_run(store: ExecutionStore, header: Execution) -> bool:
     """Whether the worker service started this execution, whose input is known to be an accepted request."""
     return _first_event_of_run(store, header) is not None
 
 
-def _first_event_of_run(store: Store, header: Execution) -> Event | None:
+def _first_event_of_run(store: ExecutionStore, header: Execution) -> Event | None:
     """The first event of an execution that is marked as a run, or that is older than these marks; None for any other execution."""
     for line in store.history(header.id, 0, 1):
         if (line.event.detail or {}).get(KIND) in _RUNS or header.id <= store.unmarked:
@@ -120,7 +124,7 @@ def _first_event_of_run(store: Store, header: Execution) -> Event | None:
     return None
 
 
-def response_of(store: Store, header: Execution, accepted: AcceptedRequest) -> Response:
+def response_of(store: ExecutionStore, header: Execution, accepted: AcceptedRequest) -> Response:
     """The response of a run. If the run has not ended, or ended without writing a response, this makes a response that says why there is
     none."""
     if header.status is ExecutionStatus.SUCCEEDED:
@@ -143,7 +147,7 @@ def response_of(store: Store, header: Execution, accepted: AcceptedRequest) -> R
     )
 
 
-def _observability(store: Store, header: Execution, accepted: AcceptedRequest, status: str, code: str) -> Observability:
+def _observability(store: ExecutionStore, header: Execution, accepted: AcceptedRequest, status: str, code: str) -> Observability:
     """The observability part of the response of a run that has no response of its own, from its operations."""
     operations = store.operations(header.id)
     calls = Calls(accepted.limits)
@@ -194,14 +198,14 @@ def _code_without_response(header: Execution) -> tuple[str, str]:
     return "overloaded", "The run is not over yet."
 
 
-def calls_of(store: Store, header: Execution, accepted: AcceptedRequest) -> tuple[Try, ...]:
+def calls_of(store: ExecutionStore, header: Execution, accepted: AcceptedRequest) -> tuple[Try, ...]:
     """Every try of every call that a run itself has made. Calls that it inherited from earlier runs are left out."""
     calls = Calls(accepted.limits)
     calls.read(store.operations(header.id))
     return tuple(one for one in calls.tries if not one.inherited)
 
 
-def open_child(store: Store, parent: str, operation_id: str) -> str | None:
+def open_child(store: ExecutionStore, parent: str, operation_id: str) -> str | None:
     """The id of the child run under way that an operation of a run waits for; None if there is none."""
     beyond: str | None = None
     wanted = Filter(parent=parent, statuses=(ExecutionStatus.RUNNING,), limit=_PAGE)
@@ -216,7 +220,7 @@ def open_child(store: Store, parent: str, operation_id: str) -> str | None:
 # --- runs for people
 
 
-def run_view(store: Store, run_id: str, asker: Asker) -> RunView:
+def run_view(store: ExecutionStore, run_id: str, asker: Asker) -> RunView:
     """A run with its calls and its occurrence. Raises ExecutionNotFound if the caller can see no such run."""
     header, accepted = find_run(store, run_id, asker)
     occurrence = next((occurrence_in(line.event.detail) for line in store.history(header.id, 0, 1)), None)
@@ -224,7 +228,7 @@ def run_view(store: Store, run_id: str, asker: Asker) -> RunView:
 
 
 def run_views(
-    store: Store, asker: Asker, *, worker: str | None = None, limit: int, parent: str | None = None, queue: str | None = None
+    store: RunStore, asker: Asker, *, worker: str | None = None, limit: int, parent: str | None = None, queue: str | None = None
 ) -> Iterator[RunView]:
     """At most `limit` runs that the caller may see, newest first, without their calls. With `worker` or `queue`, only runs of this worker
     or queue. Runs that cannot be read are logged and left out.
@@ -267,7 +271,7 @@ def run_views(
         beyond = page[-1].id
 
 
-def _run_view(store: Store, header: Execution, accepted: AcceptedRequest) -> RunView:
+def _run_view(store: ExecutionStore, header: Execution, accepted: AcceptedRequest) -> RunView:
     return RunView(header=header, accepted=accepted, state=state_of(header), response=response_of(store, header, accepted))
 
 
@@ -276,7 +280,7 @@ def _log_left_out(header: Execution, unreadable: HoldfastError) -> None:
     log.error("run %s is left out of lists: %s", header.id, unreadable)
 
 
-def _is_worker(store: Store, function: str) -> bool:
+def _is_worker(store: FunctionStore, function: str) -> bool:
     """Whether the store knows `function` as the name of a worker or a pipeline. If not, `run_views` takes no execution of that name for a
     run."""
     return any(hosted.kind in _RUNS for hosted in store.hosted(function))
@@ -285,7 +289,7 @@ def _is_worker(store: Store, function: str) -> bool:
 # --- approvals
 
 
-def open_approvals(store: Store, header: Execution) -> list[Approval]:
+def open_approvals(store: ExecutionStore, header: Execution) -> list[Approval]:
     """The open approvals of a run: first its own, then those of all runs below it. The search ends when a hundred are found, and looks at
     no more than a hundred child runs of each run, so some may be missing."""
     found: list[Approval] = []
@@ -300,7 +304,7 @@ def open_approvals(store: Store, header: Execution) -> list[Approval]:
     return found
 
 
-def waiting_below(store: Store, run_id: str, asker: Asker, node: str | None = None) -> list[Approval]:
+def waiting_below(store: ExecutionStore, run_id: str, asker: Asker, node: str | None = None) -> list[Approval]:
     """The open approvals of a run and of all runs below it, at most MOST_WAITING. With `node`, only those that a node of this name asks
     for, or that runs below such a node ask for, such as the items of a map. Raises ExecutionNotFound if the caller can see no such run."""
     header, _ = find_run(store, run_id, asker)
@@ -317,7 +321,7 @@ def waiting_below(store: Store, run_id: str, asker: Asker, node: str | None = No
     return found[:MOST_WAITING]
 
 
-def running_below(store: Store, parent: str) -> Iterator[Execution]:
+def running_below(store: ExecutionStore, parent: str) -> Iterator[Execution]:
     """The runs under way that the run `parent` itself asked for, oldest first. Runs that those asked for are not among them."""
     beyond: str | None = None
     wanted = Filter(parent=parent, statuses=(ExecutionStatus.RUNNING,), oldest_first=True, limit=_PAGE)
@@ -326,14 +330,14 @@ def running_below(store: Store, parent: str) -> Iterator[Execution]:
         beyond = page[-1].id
 
 
-def find_approval(store: Store, approval_id: str, asker: Asker, *, spent: bool = True) -> Approval:
+def find_approval(store: ExecutionStore, approval_id: str, asker: Asker, *, spent: bool = True) -> Approval:
     """One approval, open or closed. With `spent`, it also says how much its run has spent so far, and how much each run above that run.
     Raises ApprovalNotFound if the caller can see no such approval."""
     found = approval_operations(store, approval_id, asker)[0]
     return Spending(store).with_spent(found) if spent else found
 
 
-def approval_operations(store: Store, approval_id: str, asker: Asker) -> tuple[Approval, Operation, Operation]:
+def approval_operations(store: ExecutionStore, approval_id: str, asker: Asker) -> tuple[Approval, Operation, Operation]:
     """One approval with the operations of its callback and of its request. Raises ApprovalNotFound if the caller can see no such
     approval."""
     with contextlib.suppress(ExecutionNotFound):

@@ -13,7 +13,7 @@ from holdfast.contract.terms import Limits
 from holdfast.model.errors import CodecFailed, RowDamaged
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import OPEN, RUN, Operation
-from holdfast.store.seam import Filter, Store
+from holdfast.store.seam import ExecutionStore, Filter
 from holdfast.workers.approvals import Approval, SpentBy
 from holdfast.workers.calls import Calls, run_usage
 
@@ -28,7 +28,7 @@ _NO_LIMITS: Final = Limits()
 class Spending:
     """The usage of runs as the store has it now. What was computed for a run is remembered, and not computed again."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ExecutionStore) -> None:
         self._store = store
         self._known: dict[str, RunUsage] = {}
         self._above: dict[str, tuple[SpentBy, ...]] = {}

@@ -12,7 +12,7 @@ from holdfast.model.execution import Execution
 from holdfast.model.operations import OPEN, Operation, Type
 from holdfast.pipelines.graph.graph import GateNode, Graph
 from holdfast.pipelines.record.results import settled_of
-from holdfast.store.seam import Store
+from holdfast.store.seam import ExecutionStore
 from holdfast.workers.approvals import Approval, approvals_of
 from holdfast.workers.run_operations import NODE
 
@@ -68,7 +68,7 @@ def few_enough(runs: Iterable[Execution]) -> list[Execution]:
     return found
 
 
-def gate_verdicts(store: Store, graph: Graph, runs: Iterable[Execution]) -> Sequence[GateVerdicts]:
+def gate_verdicts(store: ExecutionStore, graph: Graph, runs: Iterable[Execution]) -> Sequence[GateVerdicts]:
     """The verdicts of each gate of a graph in these runs. Each round of a gate that ended with a verdict is counted."""
     gates = {node.name: node for node in graph.nodes if isinstance(node, GateNode)}
     counts: dict[str, dict[str, dict[str, int]]] = {name: {} for name in gates}

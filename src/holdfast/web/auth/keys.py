@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 from holdfast.model.clock import Clock, monotonic
 from holdfast.model.credentials import KEYS_FILE_VARIABLE, Credential, CredentialKind, Role, checked_note, checked_person, checked_tenant
 from holdfast.model.errors import InvalidParameter, KeysSecretNeeded
-from holdfast.store.seam import Store
+from holdfast.store.seam import CredentialStore
 from holdfast.web.auth.denials import NO_SUCH_TOKEN, Denial, Denied
 from holdfast.web.auth.key_sealing import Chance, Sealing, access_keys, needs_outside_secret
 from holdfast.web.auth.secret import SECRET_VARIABLE, KeysSecrets
@@ -129,7 +129,7 @@ def seal_anew(keeper: Keeper, sealing: Sealing) -> list[str]:
     return lost
 
 
-def sealing_of(store: Store, secrets: KeysSecrets, chance: Chance, *, wanted: bool = False) -> Sealing:
+def sealing_of(store: CredentialStore, secrets: KeysSecrets, chance: Chance, *, wanted: bool = False) -> Sealing:
     """The sealing of a store's access keys. If the store has no access key, and none will be made (`wanted` is False), no secret is
     looked for.
 
