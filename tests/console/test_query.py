@@ -63,6 +63,7 @@ def test_a_value_is_added_and_taken_away() -> None:
     "text, said",
     [
         ("stat:x", "is not a qualifier. The qualifiers are status"),
+        ("is:other", "'other' is not a value of 'is'. The only value is 'any'"),
         ("status:broken", "is not a status. The statuses are running"),
         ("since:soon", "is not a time. Write a span such as 15m"),
         ("since:2026-13-45", "is not a time"),

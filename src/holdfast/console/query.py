@@ -93,7 +93,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 def query_from(text: str) -> Query:
     """Read a question from a text. Raises InvalidParameter if the text is too long or has too many words, or if it has an unknown
-    qualifier, an unknown status or a time that cannot be read. The error says what is allowed."""
+    qualifier, an unknown value of `status` or `is`, or a time that cannot be read. The error says what is allowed."""
     if len(text) > LONGEST:
         raise InvalidParameter(f"A question has at most {LONGEST} characters, but this one has {len(text)}.")
     values: list[tuple[str, str]] = []
@@ -112,8 +112,8 @@ def query_from(text: str) -> Query:
         elif key in times:
             moment_of(value, 0)
             times[key] = value
-        elif key == "is" and value == "any":
-            everything = True
+        elif key == "is":
+            everything = _is_any(value)
         else:
             known = ", ".join([*FACETS, *TIMES])
             raise InvalidParameter(
@@ -131,6 +131,14 @@ def _checked(key: str, value: str) -> str:
     if key == "status" and value not in set(ShownStatus):
         raise InvalidParameter(f"{value!r:.50} is not a status. The statuses are {', '.join(ShownStatus)}.")
     return value
+
+
+def _is_any(value: str) -> bool:
+    if value != "any":
+        raise InvalidParameter(
+            f"{value!r:.50} is not a value of 'is'. The only value is 'any': is:any also lists runs that other runs started."
+        )
+    return True
 
 
 def _quoted(value: str) -> str:
