@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pytest
+
+from holdfast.contract.refusals import InvalidRequest
 from holdfast.service.pushes import PushedLine, PushOptions
 from holdfast.service.worker_pushes import WorkerPush
 from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.workers.packages import WorkerInvalid
 from tests.workers.pages import page, write
 
 LINE = b'{"id": "a"}'
@@ -18,6 +22,15 @@ from holdfast import WorkerContext, worker
 @worker("one.md")
 async def one(inputs: dict, ctx: WorkerContext) -> dict:
     return {}
+"""
+PIPELINES = """
+from holdfast import Pipeline
+
+ANY = {"type": "object"}
+first = Pipeline("first", "1.0", inputs=ANY, outputs=ANY)
+first.gives(first.step("s", dict, {"a": 1}).outputs)
+second = Pipeline("second", "1.0", inputs=ANY, outputs=ANY)
+second.gives(second.step("s", dict, {"a": 1}).outputs)
 """
 
 
@@ -45,3 +58,22 @@ def test_a_run_that_another_caller_makes_with_the_same_key_during_the_push_was_t
         yield b'{"id": "b"}'
 
     assert [one.created for one in pushed(file, lines())] == [False, True, False]
+
+
+def test_a_push_to_a_file_with_several_workers_asks_for_one(tmp_path: Path) -> None:
+    file = write(tmp_path, WORKERS + WORKERS.replace("one", "two"), one=page("one"), two=page("two"))
+    with pytest.raises(InvalidRequest, match=r"The file has several workers: one, two. Name one, as FILE:ID."):
+        pushed(file, [LINE])
+
+
+def test_a_push_to_a_file_with_several_pipelines_asks_for_one(tmp_path: Path) -> None:
+    file = write(tmp_path, PIPELINES)
+    with pytest.raises(InvalidRequest, match=r"The file has several pipelines: first, second. Name one, as FILE:ID."):
+        pushed(file, [LINE])
+
+
+def test_a_push_to_a_file_without_a_worker_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "none.py"
+    file.write_text("")
+    with pytest.raises(WorkerInvalid, match="declares no worker"):
+        pushed(file, [LINE])

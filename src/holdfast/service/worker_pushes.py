@@ -104,10 +104,12 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _only(service: WorkerService) -> str:
-    """The id of the only pipeline that is served; without pipelines, of the only worker. Raises InvalidRequest if there is not exactly
-    one."""
+    """The id of the only pipeline that is served; without pipelines, of the only worker. Raises InvalidRequest if there are several.
+    There is always one: a file without a worker is refused when the engine opens."""
     pipelines = [name for name, versions in service.served.items() if any(one.kind is Kind.PIPELINE for one in versions.values())]
     names = pipelines or list(service.served)
-    if len(names) != 1:
-        raise InvalidRequest(f"The file has several workers: {', '.join(sorted(names))}. Name one, as FILE:ID.")
+    if len(names) > 1:
+        raise InvalidRequest(
+            f"The file has several {'pipelines' if pipelines else 'workers'}: {', '.join(sorted(names))}. Name one, as FILE:ID."
+        )
     return names[0]
