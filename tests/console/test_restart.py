@@ -89,6 +89,22 @@ async def test_the_page_of_a_pipeline_with_more_nodes_than_it_shows_says_so(stag
         assert "The first 200 are shown." in await person.text(f"runs/{run}/restart")
 
 
+async def test_the_page_counts_all_nodes_and_operations_also_those_that_it_does_not_show(
+    stage: ServingScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, execution = _flow(stage, 5), stage.engine.start("order", {"price": 200}).id
+    stage.over(execution)
+    async with stage.browser() as person:
+        (_, charge) = re.findall(r'name="from" value="([^"]+)" id="p[23]"', (await person.get(f"runs/{execution}/restart")).text)
+        monkeypatch.setattr(restarts, "MOST_PLACES", 1)
+        shown = await person.text(f"runs/{run}/restart?from=last")
+        assert "3 of 4 nodes are reused; 1 run again or may run again." in shown
+        assert "last step" not in shown, "only the first node is a row"
+        shown = await person.text(f"runs/{execution}/restart?from={charge}")
+        assert "2 operations are reused: price, tax" in shown
+        assert "3 operations run again: price, tax, charge" in await person.text(f"runs/{execution}/restart")
+
+
 async def test_the_page_says_what_the_rest_may_cost_in_money_or_else_in_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving_scene, "FLOW", SPEAKS)
     with serving(tmp_path) as stage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,19 @@ def test_discovery_sends_queues_and_schedules_of_a_file_through_another_process(
     one, two = [schedule.definition() for schedule in found.schedules]
     assert (one.function, one.version, one.timing.start, found.schedules[0].input_text()) == ("send", None, 1767225600000, "[1]")
     assert (two.function, two.version, two.timing.jitter) == ("other", "7", 300)
+
+
+def test_a_change_in_the_same_second_and_of_the_same_length_is_discovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    file = tmp_path / "mail.py"
+
+    def declared(at_once: int) -> int | None:
+        file.write_text(f'import holdfast\n\nemails = holdfast.Queue("emails", at_once={at_once})\n')
+        os.utime(file, (1_800_000_000, 1_800_000_000))
+        return discover(str(file)).queues[0].at_once
+
+    assert [declared(2), declared(7)] == [2, 7]
+    assert list(tmp_path.iterdir()) == [file]
 
 
 @durable_execution

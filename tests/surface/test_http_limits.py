@@ -132,10 +132,35 @@ def test_a_body_that_is_too_large_is_refused_whether_its_length_is_told_or_not(s
         assert (answer.status_code, answer.headers["x-amzn-errortype"]) == (413, "RequestTooLargeException")
 
 
+ENDLESS = f"POST /2025-12-01/durable-executions/x/checkpoint HTTP/1.1\r\nhost: x\r\ncontent-length: {10**12}\r\n\r\n".encode()
+
+
 def test_a_body_that_is_much_too_large_is_not_even_read(small: Served) -> None:
-    head = f"POST /2025-12-01/durable-executions/x/checkpoint HTTP/1.1\r\nhost: x\r\ncontent-length: {10**12}\r\n\r\n"
-    status, kind, _ = shape(talk(small, head.encode(), b"x" * 1000))
+    status, kind, _ = shape(talk(small, ENDLESS, b"x" * 1000))
     assert (status, kind) == (413, "RequestTooLargeException")
+
+
+def test_a_client_that_still_sends_a_refused_body_reads_the_whole_answer(server: Served) -> None:
+    with socket.create_connection(server.address, timeout=30) as connection:
+        connection.sendall(ENDLESS)
+        said = connection.recv(65536)
+        for _ in range(20):
+            connection.sendall(b"x" * 65536)
+        while part := connection.recv(65536):
+            said += part
+    status, kind, _ = shape(said)
+    assert (status, kind) == (413, "RequestTooLargeException")
+
+
+def test_a_client_that_sends_a_refused_body_for_too_long_is_cut_off(small: Served) -> None:
+    def send() -> None:
+        while True:
+            connection.sendall(b"x" * 65536)
+
+    with socket.create_connection(small.address, timeout=30) as connection:
+        connection.sendall(ENDLESS)
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            send()
 
 
 @pytest.mark.parametrize(
@@ -169,11 +194,12 @@ def test_a_body_that_does_not_come_is_refused(small: Served, begun: bytes) -> No
 
 
 def test_an_answer_that_nobody_reads_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lost, hung_up = BoundedProtocol.connection_lost, threading.Event()
+    lost, hung_up, ours = BoundedProtocol.connection_lost, threading.Event(), list[tuple[str, int]]()
 
     def told(protocol: BoundedProtocol, why: Exception | None) -> None:
         lost(protocol, why)
-        hung_up.set()
+        if protocol.client in ours:  # the servers of other tests lose connections, too
+            hung_up.set()
 
     monkeypatch.setattr(BoundedProtocol, "connection_lost", told)
     with served(tmp_path / "store.db", ALL, limits=Limits(unread_seconds=0.3)) as running:
@@ -183,6 +209,7 @@ def test_an_answer_that_nobody_reads_is_not_kept(tmp_path: Path, monkeypatch: py
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.settimeout(30)
             connection.connect(running.address)
+            ours.append(connection.getsockname())
             connection.sendall(head.encode() + large)
             said = connection.recv(1)  # it was answered, and the client reads no more
             assert hung_up.wait(30)

@@ -135,6 +135,26 @@ def test_under_reload_queues_and_schedules_of_a_python_file_are_declared_and_dec
     until(lambda: f"{gone}holdfast schedules remove nightly" in server.warned, "the warning")
 
 
+REWRITING = """
+from pathlib import Path
+
+if not Path("rewritten").exists():  # the first import of this file ends with another file on the disk
+    Path("rewritten").touch()
+    Path(__file__).write_text(Path("next.txt").read_text())
+"""
+
+
+def test_under_reload_a_change_while_the_server_reads_its_files_is_published(serve: Programs, tmp_path: Path) -> None:
+    (tmp_path / "reports.py").write_text(declaring(2, 3) + REWRITING)
+    (tmp_path / "next.txt").write_text(declaring(7, 4))
+    server = serve("reports.py", "--reload")
+
+    def at_once() -> object:
+        return httpx.get(f"{server.url}/v1/queues/emails").json()["settings"]["declared"]["at_once"]
+
+    until(lambda: at_once() == 7, "the declaration of the changed file")
+
+
 def test_official_and_own_functions_invoke_each_other(serve: Programs, tmp_path: Path) -> None:
     (tmp_path / "caller.yaml").write_text(TEMPLATE)
     server = serve("caller.yaml", "greeting.py")

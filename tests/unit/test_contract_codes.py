@@ -80,6 +80,13 @@ def test_a_contracts_codes_are_looked_up_after_the_table(code: str, status: Stat
     assert (meaning.code, meaning.status, meaning.retryable) == (code, status, retryable)
 
 
+@pytest.mark.parametrize("retryable, again, http", [(None, True, 502), (True, True, 502), (False, False, 422)])
+def test_a_contract_says_whether_its_own_code_of_invalid_output_is_retried(retryable: bool | None, again: bool, http: int) -> None:
+    own = {"odd_shape": Named("odd_shape", retryable=retryable, status=Status.INVALID_OUTPUT)}
+    meaning = meaning_of("odd_shape", deployed=own)
+    assert (meaning.status, meaning.retryable, meaning.http, meaning.exit) == (Status.INVALID_OUTPUT, again, http, 5)
+
+
 def test_an_author_may_say_what_neither_table_nor_contract_does() -> None:
     assert meaning_of("new_code", retryable=True).status is Status.RETRYABLE_ERROR
     assert meaning_of("new_code", needs_human=True).status is Status.NEEDS_HUMAN

@@ -32,3 +32,10 @@ async def test_a_change_between_an_earlier_look_and_the_first_one_of_the_watch_c
     async with asyncio.timeout(30):
         async for _ in changes([tmp_path], (), seen, seconds=0):
             break
+
+
+def test_a_file_that_changed_after_a_time_is_not_among_those_before_it(tmp_path: Path) -> None:
+    for name, at in (("old.py", 1_799_999_999), ("now.py", 1_800_000_000), ("new.py", 1_800_000_001)):
+        (tmp_path / name).write_text("1")
+        os.utime(tmp_path / name, (at, at))
+    assert {Path(path).name for path, _, _ in look([tmp_path], (), 1_800_000_000_000)} == {"old.py"}

@@ -27,6 +27,7 @@ from holdfast.cli.serve_output import print_served
 from holdfast.cli.serve_schedules import Declarations, schedules_of_file
 from holdfast.cli.serve_workers import IsolationOption, ServeWorkers, served_beside
 from holdfast.cli.terminal import printable, say, warn_of_root
+from holdfast.model.clock import SystemClock
 from holdfast.model.errors import ExtraMissing, HoldfastError, InvalidParameter
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.settings import Settings
@@ -166,12 +167,13 @@ def serve_until_told(order: ServeOptions) -> None:
         import holdfast.web.listener  # noqa: F401 (whether it can be imported is the question)
     except ImportError as missing:
         raise ExtraMissing(f"{_EXTRA} ({missing})") from None
+    began = SystemClock().now()
     found = _find(order)
     # The command may ask for trust here, and Ctrl-C ends the question.
     workers = ServeWorkers.of(found, order.place, order.isolation, order.config, trust=order.trust)
     schedules = () if workers is not None else schedules_of_file(order.isolation, order.config, trust=order.trust)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(order, found, workers, schedules))
+        runner.run(_serve(order, found, workers, schedules, began))
 
 
 def read_parameters(given: Sequence[str]) -> dict[str, str]:
@@ -185,7 +187,8 @@ def read_parameters(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers | None, schedules: Sequence[Schedule]) -> None:
+async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers | None, schedules: Sequence[Schedule], began: int) -> None:
+    """`began`: when this process began to read the files of the targets."""
     from holdfast.console.console import open_console
     from holdfast.lambda_api.logs.segments import LogRetention
     from holdfast.lambda_api.routes.app import make_app
@@ -224,7 +227,7 @@ async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers
             more = _routes(service, settings, measured, workers, limits)
             more += [*subscribers.routes(service.engine.store), *console.routes(), *front_door()]
             app = make_app(service.api, more=more, limits=limits, gate=gate)
-            seen = await in_thread(Purpose.HOUSE, look, found.watched, service.leave_out) if order.reload else None
+            seen = await in_thread(Purpose.HOUSE, look, found.watched, service.leave_out, began) if order.reload else None
             for described in found.deployed:
                 await service.deploy(described, service.first_look)
             declared.declare(service, workers, found)
@@ -342,7 +345,7 @@ async def _until(
     seen: FileStamps | None,
 ) -> None:
     """Wait until the server must leave. With --reload, publish changes of the files meanwhile. `seen`: the files as they were before the
-    server answered its first request."""
+    server read them."""
     if not order.reload:
         await leaving.wait()
         return

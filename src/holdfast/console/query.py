@@ -71,7 +71,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         words = [f"{key}:{_quoted(value)}" for key, value in self.values]
         words += [f"{key}:{_quoted(value)}" for key, value in (("since", self.since), ("until", self.until)) if value]
         words += ["is:any"] if self.everything else []
-        return " ".join([*words, *([self.text] if self.text else [])])
+        words += [_written(self.text, MOST_WORDS - len(words))] if self.text else []
+        return " ".join(words)
 
     def browse(self, now: int) -> Browse:
         """The question in the form that the store reads. A span such as 24h is counted back from `now`, which is in milliseconds."""
@@ -92,7 +93,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 def query_from(text: str) -> Query:
     """Read a question from a text. Raises InvalidParameter if the text is too long or has too many words, or if it has an unknown
-    qualifier, an unknown status or a time that cannot be read. The error says what is allowed."""
+    qualifier, an unknown value of `status` or `is`, or a time that cannot be read. The error says what is allowed."""
     if len(text) > LONGEST:
         raise InvalidParameter(f"A question has at most {LONGEST} characters, but this one has {len(text)}.")
     values: list[tuple[str, str]] = []
@@ -111,8 +112,8 @@ def query_from(text: str) -> Query:
         elif key in times:
             moment_of(value, 0)
             times[key] = value
-        elif key == "is" and value == "any":
-            everything = True
+        elif key == "is":
+            everything = _is_any(value)
         else:
             known = ", ".join([*FACETS, *TIMES])
             raise InvalidParameter(
@@ -132,11 +133,31 @@ def _checked(key: str, value: str) -> str:
     return value
 
 
+def _is_any(value: str) -> bool:
+    if value != "any":
+        raise InvalidParameter(
+            f"{value!r:.50} is not a value of 'is'. The only value is 'any': is:any also lists runs that other runs started."
+        )
+    return True
+
+
 def _quoted(value: str) -> str:
     if value and not re.search(r'[\s"\\]', value):
         return value
+    return _escaped(value)
+
+
+def _escaped(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def _written(text: str, room: int) -> str:
+    """The free text of a question as a person types it: in double quotes if it would otherwise be read in another way, or as more words
+    than `room`."""
+    words = list(_WORD.finditer(text))
+    plain = all(found[1] is None and found[3] is not None for found in words) and " ".join(found[0] for found in words) == text
+    return text if plain and len(words) <= room else _escaped(text)
 
 
 def moment_of(text: str, now: int) -> int:

@@ -79,7 +79,8 @@ class Served:
         try:
             return begun.result(seconds)
         except TimeoutError:
-            begun.cancel()
+            if not begun.cancel():  # the coroutine has ended: the error is its own, or it ended in the last moment
+                return begun.result()
             raise Overloaded(
                 "The server did not answer in time. Look in the list of runs whether the run has begun. If it has not, try again."
             ) from None

@@ -211,7 +211,7 @@ def meaning_of(
     if again is None or again == known.retryable:
         return known
     if known.status is Status.INVALID_OUTPUT:
-        return msgspec.structs.replace(known, retryable=again, http=output_http(again))
+        return _output(known, again)
     if known.status not in (Status.RETRYABLE_ERROR, Status.PERMANENT_ERROR):
         return known
     return _ended(known, Status.RETRYABLE_ERROR if again else Status.PERMANENT_ERROR)
@@ -232,11 +232,19 @@ def _named(named: Named | None) -> Meaning | None:
     if named is None or (named.retryable is None and named.status is None):
         return None
     status = named.status or (Status.RETRYABLE_ERROR if named.retryable else Status.PERMANENT_ERROR)
-    return _of(named.code, status, "named by the worker's contract")
+    known = _of(named.code, status, "named by the worker's contract")
+    return known if named.retryable is None else _output(known, named.retryable)
 
 
 def _said(code: str, retryable: bool | None) -> Meaning:
     return _of(code, Status.RETRYABLE_ERROR if retryable else Status.PERMANENT_ERROR, "raised by the worker")
+
+
+def _output(known: Meaning, retryable: bool) -> Meaning:
+    """`known`, retried or not, if its status is INVALID_OUTPUT: such a code keeps its status in both cases. Any other is not changed."""
+    if known.status is not Status.INVALID_OUTPUT:
+        return known
+    return msgspec.structs.replace(known, retryable=retryable, http=output_http(retryable))
 
 
 def _ended(known: Meaning, status: Status) -> Meaning:

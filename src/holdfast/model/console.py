@@ -47,13 +47,11 @@ class SavedView(msgspec.Struct, frozen=True, kw_only=True):
 def checked_view(view: SavedView) -> SavedView:
     """The view itself. Raises InvalidParameter if its name, owner or query is too long or has characters that are not printable, or if its
     name or owner is empty or has only spaces."""
-    for what, text, longest in (
-        ("name", view.name, _LONGEST_NAME),
-        ("owner", view.owner, _LONGEST_OWNER),
-        ("query", view.query, _LONGEST_QUERY),
-    ):
-        if len(text) > longest or not text.isprintable() or (what != "query" and not text.strip()):
+    for what, text, longest in (("name", view.name, _LONGEST_NAME), ("owner", view.owner, _LONGEST_OWNER)):
+        if len(text) > longest or not text.isprintable() or not text.strip():
             raise InvalidParameter(
                 f"The {what} of a saved view is not allowed: use 1 to {longest:,} printable characters, not only spaces."
             )
+    if len(view.query) > _LONGEST_QUERY or not view.query.isprintable():
+        raise InvalidParameter(f"The query of a saved view is not allowed: use at most {_LONGEST_QUERY:,} printable characters.")
     return view

@@ -17,7 +17,6 @@ from holdfast.engine.enqueues import enqueue_of
 from holdfast.model.admission import Enqueue
 from holdfast.model.audit import principal
 from holdfast.model.errors import HoldfastError
-from holdfast.model.execution import Execution
 from holdfast.model.operations import Kind
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.queue_errors import QueueFull
@@ -25,26 +24,12 @@ from holdfast.service.engines import open as open_engine
 from holdfast.service.pushes import PushedLine, PushOptions, member_of, read_line, units_of
 from holdfast.service.settings import Settings
 from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.workers.accept import traced
 from holdfast.workers.run_lookup import Asker
 from holdfast.workers.service import WorkerService
 
 _BATCH: Final = 200
 """This many lines are enqueued at the same time. Several of their writes share one commit."""
-
-
-class _Known:
-    """Tells by the times of runs whether a line of this push made its run. Otherwise the run existed before the push, or an earlier line
-    with the same key made it. A run that another caller made with the same key during the push counts as made by the line."""
-
-    def __init__(self, began: int) -> None:
-        self._began = began
-        self._seen: set[str] = set()
-
-    def is_new(self, header: Execution) -> bool:
-        """Whether a run began after the push began, and no earlier line has reported it."""
-        new = header.started_at >= self._began and header.id not in self._seen
-        self._seen.add(header.id)
-        return new
 
 
 class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,10 +54,10 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
         with asyncio.Runner() as runner:
             engine = runner.run(opening.__aenter__())
             try:
-                service, numbered, known = engine.worker_service, iter(lines), _Known(opening.engine.clock.now())
+                service, numbered = engine.worker_service, iter(lines)
                 worker = self.worker or _only(service)
                 while batch := list(islice(numbered, _BATCH)):
-                    told, full = runner.run(self._batch(service, worker, batch, known))
+                    told, full = runner.run(self._batch(service, worker, batch))
                     yield told
                     if full is not None:
                         raise full
@@ -80,7 +65,7 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
                 runner.run(opening.__aexit__())
 
     async def _batch(
-        self, service: WorkerService, worker: str, batch: Sequence[tuple[int, bytes]], known: _Known
+        self, service: WorkerService, worker: str, batch: Sequence[tuple[int, bytes]]
     ) -> tuple[list[PushedLine], QueueFull | None]:
         done = await asyncio.gather(*(self._line(service, worker, text) for _, text in batch), return_exceptions=True)
         told: list[PushedLine] = []
@@ -93,10 +78,11 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
             elif isinstance(one, BaseException):
                 raise one
             else:
-                told.append(PushedLine(number, one.id, known.is_new(one)))
+                told.append(PushedLine(number, *one))
         return told, full
 
-    async def _line(self, service: WorkerService, worker: str, text: bytes) -> Execution:
+    async def _line(self, service: WorkerService, worker: str, text: bytes) -> tuple[str, bool]:
+        """Enqueue the run of a line. Returns the id of the run, and whether this line made it."""
         options, inputs = self.options, read_line(text)
         if not isinstance(inputs, dict):
             raise InvalidRequest("The inputs of a worker must be a JSON object.")
@@ -112,14 +98,18 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
         key = member_of(inputs, options.key_field)
         document: dict[str, Any] = {"worker_id": worker, "inputs": inputs, **({} if key is None else {"idempotency_key": key})}
         asker = Asker(tenant=options.tenant or "default", principal=principal())
-        return await service.enqueue(request_from(document), asker, asked)
+        request = traced(request_from(document))
+        header, accepted = await service.accept(request, asker, queue=asked)
+        return header.id, accepted.trace_id == request.trace.trace_id  # each line has a trace id of its own, and a run keeps its maker's
 
 
 def _only(service: WorkerService) -> str:
-    """The id of the only pipeline that is served; without pipelines, of the only worker. Raises InvalidRequest if there is not exactly
-    one."""
+    """The id of the only pipeline that is served; without pipelines, of the only worker. Raises InvalidRequest if there are several.
+    There is always one: a file without a worker is refused when the engine opens."""
     pipelines = [name for name, versions in service.served.items() if any(one.kind is Kind.PIPELINE for one in versions.values())]
     names = pipelines or list(service.served)
-    if len(names) != 1:
-        raise InvalidRequest(f"The file has several workers: {', '.join(sorted(names))}. Name one, as FILE:ID.")
+    if len(names) > 1:
+        raise InvalidRequest(
+            f"The file has several {'pipelines' if pipelines else 'workers'}: {', '.join(sorted(names))}. Name one, as FILE:ID."
+        )
     return names[0]

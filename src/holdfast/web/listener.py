@@ -47,6 +47,14 @@ class _Flow(FlowControl):
             self._go_on()
 
 
+class _AnswerTransport:
+    """The transport that the answers of a connection are written to. `close` is called instead of the transport's own."""
+
+    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
+        self.write, self.writelines, self.is_closing = transport.write, transport.writelines, transport.is_closing
+        self.close = close
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """One connection. uvicorn limits neither the size of a request's head, nor the time in which it must arrive, nor how many bytes are
     parsed at once; this class does."""
@@ -60,6 +68,10 @@ class BoundedProtocol(HttpToolsProtocol):
     pieces = 0
     ahead = b""
     """Bytes that have arrived and are not parsed yet. While there are any, the server reads no further bytes of the connection."""
+    lingers = False
+    """Whether the connection has had its last answer, and the server only waits until the client closes it."""
+    leaves = False
+    """Whether the server shuts down."""
     turn: Handle | None = None
     slow: TimerHandle | None = None
     unread: TimerHandle | None = None
@@ -69,6 +81,7 @@ class BoundedProtocol(HttpToolsProtocol):
         client must begin a request within `keep_alive_seconds`."""
         super().connection_made(transport)
         self.flow = _Flow(transport, lambda: bool(self.pipeline), self._go_on)
+        self.answers = _AnswerTransport(transport, self._answered_last)
         self._hurry(self.limits.keep_alive_seconds)
         full = self.open_connections.open(self)
         if full is not None:
@@ -77,7 +90,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what arrives, at most a slice (_SLICE) at a time, so that one client with much data does not delay the others."""
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self.lingers:
             return
         if self.ahead or self.flow.read_paused or len(data) > _SLICE:
             self.ahead += data
@@ -137,6 +150,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_head()
         else:
             super().on_headers_complete()
+            if self.cycle is not None:
+                self.cycle.transport = self.answers  # type: ignore[assignment]
             SingleWrite.around(self.cycle)
 
     def on_body(self, body: bytes) -> None:
@@ -160,6 +175,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Note that a request is answered. If its body has not arrived completely, the server continues to read the body, so that the
         client can read the answer. If the body is not complete after `body_seconds`, the server closes the connection."""
+        if self.lingers:
+            return
         super().on_response_complete()
         if not self.in_head and self.cycle.response_complete and not self.transport.is_closing():
             self._hurry(self.limits.body_seconds)
@@ -170,6 +187,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._read_on()
         self.open_connections.closed(self)
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """uvicorn calls this when the server shuts down. Close the connection as soon as its request is answered."""
+        self.leaves = True
+        super().shutdown()
 
     @property
     def address(self) -> str:
@@ -221,6 +243,19 @@ class BoundedProtocol(HttpToolsProtocol):
         lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
         self.transport.write(head.encode() + lines + b"\r\n" + reply.body)
         self.transport.close()
+
+    def _answered_last(self) -> None:
+        """Close the connection after its last answer. If the body of the request has not arrived completely, close it only for writing,
+        and drop what arrives, until the client closes it or `body_seconds` have passed: bytes that arrive at a closed connection reset it,
+        and a client whose connection is reset may lose the answer (RFC 9112, section 9.6)."""
+        cycle: RequestResponseCycle | None = self.cycle
+        if self.in_head or self.leaves or cycle is None or not cycle.response_complete or self.transport.is_closing():
+            self.transport.close()
+            return
+        self.lingers, self.ahead, self.flow.read_paused = True, b"", False
+        self.transport.write_eof()
+        self.transport.resume_reading()
+        self._hurry(self.limits.body_seconds)
 
     def _hurry(self, seconds: float) -> None:
         self._in_time()

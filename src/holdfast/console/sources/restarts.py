@@ -89,8 +89,9 @@ class RestartView(msgspec.Struct, frozen=True, kw_only=True):
     refusal: str = ""
     """Why this run or execution cannot be restarted at all; empty if it can."""
     places: tuple[RestartPlace, ...] = ()
+    """All nodes of a pipeline's run, or the first MOST_PLACES operations of an execution of a function."""
     cut: bool = False
-    """Whether an execution of a function has more operations than the page offers as places."""
+    """Whether there are more nodes or operations than the page offers as places."""
     choice: Choice = Choice()
     shown: str = "null"
     """The old input, as JSON. In the inputs of a run, placeholders stand for the secrets. The input of a function is shown as it is."""
@@ -102,9 +103,9 @@ class RestartView(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     """Where the input does not fit the contract: at most 20 places."""
     kept: tuple[str, ...] = ()
-    """The operations of an execution whose results the restart reuses, by name or id; at most MOST_PLACES."""
+    """The operations of an execution whose results the restart reuses, by name or id."""
     again: tuple[str, ...] = ()
-    """The operations of an execution that the restart runs again, by name or id; at most MOST_PLACES."""
+    """The operations of an execution that the restart runs again, by name or id."""
     writes: tuple[MadeWrite, ...] = ()
     last_cost: int | None = None
     """What the parts that run again cost in the earlier run, in billionths of a dollar. If there is no plan for single nodes, what the
@@ -114,6 +115,11 @@ class RestartView(msgspec.Struct, frozen=True, kw_only=True):
     may_use: int | None = None
     """The most tokens that the new run may use; None if that is not known."""
     edited: bool = False
+
+    @property
+    def offered(self) -> tuple[RestartPlace, ...]:
+        """The places that the page offers: the first MOST_PLACES."""
+        return self.places[:MOST_PLACES]
 
     @property
     def is_ready(self) -> bool:
@@ -274,7 +280,7 @@ class RestartSource:
             return msgspec.structs.replace(view, problem=str(wrong))
         kept = () if prepared is None else tuple(op.name or op.id for op in prepared.prefix.operations)
         again = tuple(op.name or op.id for op in operations) if prepared is None else prepared.again
-        return msgspec.structs.replace(view, kept=kept[:MOST_PLACES], again=again[:MOST_PLACES])
+        return msgspec.structs.replace(view, kept=kept, again=again)
 
     def _prepared(self, header: Execution, choice: Choice, text: str | None) -> PreparedExecution | None:
         """What a restart from the chosen operation needs. None if the person chose no operation: the execution then restarts from its
@@ -310,9 +316,7 @@ class RestartSource:
 
 def _nodes(picture: PipelineView | None) -> tuple[RestartPlace, ...]:
     nodes: Sequence[Any] = () if picture is None else picture.nodes
-    return tuple(
-        RestartPlace(key=one.node, name=one.node, kind=one.kind, state=one.state, note=one.error_code or "") for one in nodes[:MOST_PLACES]
-    )
+    return tuple(RestartPlace(key=one.node, name=one.node, kind=one.kind, state=one.state, note=one.error_code or "") for one in nodes)
 
 
 def _place(op: Operation) -> RestartPlace:

@@ -68,6 +68,8 @@ def _main(place: str) -> None:
     from holdfast.service.function_loader import load_module
 
     out = os.dup(1)
+    # Python trusts bytecode whose source has the same second of change and the same length. The next discovery would read the old code.
+    sys.dont_write_bytecode = True
     try:
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
             module, found = load_module(place)

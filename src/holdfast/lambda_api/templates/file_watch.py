@@ -16,6 +16,8 @@ from holdfast.model.errors import CodeInvalid
 from holdfast.model.threads import Purpose, in_thread
 
 _LOOK_SECONDS: Final = 0.5
+_TICK_MS: Final = 20
+"""The time of change of a file may be earlier than the change itself by this much: Linux takes the time of the last tick of its timer."""
 _RECORDS: Final = frozenset({".log", ".out", ".err", ".jsonl"})
 """The endings of log files of running programs, also of this server. Such a file may be in the folder of the code, but a change of it is
 not a change of the code."""
@@ -23,9 +25,11 @@ not a change of the code."""
 FileStamps = frozenset[tuple[str, int, int]]
 
 
-def look(paths: Sequence[Path], leave_out: Collection[Path] = ()) -> FileStamps:
+def look(paths: Sequence[Path], leave_out: Collection[Path] = (), before: int | None = None) -> FileStamps:
     """All files below these paths, each with its time of change and its size. Log files, files and folders in `leave_out`, and folders that
-    cannot be read or exceed a limit are left out. A file that is itself in `paths` is not left out because of `leave_out`."""
+    cannot be read or exceed a limit are left out. A file that is itself in `paths` is not left out because of `leave_out`. `before`: a time
+    in milliseconds since 1970. Files that changed later are left out, so that the next look finds them changed. None: no file is left out
+    because of its time."""
     found = set()
     for path in paths:
         try:
@@ -39,7 +43,8 @@ def look(paths: Sequence[Path], leave_out: Collection[Path] = ()) -> FileStamps:
                 told = file.stat()
             except OSError:
                 continue
-            found.add((str(file), told.st_mtime_ns, told.st_size))
+            if before is None or told.st_mtime_ns < (before - _TICK_MS) * 1_000_000:
+                found.add((str(file), told.st_mtime_ns, told.st_size))
     return frozenset(found)
 
 

@@ -95,9 +95,19 @@ class ConsoleStateSuite(OneHandle):
         assert len(store.views(VIEW.owner)) == MAX_VIEWS
 
     def test_a_view_that_cannot_be_kept_is_refused(self, store: Store) -> None:
-        for wrong in ({"name": ""}, {"name": "x" * 101}, {"name": "a\0"}, {"owner": " "}, {"query": "q" * 8001}):
-            with pytest.raises(InvalidParameter, match="saved view"):
-                store.put_view(msgspec.structs.replace(VIEW, **wrong))
+        name = "The name of a saved view is not allowed: use 1 to 100 printable characters, not only spaces"
+        owner = "The owner of a saved view is not allowed: use 1 to 300 printable characters, not only spaces"
+        query = "The query of a saved view is not allowed: use at most 8,000 printable characters"
+        for field, value, told in (
+            ("name", "", name),
+            ("name", "x" * 101, name),
+            ("name", "a\0", name),
+            ("owner", " ", owner),
+            ("query", "q" * 8001, query),
+            ("query", "a\0", query),
+        ):
+            with pytest.raises(InvalidParameter, match=told):
+                store.put_view(msgspec.structs.replace(VIEW, **{field: value}))
         assert list(store.views(VIEW.owner)) == []
 
 
