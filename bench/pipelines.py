@@ -19,7 +19,7 @@ from bench.terms import Sizes
 from bench.workers import FILES, WORKER
 from holdfast import Settings
 from holdfast.service.engines import OpenEngine
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.policy import Policy
 
 SOURCE: Final = """

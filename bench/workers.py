@@ -19,7 +19,7 @@ import uvloop
 import holdfast
 from bench.terms import PAYLOAD, Sizes
 from holdfast.contract.checking import checker_of
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.policy import Policy
 
 FILES: Final = Path(__file__).resolve().parent / "workers_files"

@@ -40,20 +40,20 @@ if TYPE_CHECKING:
     from holdfast.model.signals import StatusSignal as StatusSignal
     from holdfast.pipelines.builder.pipeline import Pipeline as Pipeline
     from holdfast.service.client import Client as Client
-    from holdfast.service.costs import CostQuestion as CostQuestion
-    from holdfast.service.declared_queues import Queue as Queue
+    from holdfast.service.costs.reports import CostQuestion as CostQuestion
+    from holdfast.service.descriptions.history import HistoryEvent as HistoryEvent
     from holdfast.service.engines import BlockingEngine as BlockingEngine
     from holdfast.service.engines import BlockingExecution as BlockingExecution
     from holdfast.service.engines import OpenEngine as OpenEngine
     from holdfast.service.engines import open as open
-    from holdfast.service.history import HistoryEvent as HistoryEvent
-    from holdfast.service.open_execution import OpenExecution as OpenExecution
-    from holdfast.service.operator_settings import read_operator as read_operator
-    from holdfast.service.replaying import Replayed as Replayed
-    from holdfast.service.replaying import replay as replay
-    from holdfast.service.schedule_declarations import Schedule as Schedule
+    from holdfast.service.exports.replaying import Replayed as Replayed
+    from holdfast.service.exports.replaying import replay as replay
+    from holdfast.service.open_engine.open_execution import OpenExecution as OpenExecution
+    from holdfast.service.operator.holdfast_toml import read_operator as read_operator
+    from holdfast.service.queues.declarations import Queue as Queue
+    from holdfast.service.runtimes.worker_runtime import WorkerSettings as WorkerSettings
+    from holdfast.service.schedules.declarations import Schedule as Schedule
     from holdfast.service.settings import Settings as Settings
-    from holdfast.service.worker_runtime import WorkerSettings as WorkerSettings
     from holdfast.store.encryption import AesGcm as AesGcm
     from holdfast.store.seam import Filter as Filter
     from holdfast.workers.body.context import WorkerContext as WorkerContext
@@ -68,27 +68,27 @@ _WHERE = {
     "BlockingExecution": "holdfast.service.engines",
     "CallbackConfig": "holdfast.durable.config",
     "Client": "holdfast.service.client",
-    "CostQuestion": "holdfast.service.costs",
+    "CostQuestion": "holdfast.service.costs.reports",
     "Duration": "holdfast.durable.config",
     "DurableContext": "holdfast.durable",
     "EnqueueRefused": "holdfast.durable.enqueue_refusal",
     "ExecutionStatus": "holdfast.model.execution",
     "Filter": "holdfast.store.seam",
-    "HistoryEvent": "holdfast.service.history",
+    "HistoryEvent": "holdfast.service.descriptions.history",
     "HoldfastError": "holdfast.model.errors",
     "InvokeConfig": "holdfast.durable.config",
     "Limits": "holdfast.model.queues",
     "MapConfig": "holdfast.durable.config",
     "NoteFilter": "holdfast.model.audit",
     "OpenEngine": "holdfast.service.engines",
-    "OpenExecution": "holdfast.service.open_execution",
+    "OpenExecution": "holdfast.service.open_engine.open_execution",
     "ParallelConfig": "holdfast.durable.config",
     "PayloadCodec": "holdfast.model.payloads",
     "Pipeline": "holdfast.pipelines.builder.pipeline",
-    "Queue": "holdfast.service.declared_queues",
-    "Replayed": "holdfast.service.replaying",
+    "Queue": "holdfast.service.queues.declarations",
+    "Replayed": "holdfast.service.exports.replaying",
     "RunResponse": "holdfast.durable.run_response",
-    "Schedule": "holdfast.service.schedule_declarations",
+    "Schedule": "holdfast.service.schedules.declarations",
     "Settings": "holdfast.service.settings",
     "StatusSignal": "holdfast.model.signals",
     "StepConfig": "holdfast.durable.config",
@@ -97,7 +97,7 @@ _WHERE = {
     "WorkerContext": "holdfast.workers.body.context",
     "WorkerError": "holdfast.workers.body.errors",
     "WorkerFailed": "holdfast.durable.run_response",
-    "WorkerSettings": "holdfast.service.worker_runtime",
+    "WorkerSettings": "holdfast.service.runtimes.worker_runtime",
     "durable_execution": "holdfast.durable",
     "durable_parallel_branch": "holdfast.durable",
     "durable_step": "holdfast.durable",
@@ -105,8 +105,8 @@ _WHERE = {
     "durable_with_child_context": "holdfast.durable",
     "open": "holdfast.service.engines",
     "plain_function": "holdfast.durable.plain",
-    "read_operator": "holdfast.service.operator_settings",
-    "replay": "holdfast.service.replaying",
+    "read_operator": "holdfast.service.operator.holdfast_toml",
+    "replay": "holdfast.service.exports.replaying",
     "tool": "holdfast.workers.tools.decorator",
     "with_retry": "holdfast.durable",
     "worker": "holdfast.workers.decorator",

@@ -16,8 +16,8 @@ from holdfast.engine.outbox import NO_SUBSCRIBERS
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.ids import id_at
 from holdfast.service.engines import BlockingEngine, Opening
+from holdfast.service.runtimes.worker_runtime import WorkerRuntime, WorkerSettings
 from holdfast.service.settings import Settings
-from holdfast.service.worker_runtime import WorkerRuntime, WorkerSettings
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Store
 from holdfast.web.app import App

@@ -26,9 +26,9 @@ from holdfast.model.ledger import EntryState, LedgerEntry, expiry
 from holdfast.model.queues import QueueRow
 from holdfast.model.schedules import Origin
 from holdfast.model.verbs import Checkpoint, Start
-from holdfast.service.schedule_declarations import Schedule
-from holdfast.service.schedules import Schedules
-from holdfast.service.store_queues import StoreQueues
+from holdfast.service.queues.store_queues import StoreQueues
+from holdfast.service.schedules.declarations import Schedule
+from holdfast.service.schedules.store_schedules import Schedules
 from holdfast.testing.stores.queue_writes import declare, ended, running
 from holdfast.testing.stores.writes import LEASE, answers, checkpoint, live, step
 from holdfast.workers.run_lookup import Asker

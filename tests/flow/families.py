@@ -9,7 +9,7 @@ from holdfast import AsyncDurableContext, StepContext, durable_execution, durabl
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.execution import State
 from holdfast.service.engines import OpenEngine
-from holdfast.service.open_execution import OpenExecution
+from holdfast.service.open_engine.open_execution import OpenExecution
 from holdfast.store.seam import Filter
 from tests.flow.harness import types
 from tests.histories import wire

@@ -11,9 +11,9 @@ from typing import Any
 import holdfast
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.clock import Clock, VirtualClock
+from holdfast.service.descriptions.executions import Pending
 from holdfast.service.engines import OpenEngine
-from holdfast.service.execution_descriptions import Pending
-from holdfast.service.open_execution import OpenExecution
+from holdfast.service.open_engine.open_execution import OpenExecution
 from holdfast.service.settings import Settings
 
 _REST_SECONDS = 0.001

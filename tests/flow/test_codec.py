@@ -22,7 +22,7 @@ from holdfast.model.execution import State
 from holdfast.model.payloads import PayloadCodec
 from holdfast.service.client import Client
 from holdfast.service.engines import OpenEngine
-from holdfast.service.open_execution import OpenExecution
+from holdfast.service.open_engine.open_execution import OpenExecution
 from tests.flow.harness import Harness, eventually, pending
 from tests.histories import wire
 

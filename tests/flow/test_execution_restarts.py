@@ -17,8 +17,8 @@ from holdfast.model.execution import ExecutionStatus, State, Terms, new_executio
 from holdfast.model.places import Place
 from holdfast.model.restart_errors import OperationNotFound, RestartRefused
 from holdfast.model.starts import Restart
-from holdfast.service.exporting import exported
-from holdfast.service.importing import read
+from holdfast.service.exports.exporting import exported
+from holdfast.service.exports.importing import read
 from holdfast.service.settings import Settings
 from tests.flow.harness import Harness
 from tests.postgres import new_schema

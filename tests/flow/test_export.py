@@ -32,8 +32,8 @@ from holdfast.model.operations import Status
 from holdfast.model.outside import Fire
 from holdfast.model.verbs import Claim
 from holdfast.service.client import Client
-from holdfast.service.exporting import exported
-from holdfast.service.importing import copied, read
+from holdfast.service.exports.exporting import exported
+from holdfast.service.exports.importing import copied, read
 from holdfast.store.seam import Filter
 from tests.flow.cases import CASES, OURS, Case, Sdk, some_quick
 from tests.flow.harness import Harness, eventually, pending, types

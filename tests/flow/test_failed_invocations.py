@@ -17,9 +17,9 @@ from holdfast.cli.main import program
 from holdfast.durable.exceptions import InvocationError
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.errors import ExecutionFailed
+from holdfast.service.descriptions.executions import Description
 from holdfast.service.engines import OpenEngine
-from holdfast.service.execution_descriptions import Description
-from holdfast.service.open_execution import OpenExecution
+from holdfast.service.open_engine.open_execution import OpenExecution
 from tests.flow.harness import Harness
 
 

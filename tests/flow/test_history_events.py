@@ -2,8 +2,8 @@
 
 from holdfast.durable import DurableContext, durable_execution
 from holdfast.model.execution import Execution
-from holdfast.service.execution_descriptions import Description, history_of
-from holdfast.service.history import HistoryEvent
+from holdfast.service.descriptions.executions import Description, history_of
+from holdfast.service.descriptions.history import HistoryEvent
 from tests.flow.harness import Harness
 
 

@@ -13,7 +13,7 @@ from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import ExecutionFailed, ExecutionStopped
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.service.engines import OpenEngine
-from holdfast.service.open_execution import OpenExecution
+from holdfast.service.open_engine.open_execution import OpenExecution
 from holdfast.store.seam import Filter
 from tests.flow.harness import Harness, eventually, pending, types
 from tests.histories import wire

@@ -23,7 +23,7 @@ from holdfast.model.errors import (
 )
 from holdfast.model.execution import ExecutionStatus
 from holdfast.service.engines import BlockingEngine, BlockingExecution, OpenEngine
-from holdfast.service.open_execution import OpenExecution
+from holdfast.service.open_engine.open_execution import OpenExecution
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Filter
 from holdfast.store.sqlite.store import SqliteStore

@@ -11,7 +11,7 @@ from holdfast import StatusSignal
 from holdfast.contract.codes import Status
 from holdfast.model.errors import ExecutionFailed
 from holdfast.service.engines import OpenEngine
-from holdfast.service.open_execution import OpenExecution
+from holdfast.service.open_engine.open_execution import OpenExecution
 from holdfast.store.backends import open_store
 from holdfast.store.postgres import schema_migrations as postgres
 from holdfast.store.sqlite import schema_migrations as sqlite

@@ -11,7 +11,7 @@ import pytest
 from holdfast import AsyncDurableContext, DurableContext, StepContext, durable_execution
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.errors import ExecutionFailed
-from holdfast.service.open_execution import OpenExecution
+from holdfast.service.open_engine.open_execution import OpenExecution
 from tests.flow.harness import Harness, types
 from tests.histories import wire
 

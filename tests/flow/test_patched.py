@@ -13,7 +13,7 @@ from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import ExecutionFailed
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.operations import Status, Type
-from holdfast.service.replaying import replay
+from holdfast.service.exports.replaying import replay
 from holdfast.testing import Runner, crash_everywhere
 from tests.flow.harness import Harness, pending
 

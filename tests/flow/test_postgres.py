@@ -18,7 +18,7 @@ from holdfast.model.errors import DiskFailed
 from holdfast.model.signals import StatusSignal
 from holdfast.service.client import Client
 from holdfast.service.engines import OpenEngine
-from holdfast.service.open_execution import OpenExecution
+from holdfast.service.open_engine.open_execution import OpenExecution
 from holdfast.service.settings import Settings
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.seam import Filter

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import AsyncDurableContext, Duration, Schedule, durable_execution
 from holdfast.model.errors import StoreBusy
-from holdfast.service.function_signals import FunctionSignals
+from holdfast.service.runtimes.function_signals import FunctionSignals
 from tests.flow.test_queue_metrics import counts
 from tests.flow.timetables import Stage, at
 

@@ -16,7 +16,7 @@ from holdfast.contract.protocol import response_document
 from holdfast.contract.terms import RateLimit
 from holdfast.library import WORKERS, find
 from holdfast.service.engines import OpenEngine
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.fetch_url import FetchSettings
 from holdfast.workers.tools.language_model import ModelSettings

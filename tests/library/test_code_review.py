@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from holdfast.contract.page_reader import read
 from holdfast.contract.terms import BUILT_IN_TOOLS
 from holdfast.library.code_review.diffs import DiffIncomplete, read_diff
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.testing import worker_kit
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.cassettes import CassetteSettings, Mode

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.library.data_validation.normalizing import normalized
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.testing import worker_kit
 from holdfast.workers.policy import Policy
 from tests.library.scene import case_of, copied, file_of, ran, refuses, working

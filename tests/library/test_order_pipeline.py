@@ -16,7 +16,7 @@ import pytest
 from holdfast.pipelines.builder.build import build
 from holdfast.pipelines.draw.text import draw_text
 from holdfast.pipelines.graph.text import graph_id
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.testing import pipeline_kit
 from holdfast.workers.packages import Packages
 from holdfast.workers.policy import Policy

@@ -14,7 +14,7 @@ from holdfast.contract.protocol import Response
 from holdfast.pipelines.builder.build import build
 from holdfast.pipelines.draw.text import draw_text
 from holdfast.service.engines import OpenEngine
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.approvals import Decision
 from holdfast.workers.packages import Packages
 from holdfast.workers.run_lookup import Asker

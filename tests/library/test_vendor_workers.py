@@ -14,7 +14,7 @@ from holdfast.contract.merges import merged
 from holdfast.contract.page_reader import read
 from holdfast.pipelines.builder.build import build
 from holdfast.pipelines.graph.graph import GateNode
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.testing import worker_kit
 from holdfast.workers.packages import Packages
 from tests.library.scene import ran

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.cassettes import CassetteSettings, Mode
 from tests.conftest import ROOT

@@ -20,8 +20,8 @@ from holdfast.model.queues import Mode, QueueRow
 from holdfast.pipelines.graph.graph import AnyNode, Graph
 from holdfast.pipelines.run.run import Pipelines
 from holdfast.pipelines.run.served import ServedPipeline
-from holdfast.service.estimates import Estimates
-from holdfast.service.pipeline_runtime import GraphFinder
+from holdfast.service.costs.estimates import Estimates
+from holdfast.service.runtimes.pipeline_runtime import GraphFinder
 from holdfast.service.settings import Settings
 from holdfast.testing.crashing import Crash, Crashing
 from holdfast.workers.accepted_request import AcceptedRequest

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.service.client import Client
-from holdfast.service.run_restarts import RestartAsked
+from holdfast.service.restarts.runs import RestartAsked
 from tests.crash.scene import until
 from tests.pipelines.paying import ENOUGH_SECONDS, Payday, PaydayScene, payday_scene
 from tests.postgres import new_schema

@@ -13,7 +13,7 @@ from holdfast.cli.cost import _print_report
 from holdfast.contract.terms import Limits, ToolGrant
 from holdfast.model.ledger import NANO, EntryState, nanos_of
 from holdfast.pipelines.graph.graph import After, MapNode, WorkerNode
-from holdfast.service.costs import CostQuestion, CostReport, cost_report
+from holdfast.service.costs.reports import CostQuestion, CostReport, cost_report
 from holdfast.store.seam import Filter
 from holdfast.testing.crashing import AFTER, BEFORE, Crash
 from holdfast.workers.policy import Policy

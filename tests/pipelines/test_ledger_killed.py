@@ -16,7 +16,7 @@ import pytest
 
 from holdfast.model.ledger import EntryState, nanos_of
 from holdfast.service.client import Client
-from holdfast.service.costs import CostQuestion
+from holdfast.service.costs.reports import CostQuestion
 from holdfast.store.backends import open_maintenance
 from holdfast.store.seam import Filter
 from holdfast.workers.run_lookup import Asker, find_run, response_of

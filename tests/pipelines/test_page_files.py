@@ -12,8 +12,8 @@ from holdfast.model.errors import HoldfastError, Rejected
 from holdfast.pipelines.builder.build import build
 from holdfast.pipelines.graph.graph import GIVES
 from holdfast.pipelines.graph.refusals import PipelineInvalid
-from holdfast.service.worker_runtime import WorkerSettings
-from holdfast.service.worker_search import served_files, worker_files, workers_for
+from holdfast.service.author_files.worker_search import served_files, worker_files, workers_for
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.testing import pipeline_kit
 from holdfast.workers.packages import Packages, WorkerInvalid
 from holdfast.workers.policy import Policy

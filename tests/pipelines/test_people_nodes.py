@@ -16,7 +16,7 @@ from holdfast.model.credentials import Credential, CredentialKind, Role
 from holdfast.model.operations import Status
 from holdfast.pipelines.graph.graph import HumanNode, PipelineNode, Then, WorkerNode
 from holdfast.pipelines.graph.refusals import PipelineInvalid
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.signals.observers import PersonWaitSeen, RunObserver, RunSeen
 from holdfast.testing import pipeline_kit
 from holdfast.workers import votes

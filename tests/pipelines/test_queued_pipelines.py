@@ -19,7 +19,7 @@ from holdfast.model.ids import id_at
 from holdfast.model.queues import checked_declaration
 from holdfast.server.protocol.queues import Queues
 from holdfast.service.engines import OpenEngine
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.store.seam import Filter
 from holdfast.web.app import App
 from holdfast.web.auth.gate import open_gate

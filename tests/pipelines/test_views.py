@@ -18,7 +18,7 @@ from holdfast.pipelines.draw.captions import Counts, money
 from holdfast.pipelines.graph.graph import After, AnyNode, GateNode, Graph, HumanNode, MapNode, WorkerNode
 from holdfast.pipelines.record.notes import note_of
 from holdfast.pipelines.scene import shards
-from holdfast.service.pipeline_view import PipelineView, pipeline_view
+from holdfast.service.descriptions.pipeline_view import PipelineView, pipeline_view
 from holdfast.store.seam import Filter
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.policy import Policy

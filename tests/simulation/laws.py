@@ -13,7 +13,7 @@ from holdfast.model import codec
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.ids import Arn
 from holdfast.model.operations import OPEN, Operation, Status, Type
-from holdfast.service.execution_descriptions import history_of
+from holdfast.service.descriptions.executions import history_of
 from holdfast.store.seam import Store
 
 ENDINGS: Final = ("ExecutionSucceeded", "ExecutionFailed", "ExecutionStopped", "ExecutionTimedOut")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.model.execution import ExecutionStatus, State
-from holdfast.service.exporting import exported
-from holdfast.service.importing import copied, read
+from holdfast.service.exports.exporting import exported
+from holdfast.service.exports.importing import copied, read
 from holdfast.store.backends import open_maintenance
 from holdfast.store.seam import Filter
 from holdfast.store.sqlite.store import SqliteStore

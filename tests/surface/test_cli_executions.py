@@ -11,7 +11,7 @@ import pytest
 from holdfast.cli import show
 from holdfast.durable.identifier import PATCH
 from holdfast.model.execution import ExecutionStatus, Quarantine, State, Terms, new_execution
-from holdfast.service.history import HistoryEvent
+from holdfast.service.descriptions.history import HistoryEvent
 from tests.surface.cli_program import Program
 
 

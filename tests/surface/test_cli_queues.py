@@ -13,7 +13,7 @@ from holdfast.cli.main import program
 from holdfast.model import codec
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.queue_errors import QueueFull
-from holdfast.service.function_loader import load
+from holdfast.service.author_files.function_loader import load
 from tests.surface.queue_scene import Scene
 from tests.workers.pages import page, write
 

@@ -22,8 +22,8 @@ from holdfast.server.protocol import links as protocol_links
 from holdfast.server.protocol.link_page import question_page
 from holdfast.server.protocol.routes import worker_routes
 from holdfast.server.protocol.served import ServedWorkers
-from holdfast.service import estimates
-from holdfast.service.pipeline_view import pipeline_view
+from holdfast.service.costs import estimates
+from holdfast.service.descriptions.pipeline_view import pipeline_view
 from holdfast.store.seam import Store
 from holdfast.web.app import App
 from holdfast.web.auth.gate import Gate, open_gate

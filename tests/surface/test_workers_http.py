@@ -20,7 +20,7 @@ from holdfast.contract.protocol import response_document
 from holdfast.server.metrics import Metrics
 from holdfast.server.protocol.queues import Queues
 from holdfast.server.protocol.routes import worker_routes
-from holdfast.service.operator_settings import read_operator
+from holdfast.service.operator.holdfast_toml import read_operator
 from tests.surface.cli_program import Program as Cli
 from tests.surface.serve_program import Program, programs, until
 from tests.surface.served_workers import approval_in, ask, events_of, start, web, written

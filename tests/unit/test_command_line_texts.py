@@ -13,7 +13,7 @@ import pytest
 from holdfast.cli.arguments import read_text
 from holdfast.cli.show import _failures_in_a_row
 from holdfast.model.errors import InvalidParameter
-from holdfast.service.history import HistoryEvent
+from holdfast.service.descriptions.history import HistoryEvent
 
 
 class Unreadable(io.BytesIO):

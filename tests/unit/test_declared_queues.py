@@ -11,10 +11,10 @@ import pytest
 import holdfast
 from holdfast import DurableContext, Limits, Queue, durable_execution
 from holdfast.model.errors import InvalidParameter
-from holdfast.service.declared_beside import queues_beside
-from holdfast.service.declared_queues import declared_together
-from holdfast.service.operator_settings import read_operator
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.author_files.declared_beside import queues_beside
+from holdfast.service.operator.holdfast_toml import read_operator
+from holdfast.service.queues.declarations import declared_together
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.store.backends import open_store
 
 emails = Queue("emails", at_once=20, rates="100/m", per_tenant=Limits(at_once=5), ttl="1h", oldest=90)

@@ -14,8 +14,8 @@ import holdfast.hosts.sandbox.admitted_files
 import holdfast.hosts.sandbox.jail
 import holdfast.hosts.sandbox.server_limits
 import holdfast.pipelines.graph.refusals
-import holdfast.service.store_queues
-import holdfast.service.trust
+import holdfast.service.operator.trust
+import holdfast.service.queues.store_queues
 import holdfast.testing.crashing
 import holdfast.testing.replays
 import holdfast.workers.links

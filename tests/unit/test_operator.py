@@ -12,10 +12,10 @@ import pytest
 from holdfast.contract.terms import RateLimit
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.schedule_errors import ScheduleInvalid
-from holdfast.service.declared_queues import Queue
-from holdfast.service.operator_settings import read_operator
-from holdfast.service.worker_runtime import ToolSettings, WorkerSettings
-from holdfast.service.worker_signals import SignalSettings
+from holdfast.service.operator.holdfast_toml import read_operator
+from holdfast.service.queues.declarations import Queue
+from holdfast.service.runtimes.worker_runtime import ToolSettings, WorkerSettings
+from holdfast.service.runtimes.worker_signals import SignalSettings
 from holdfast.workers.policy import Caps, Policy, RiskRule
 from holdfast.workers.tools.cassettes import CassetteSettings, Mode
 from holdfast.workers.tools.fetch_url import FetchSettings

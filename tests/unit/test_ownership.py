@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.service import folder_ownership
-from holdfast.service.folder_ownership import faults_of
+from holdfast.service.operator import folder_ownership
+from holdfast.service.operator.folder_ownership import faults_of
 
 ANOTHER = 54321
 

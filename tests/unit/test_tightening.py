@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from holdfast.model.errors import InvalidParameter
-from holdfast.service.operator_files import operator_files
-from holdfast.service.trust import TrustRefused
-from holdfast.service.untrusted_settings import RULES
-from holdfast.service.worker_runtime import ToolSettings, WorkerSettings
+from holdfast.service.operator.files import operator_files
+from holdfast.service.operator.trust import TrustRefused
+from holdfast.service.operator.untrusted_settings import RULES
+from holdfast.service.runtimes.worker_runtime import ToolSettings, WorkerSettings
 from holdfast.workers.policy import Caps, Policy
 from holdfast.workers.tools.cassettes import CassetteSettings
 from holdfast.workers.tools.fetch_url import FetchSettings

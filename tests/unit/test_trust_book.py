@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.service.trust import TrustBook, TrustRefused, configuration_folder
+from holdfast.service.operator.trust import TrustBook, TrustRefused, configuration_folder
 
 
 @pytest.fixture

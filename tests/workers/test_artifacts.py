@@ -18,8 +18,8 @@ import holdfast
 from holdfast.contract.codes import Status
 from holdfast.contract.terms import Retries
 from holdfast.model.errors import ExtraMissing, HoldfastError
-from holdfast.service.operator_settings import read_operator
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.operator.holdfast_toml import read_operator
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts
 from holdfast.workers.storage.bucket import Bucket
 from holdfast.workers.storage.choice import open_storage

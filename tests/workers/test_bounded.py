@@ -14,7 +14,7 @@ import holdfast
 from holdfast.model.codec import at_least
 from holdfast.model.operations import Type
 from holdfast.service.engines import BlockingEngine
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import Artifacts, HandedFile
 from holdfast.workers.packages import Packages, WorkerChanged

@@ -16,7 +16,7 @@ from holdfast.contract.codes import Status
 from holdfast.contract.protocol import Response
 from holdfast.model.clock import SystemClock, VirtualClock
 from holdfast.service.client import Client
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter
 from holdfast.workers.calls import Try

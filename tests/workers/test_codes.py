@@ -28,8 +28,8 @@ from holdfast.model.clock import VirtualClock
 from holdfast.model.operations import Failure, Type
 from holdfast.service.client import Client
 from holdfast.service.engines import BlockingEngine
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.service.settings import Settings
-from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.store.seam import Filter
 from holdfast.workers.artifacts import HandedFile
 from holdfast.workers.child_requests import MAX_DEPTH, ChildRequest

@@ -17,7 +17,7 @@ from holdfast.contract.refusals import Overloaded
 from holdfast.contract.terms import ToolGrant
 from holdfast.model.clock import SystemClock, VirtualClock
 from holdfast.pipelines.graph.graph import After, MapNode, WorkerNode
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.event_rings import RingLimits
 from holdfast.workers.events import RunEvent
 from holdfast.workers.followed_runs import FollowedRuns, FollowerLimits

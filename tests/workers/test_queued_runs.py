@@ -24,7 +24,7 @@ from holdfast.model.queue_errors import QueueFull
 from holdfast.model.queues import Mode, QueueRow, checked_declaration
 from holdfast.model.rates import Rate
 from holdfast.server.protocol.queues import Queues
-from holdfast.service.store_queues import StoreQueues
+from holdfast.service.queues.store_queues import StoreQueues
 from holdfast.store.backends import open_store
 from holdfast.testing.stores.queue_writes import queued
 from holdfast.testing.stores.writes import T0

@@ -8,7 +8,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from holdfast.pipelines.graph.refusals import PipelineInvalid
-from holdfast.service.worker_runtime import WorkerRuntime, WorkerSettings
+from holdfast.service.runtimes.worker_runtime import WorkerRuntime, WorkerSettings
 from holdfast.workers.policy import Policy
 from tests.workers.pages import page, write
 

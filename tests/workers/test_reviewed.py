@@ -23,7 +23,7 @@ from holdfast.model.clock import SystemClock, VirtualClock, monotonic
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.operations import Kind, Order, Type
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import Artifacts

@@ -17,7 +17,7 @@ from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Terms, new_execution
 from holdfast.model.ids import id_at
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import ArtifactMissing
 from holdfast.workers.policy import Caps, Policy

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from holdfast.cli.arguments import StorePlace
 from holdfast.cli.consent import Consent, operators_settings, store_request
 from holdfast.hosts.sandbox.snapshot import ours
-from holdfast.service.author_code import author_code
-from holdfast.service.folder_ownership import faults_of
-from holdfast.service.operator_files import OperatorFiles
-from holdfast.service.trust import ToolsNotAllowed, check_fit
-from holdfast.service.worker_runtime import ToolSettings, WorkerRuntime, WorkerSettings
+from holdfast.service.author_files.author_code import author_code
+from holdfast.service.operator.files import OperatorFiles
+from holdfast.service.operator.folder_ownership import faults_of
+from holdfast.service.operator.trust import ToolsNotAllowed, check_fit
+from holdfast.service.runtimes.worker_runtime import ToolSettings, WorkerRuntime, WorkerSettings
 
 if TYPE_CHECKING:
     from holdfast.workers.packages import Package

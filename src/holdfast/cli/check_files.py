@@ -15,8 +15,8 @@ from holdfast.contract.terms import Level, PageReading, Problem
 from holdfast.hosts.sandbox.admitted_files import IncludeRefused, check_page
 from holdfast.hosts.sandbox.snapshot import gather, stays_behind
 from holdfast.model.errors import InvalidParameter, Rejected
-from holdfast.service.author_code import author_code
-from holdfast.service.folder_ownership import faults_of
+from holdfast.service.author_files.author_code import author_code
+from holdfast.service.operator.folder_ownership import faults_of
 from holdfast.workers.tools.declarations import DeclaredWorker, declarations_of
 
 

@@ -27,7 +27,7 @@ from holdfast.pipelines.graph.graph import Built, Graph, Line, kind_of
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 from holdfast.pipelines.graph.text import MAX_TEXT_BYTES, graph_from
 from holdfast.pipelines.page.reader import is_pipeline
-from holdfast.service.worker_search import declares_pipelines, served_files, workers_for
+from holdfast.service.author_files.worker_search import declares_pipelines, served_files, workers_for
 from holdfast.workers.packages import Packages
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.declarations import declarations_of

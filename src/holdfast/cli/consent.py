@@ -19,11 +19,11 @@ import msgspec
 
 from holdfast.cli.arguments import StorePlace
 from holdfast.cli.terminal import printable, say, shortened
-from holdfast.service.author_code import AuthorCode, author_code
-from holdfast.service.folder_ownership import faults_of
-from holdfast.service.operator_files import OperatorFiles, operator_files
-from holdfast.service.trust import TrustBook, TrustNeeded, TrustRefused, check_fit
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.author_files.author_code import AuthorCode, author_code
+from holdfast.service.operator.files import OperatorFiles, operator_files
+from holdfast.service.operator.folder_ownership import faults_of
+from holdfast.service.operator.trust import TrustBook, TrustNeeded, TrustRefused, check_fit
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 
 if TYPE_CHECKING:
     from holdfast.workers.packages import Package

@@ -16,7 +16,7 @@ from holdfast.model.errors import InvalidParameter
 if TYPE_CHECKING:
     from holdfast.pipelines.estimate.amounts import Amount
     from holdfast.pipelines.estimate.estimate import Estimate
-    from holdfast.service.worker_runtime import WorkerSettings
+    from holdfast.service.runtimes.worker_runtime import WorkerSettings
 
 
 class Estimated(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class Estimated(msgspec.Struct, frozen=True):
 
 def money_of(nanos: int | None) -> str:
     """An amount in billionths of a dollar as a text, such as `$0.0125`; `unknown` for None."""
-    from holdfast.service.costs import dollars
+    from holdfast.service.costs.reports import dollars
 
     return "unknown" if nanos is None else f"${dollars(nanos)}"
 

@@ -26,7 +26,7 @@ from holdfast.cli.terminal import print_document, print_line, say, working, writ
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import ExecutionStatus
-from holdfast.service.importing import read
+from holdfast.service.exports.importing import read
 from holdfast.store.seam import Filter
 
 app = typer.Typer(help="Look at executions; stop, release, restart, export or import them.", no_args_is_help=True, rich_markup_mode=None)

@@ -22,13 +22,13 @@ from holdfast.model.clock import SystemClock, monotonic
 from holdfast.model.errors import ExecutionQuarantined, FunctionNotFound, Unsuccessful
 from holdfast.model.execution import State
 from holdfast.model.ids import checked_name, id_at
-from holdfast.service.declared_beside import queues_beside
-from holdfast.service.declared_queues import declared_together
+from holdfast.service.author_files.declared_beside import queues_beside
+from holdfast.service.author_files.function_loader import LoadedFunction
+from holdfast.service.descriptions.executions import Description
 from holdfast.service.engines import OpenEngine, Opening
 from holdfast.service.engines import open as open_engine
-from holdfast.service.execution_descriptions import Description
-from holdfast.service.function_loader import LoadedFunction
-from holdfast.service.open_execution import OpenExecution
+from holdfast.service.open_engine.open_execution import OpenExecution
+from holdfast.service.queues.declarations import declared_together
 from holdfast.store.seam import Filter
 from holdfast.store.shown_address import shown
 
@@ -115,7 +115,7 @@ class _ForegroundRun:
             queues = declared_together(queues, operators_queues(options.config, trust=options.trust))
             return open_engine(place.where, functions=self._loaded.beside, queues=queues, codec=place.codec())
         from holdfast.cli.consent import run_terms_of
-        from holdfast.service.worker_search import served_files
+        from holdfast.service.author_files.worker_search import served_files
 
         terms = run_terms_of(served_files(files), place, options.isolation, options.config, trust=options.trust)
         functions, settings = self._loaded.beside, terms.settings
@@ -135,7 +135,7 @@ class _ForegroundRun:
         file = Path(self._order.target.partition(":")[0])
         if file.suffix != ".py" or not file.is_file() or b".run(" not in file.read_bytes():
             return ()
-        from holdfast.service.worker_search import worker_files
+        from holdfast.service.author_files.worker_search import worker_files
 
         given = {path.resolve() for path in self._order.workers.files}
         return [found for found in worker_files(file) if found.resolve() not in given]

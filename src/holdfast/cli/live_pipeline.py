@@ -23,7 +23,7 @@ from holdfast.pipelines.graph.graph import kind_of
 if TYPE_CHECKING:
     from holdfast.pipelines.graph.graph import Graph
     from holdfast.pipelines.record.states import NodeStatus
-    from holdfast.service.pipeline_view import PipelineView
+    from holdfast.service.descriptions.pipeline_view import PipelineView
 
 _LOOK_SECONDS = 0.25
 _MOST_DETAIL = 160

@@ -23,11 +23,11 @@ from holdfast.model.codec import MAX_PAYLOAD_BYTES
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.places import checked_queue
 from holdfast.model.queue_errors import QueueFull
+from holdfast.service.author_files.declared_beside import not_declared_told, queues_beside
+from holdfast.service.author_files.function_loader import load
 from holdfast.service.client import Client
-from holdfast.service.declared_beside import not_declared_told, queues_beside
-from holdfast.service.declared_queues import Queue, declared_together
-from holdfast.service.function_loader import load
-from holdfast.service.pushes import PushedLine, PushOptions, PushTarget
+from holdfast.service.queues.declarations import Queue, declared_together
+from holdfast.service.queues.pushes import PushedLine, PushOptions, PushTarget
 
 if TYPE_CHECKING:
     from holdfast.service.worker_pushes import WorkerPush

@@ -21,8 +21,8 @@ from holdfast.cli.terminal import print_document, printable, say, working
 from holdfast.cli.workers import declares_workers
 from holdfast.durable.exceptions import NonDeterministicExecutionError
 from holdfast.model.errors import InvalidParameter
-from holdfast.service.function_loader import load
-from holdfast.service.replaying import replay as replayed
+from holdfast.service.author_files.function_loader import load
+from holdfast.service.exports.replaying import replay as replayed
 
 if TYPE_CHECKING:
     from holdfast.workers.replay import Replayed
@@ -77,7 +77,7 @@ def _replay_run(what: str, target: str | None, isolation: str | None, place: Sto
     """Replay a worker's run. No tool runs, so the folder need not be trusted. A holdfast.toml of an untrusted folder may only tighten
     settings."""
     from holdfast.cli.consent import Consent, operators_settings
-    from holdfast.service.worker_replays import exported_run, replay_run
+    from holdfast.service.runtimes.worker_replays import exported_run, replay_run
 
     document = Path(what)
     if document.is_file():

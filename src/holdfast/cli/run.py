@@ -24,8 +24,8 @@ from holdfast.cli.workers import WorkerRunOptions, declares_workers, run_worker
 from holdfast.model import codec
 from holdfast.model.errors import ExecutionNotFound, InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus
-from holdfast.service.execution_descriptions import Description, arn_of
-from holdfast.service.function_loader import LoadedFunction, load
+from holdfast.service.author_files.function_loader import LoadedFunction, load
+from holdfast.service.descriptions.executions import Description, arn_of
 
 _CODES = {"FAILED": "execution_failed", "TIMED_OUT": "execution_timed_out", "STOPPED": "execution_stopped"}
 

@@ -17,7 +17,7 @@ from holdfast.model.restart_errors import ConfirmationNeeded
 if TYPE_CHECKING:
     from holdfast.pipelines.restart.compare import Comparison, Difference, Side
     from holdfast.pipelines.restart.plan import Plan
-    from holdfast.service.run_restarts import RestartAsked
+    from holdfast.service.restarts.runs import RestartAsked
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, as `holdfast run` and `holdfast runs list` print it.")]
 YesOption = Annotated[bool, typer.Option("--yes", help="Start without a question.")]
@@ -34,7 +34,7 @@ def retry(
     the start does not count against a daily cap of runs or a rate, and `policy.estimate` does not refuse it. The calls that the new run
     makes do count.
     """
-    from holdfast.service.run_restarts import RETRY
+    from holdfast.service.restarts.runs import RETRY
 
     _restarted(run, RETRY, ["runs", "retry", run], StorePlace.of(store, codec), yes=yes, json_output=json_output)
 
@@ -66,7 +66,7 @@ def restart(
     again; if a write has other arguments now, a person is asked. The command says first what it will do, and asks. As with `holdfast runs
     retry`, the start does not count against a daily cap of runs or a rate, and `policy.estimate` does not refuse it.
     """
-    from holdfast.service.run_restarts import RestartAsked
+    from holdfast.service.restarts.runs import RestartAsked
 
     inputs = None if input_ is None else read_json("--input", input_)
     if not isinstance(inputs, dict | None):

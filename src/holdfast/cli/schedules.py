@@ -55,7 +55,7 @@ def add(
     codec: CodecOption = None,
 ) -> None:
     """Add a schedule. It wins over what code, pages and holdfast.toml declare."""
-    from holdfast.service.schedule_declarations import Schedule
+    from holdfast.service.schedules.declarations import Schedule
 
     asked = Schedule(
         name,
@@ -87,7 +87,7 @@ def add(
 @app.command("list")
 def list_(json_lines: LinesOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
     """List the schedules by name."""
-    from holdfast.service.schedule_descriptions import described, expression
+    from holdfast.service.schedules.documents import described, expression
 
     now = SystemClock().now()
     with StorePlace.of(store, codec).client() as client:
@@ -129,7 +129,7 @@ def next_(
     with StorePlace.of(store, codec).client() as client:
         state = client.schedules.get(name)
     if json:
-        from holdfast.service.schedule_descriptions import iso, next_times
+        from holdfast.service.schedules.documents import iso, next_times
 
         print_document([iso(at) for at in next_times(state, SystemClock().now(), count)])
         return
@@ -181,8 +181,8 @@ def backfill(
 
     A date such as 2026-03-01 is midnight in the schedule's zone: FROM 2026-03-01 TO 2026-03-08 is the first seven days of March.
     """
-    from holdfast.service.schedule_declarations import span_of
-    from holdfast.service.schedule_descriptions import in_zone
+    from holdfast.service.schedules.declarations import span_of
+    from holdfast.service.schedules.documents import in_zone
 
     with working("looking for what was due"), StorePlace.of(store, codec).client() as client:
         timing = client.schedules.get(name).definition.timing
@@ -205,13 +205,13 @@ def remove(name: NameArgument, store: StoreOption = None, codec: CodecOption = N
 
 
 def _print_json(state: ScheduleState) -> None:
-    from holdfast.service.schedule_descriptions import described
+    from holdfast.service.schedules.documents import described
 
     print_document(described(state, SystemClock().now()))
 
 
 def _print_times(state: ScheduleState, count: int) -> None:
-    from holdfast.service.schedule_descriptions import in_zone, next_times
+    from holdfast.service.schedules.documents import in_zone, next_times
 
     now = SystemClock().now()
     times = next_times(state, now, count)
@@ -223,7 +223,7 @@ def _print_times(state: ScheduleState, count: int) -> None:
 
 def _print_shown(state: ScheduleState) -> None:
     from holdfast.model.timing import in_words
-    from holdfast.service.schedule_descriptions import definition_told, expression
+    from holdfast.service.schedules.documents import definition_told, expression
 
     definition = state.definition
     told = definition_told(definition)
@@ -266,7 +266,7 @@ def _outcome(outcome: str, how: str) -> str:
 
 
 def _next(state: ScheduleState) -> str:
-    from holdfast.service.schedule_descriptions import next_times
+    from holdfast.service.schedules.documents import next_times
 
     times = next_times(state, SystemClock().now(), 1)
     return "paused" if state.paused else seconds(times[0]) if times else "never"

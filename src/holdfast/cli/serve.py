@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from holdfast.lambda_api.serving import Serving
     from holdfast.lambda_api.templates.descriptions import FoundTargets
     from holdfast.lambda_api.templates.file_watch import FileStamps
-    from holdfast.service.function_signals import FunctionSignals
-    from holdfast.service.schedule_declarations import Schedule
+    from holdfast.service.runtimes.function_signals import FunctionSignals
+    from holdfast.service.schedules.declarations import Schedule
     from holdfast.web.auth.gate import Gate
     from holdfast.web.limits import Limits
     from holdfast.web.routing import Route
@@ -195,7 +195,7 @@ async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers
     from holdfast.lambda_api.serving import open_serving
     from holdfast.lambda_api.templates.file_watch import look
     from holdfast.server.subscribers import ServerSubscribers
-    from holdfast.service.function_signals import FunctionSignals
+    from holdfast.service.runtimes.function_signals import FunctionSignals
     from holdfast.web.front_door import front_door
     from holdfast.web.limits import Limits
     from holdfast.web.listener import listening

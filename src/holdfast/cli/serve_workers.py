@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from holdfast.lambda_api.serving import Serving
     from holdfast.lambda_api.templates.descriptions import FoundTargets
     from holdfast.server.subscribers import ServerSubscribers
-    from holdfast.service.declared_queues import QueueTable
-    from holdfast.service.worker_runtime import WorkerRuntime, WorkerSettings
+    from holdfast.service.queues.declarations import QueueTable
+    from holdfast.service.runtimes.worker_runtime import WorkerRuntime, WorkerSettings
     from holdfast.web.limits import Limits
     from holdfast.web.routing import Route
 
@@ -62,8 +62,8 @@ class ServeWorkers:
         if not found.workers:
             return None
         from holdfast.cli.allowed_tools import AllowedTools, check_allowed, serve_settings
-        from holdfast.service.worker_runtime import WorkerRuntime, home_beside
-        from holdfast.service.worker_search import served_files
+        from holdfast.service.author_files.worker_search import served_files
+        from holdfast.service.runtimes.worker_runtime import WorkerRuntime, home_beside
 
         settings, files = serve_settings(served_files(found.workers), place, isolation, config, trust=trust)
         if find_spec("prometheus_client") is not None:

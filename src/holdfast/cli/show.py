@@ -18,10 +18,10 @@ from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.model.schedules import How, Occurrence
 from holdfast.model.serialization_advice import with_advice
 from holdfast.model.typed import as_json
-from holdfast.service.execution_descriptions import Description, Pending, Trouble, arn_of
-from holdfast.service.failure_path import described, failed_branches
-from holdfast.service.history import HistoryEvent
-from holdfast.service.queue_places import QueuePlace
+from holdfast.service.descriptions.executions import Description, Pending, Trouble, arn_of
+from holdfast.service.descriptions.failure_path import described, failed_branches
+from holdfast.service.descriptions.history import HistoryEvent
+from holdfast.service.queues.places import QueuePlace
 
 _SHOWN_BRANCHES = 10
 _PATCH = "Patch"  # the sub-type of a `context.patched` record, written here because these commands do not load the SDK

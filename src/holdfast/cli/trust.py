@@ -11,9 +11,9 @@ from holdfast.cli.arguments import JsonOption
 from holdfast.cli.terminal import print_document, printable, say
 from holdfast.hosts.sandbox.snapshot import code_folder
 from holdfast.model.errors import InvalidParameter
-from holdfast.service.author_code import author_code
-from holdfast.service.folder_ownership import faults_of
-from holdfast.service.trust import TrustBook, check_fit
+from holdfast.service.author_files.author_code import author_code
+from holdfast.service.operator.folder_ownership import faults_of
+from holdfast.service.operator.trust import TrustBook, check_fit
 
 
 def trust(

@@ -16,7 +16,7 @@ from holdfast.cli.terminal import print_document, printable, say, shortened, war
 from holdfast.library import find
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.operations import Kind
-from holdfast.service.function_loader import declares_function
+from holdfast.service.author_files.function_loader import declares_function
 from holdfast.signals.observers import AttemptSeen, RunObserver, RunSeen, ToolSeen
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def declares_workers(target: str) -> bool:
         return False
     if (named := target.partition(":")[2]) and declares_function(file, named):
         return False
-    from holdfast.service.worker_search import declares_pipelines
+    from holdfast.service.author_files.worker_search import declares_pipelines
     from holdfast.workers.tools.declarations import declarations_of
 
     if declares_pipelines(file):
@@ -89,7 +89,7 @@ def run_worker(order: WorkerRunOptions, *, json_output: bool, detach: bool = Fal
     if estimate:
         return _estimated(order, json_output=json_output)
     from holdfast.cli.consent import run_terms_of
-    from holdfast.service.worker_search import served_files
+    from holdfast.service.author_files.worker_search import served_files
 
     warn_of_root()
     terms = run_terms_of(served_files([order.file]), order.place, order.isolation, order.config, trust=order.trust)

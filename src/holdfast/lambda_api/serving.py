@@ -43,17 +43,17 @@ from holdfast.model.ids import LATEST
 from holdfast.model.signals import Subscriber
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.drain import drained
-from holdfast.service.interpreter_tuning import tune
-from holdfast.service.registered import registered
+from holdfast.service.open_engine.interpreter_tuning import tune
+from holdfast.service.open_engine.registered import registered
+from holdfast.service.queues.store_queues import warn_of_new_queues
 from holdfast.service.settings import Settings
-from holdfast.service.store_queues import warn_of_new_queues
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter, Hosted
 
 if TYPE_CHECKING:  # a server without workers loads none of their code
     from starlette.types import ASGIApp
 
-    from holdfast.service.worker_runtime import WorkerRuntime
+    from holdfast.service.runtimes.worker_runtime import WorkerRuntime
 
 log = logging.getLogger("holdfast.service")
 T = TypeVar("T")

@@ -11,9 +11,9 @@ from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.clock import Clock
 from holdfast.model.schedules import Origin, ScheduleState
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.service.schedule_declarations import schedule_from, span_of
-from holdfast.service.schedule_descriptions import described, iso, next_times
-from holdfast.service.schedules import Schedules
+from holdfast.service.schedules.declarations import schedule_from, span_of
+from holdfast.service.schedules.documents import described, iso, next_times
+from holdfast.service.schedules.store_schedules import Schedules
 from holdfast.store.seam import Store
 from holdfast.web.policy import Needs, Policy, Reach
 from holdfast.web.replies import Reply

@@ -21,24 +21,24 @@ from holdfast.model.operations import Failure, Kind, Operation
 from holdfast.model.outside import Answering, Heartbeat, Release, Stop
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.verbs import Answer, Start, Started, Write
-from holdfast.service.costs import CostQuestion, CostReport, cost_report
-from holdfast.service.execution_descriptions import Description, Trouble, describe, quarantined_of, trouble_of
-from holdfast.service.exporting import exported
-from holdfast.service.history import HistoryEvent, events_of
-from holdfast.service.importing import Imported, Source, copied, read
-from holdfast.service.open_callbacks import OpenCallback, open_callbacks
+from holdfast.service.costs.reports import CostQuestion, CostReport, cost_report
+from holdfast.service.descriptions.executions import Description, Trouble, describe, quarantined_of, trouble_of
+from holdfast.service.descriptions.history import HistoryEvent, events_of
+from holdfast.service.descriptions.open_callbacks import OpenCallback, open_callbacks
+from holdfast.service.exports.exporting import exported
+from holdfast.service.exports.importing import Imported, Source, copied, read
 from holdfast.store.backends import open_store, placed
 from holdfast.store.seam import Filter, Store
 from holdfast.store.shown_address import shown
 
 if TYPE_CHECKING:
     from holdfast.durable.execution import DurableFunction
-    from holdfast.service.pipeline_view import PipelineView
-    from holdfast.service.queue_places import QueuePlace
-    from holdfast.service.schedules import Schedules
+    from holdfast.service.descriptions.pipeline_view import PipelineView
+    from holdfast.service.queues.places import QueuePlace
+    from holdfast.service.queues.store_queues import StoreQueues
+    from holdfast.service.restarts.store_restarts import StoreRestarts
+    from holdfast.service.schedules.store_schedules import Schedules
     from holdfast.service.store_approvals import StoreApprovals
-    from holdfast.service.store_queues import StoreQueues
-    from holdfast.service.store_restarts import StoreRestarts
     from holdfast.workers.day_usage import Spent
     from holdfast.workers.events import RunEvent
     from holdfast.workers.policy import Policy
@@ -102,7 +102,7 @@ class Client:
     @property
     def schedules(self) -> Schedules:
         """The schedules of the store, with the methods of an operator."""
-        from holdfast.service.schedules import Schedules
+        from holdfast.service.schedules.store_schedules import Schedules
 
         return Schedules(self._store, self._clock, actor=self._actor)
 
@@ -202,14 +202,14 @@ class Client:
         With `on_failed="restart"`, a name whose execution failed, timed out or was stopped is started again, with any input. The old
         execution stays, superseded by the new one. Give the function itself and not its name: its version and its timeouts are written with
         the execution. Raises FunctionNotFound if the name is that of a worker or a pipeline."""
-        from holdfast.service.queue_verbs import written
+        from holdfast.service.input_text import input_text
 
         again = is_restart(on_failed, name)
         if any(hosted.kind is not Kind.FUNCTION for hosted in self._store.hosted(function.name)):
             raise FunctionNotFound(
                 f"{function.name!r} is a worker or a pipeline of this store, not a function. Run it with `holdfast run`, or over HTTP."
             )
-        now, payload = self._clock.now(), written(input)
+        now, payload = self._clock.now(), input_text(input)
         header = new_execution(self._ids(now), name, function.name, function.version, payload=payload, now=now, terms=function.terms)
         before = failed_as(self._store, function.name, name) if again else None
         started = self._write(Start(header, payload, again=again, failed_as=before))
@@ -289,7 +289,7 @@ class Client:
         """The recorded events of a run after the event with the id `after`, then new ones, until the run has ended, or is quarantined: then
         the last event is `quarantined`. Blocks between them. Progress and text of models are not on disk: ask the process that runs the
         worker (`OpenEngine.follow`, or over HTTP)."""
-        from holdfast.service.run_events import followed
+        from holdfast.service.descriptions.run_events import followed
         from holdfast.workers.run_lookup import Asker, find_run
 
         return followed(self._store, *find_run(self._store, self.find(run).id, Asker()), after)
@@ -302,14 +302,14 @@ class Client:
 
     def view(self, run: str) -> PipelineView | None:
         """The present state of the nodes of a pipeline's run; None for a run of a worker, or if its graph is not stored."""
-        from holdfast.service.pipeline_view import pipeline_view
+        from holdfast.service.descriptions.pipeline_view import pipeline_view
         from holdfast.workers.run_lookup import Asker, find_run
 
         return pipeline_view(self._store, *find_run(self._store, self.find(run).id, Asker()))
 
     def finished(self, run: str) -> Finished:
-        """Everything that the store keeps of a run that has ended, for `service.worker_replays.replay_run`. Raises InvalidParameter if the
-        run has not ended."""
+        """Everything that the store keeps of a run that has ended, for `service.runtimes.worker_replays.replay_run`. Raises
+        InvalidParameter if the run has not ended."""
         from holdfast.workers.replay import finished_in
         from holdfast.workers.run_lookup import Asker
 
@@ -338,7 +338,7 @@ class Client:
     @property
     def restarts(self) -> StoreRestarts:
         """Restarts of runs and executions, and comparisons of runs."""
-        from holdfast.service.store_restarts import StoreRestarts
+        from holdfast.service.restarts.store_restarts import StoreRestarts
 
         return StoreRestarts(self._store, self._clock, self._ids, self._actor)
 
@@ -350,14 +350,14 @@ class Client:
 
     def place(self, execution: str) -> QueuePlace | None:
         """The place of an execution or run in its queue; None if it was not enqueued."""
-        from holdfast.service.queue_places import queue_place
+        from holdfast.service.queues.places import queue_place
 
         return queue_place(self._store, self.find(execution), self._clock.now())
 
     @property
     def queues(self) -> StoreQueues:
         """The queues of the store, with the methods of an operator."""
-        from holdfast.service.store_queues import StoreQueues
+        from holdfast.service.queues.store_queues import StoreQueues
 
         return StoreQueues(self._store, self._clock, self._ids, self._actor)
 

@@ -16,19 +16,19 @@ from holdfast.model.payloads import PayloadCodec
 from holdfast.model.ports import Host
 from holdfast.model.schedules import Origin
 from holdfast.model.signals import Subscriber, check_subscriber
-from holdfast.service.blocking_engine import BlockingEngine as BlockingEngine
-from holdfast.service.blocking_engine import BlockingExecution as BlockingExecution
-from holdfast.service.declared_queues import Queue
-from holdfast.service.loop_thread import LoopThread
-from holdfast.service.open_engine import OpenEngine as OpenEngine
-from holdfast.service.open_execution import OpenExecution as OpenExecution
-from holdfast.service.schedule_declarations import Schedule, check_declared
-from holdfast.service.schedules import left_over
+from holdfast.service.open_engine.blocking_engine import BlockingEngine as BlockingEngine
+from holdfast.service.open_engine.blocking_engine import BlockingExecution as BlockingExecution
+from holdfast.service.open_engine.loop_thread import LoopThread
+from holdfast.service.open_engine.open_engine import OpenEngine as OpenEngine
+from holdfast.service.open_engine.open_execution import OpenExecution as OpenExecution
+from holdfast.service.queues.declarations import Queue
+from holdfast.service.schedules.declarations import Schedule, check_declared
+from holdfast.service.schedules.store_schedules import left_over
 from holdfast.service.settings import Settings, settings_for_open
 from holdfast.store.backends import placed
 
 if TYPE_CHECKING:  # a program without workers does not load their modules
-    from holdfast.service.worker_runtime import WorkerRuntime, WorkerSettings
+    from holdfast.service.runtimes.worker_runtime import WorkerRuntime, WorkerSettings
 
 log = logging.getLogger("holdfast.service")
 _T = TypeVar("_T")
@@ -86,7 +86,7 @@ def _check_kinds(store: object, functions: object, workers: object, worker_setti
 
 
 def _runtime(workers: Sequence[str | os.PathLike[str]], worker_settings: WorkerSettings | None, where: str) -> WorkerRuntime:
-    from holdfast.service.worker_runtime import WorkerRuntime, WorkerSettings, home_beside
+    from holdfast.service.runtimes.worker_runtime import WorkerRuntime, WorkerSettings, home_beside
 
     return WorkerRuntime(workers, worker_settings or WorkerSettings(), home_beside(where))
 

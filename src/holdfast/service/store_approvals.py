@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.model.audit import Actor, principal
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, Rejected
-from holdfast.service.estimates import without_workers
+from holdfast.service.costs.estimates import without_workers
 from holdfast.store.seam import Store
 from holdfast.workers import batches
 from holdfast.workers.approval_pages import undecided

@@ -21,9 +21,9 @@ from holdfast.model.operations import Kind
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.queue_errors import QueueFull
 from holdfast.service.engines import open as open_engine
-from holdfast.service.pushes import PushedLine, PushOptions, member_of, read_line, units_of
+from holdfast.service.queues.pushes import PushedLine, PushOptions, member_of, read_line, units_of
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.service.settings import Settings
-from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.accept import traced
 from holdfast.workers.run_lookup import Asker
 from holdfast.workers.service import WorkerService

@@ -18,7 +18,7 @@ import msgspec
 from holdfast.contract.protocol import Response
 from holdfast.pipelines.builder.pipeline import Pipeline
 from holdfast.pipelines.record.states import NodeStatus
-from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.testing.crashing import AFTER, BEFORE, LAST, Crash, CrashDiffers
 from holdfast.testing.node_runs import NodeRun
 from holdfast.testing.pipeline_stage import EndingCrash, Seen, play

@@ -32,10 +32,10 @@ from holdfast.pipelines.run.served import ServedPipeline
 from holdfast.pipelines.steps.entry import called
 from holdfast.pipelines.steps.steps import StepDone, StepFailed, Steps, told_by
 from holdfast.service.engines import Opening
-from holdfast.service.restart_verbs import restart_asked
-from holdfast.service.run_restarts import restart_run
+from holdfast.service.open_engine.restart_verbs import restart_asked
+from holdfast.service.restarts.runs import restart_run
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.service.settings import Settings
-from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.store.seam import Store
 from holdfast.testing.crashing import LAST, Crash, Crashing
 from holdfast.testing.node_runs import NodeRun, below, runs_of

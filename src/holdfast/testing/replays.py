@@ -8,8 +8,8 @@ from pathlib import Path
 from holdfast.durable.exceptions import NonDeterministicExecutionError
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.errors import HoldfastError, InvalidParameter
-from holdfast.service.importing import read
-from holdfast.service.replaying import replay
+from holdfast.service.exports.importing import read
+from holdfast.service.exports.replaying import replay
 
 
 class ReplayDiffers(HoldfastError, AssertionError):

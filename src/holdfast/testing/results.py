@@ -14,8 +14,8 @@ from holdfast.model import codec
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import Failure, Operation, Status, Type
-from holdfast.service.execution_descriptions import arn_of
-from holdfast.service.history import HistoryEvent, events_of
+from holdfast.service.descriptions.executions import arn_of
+from holdfast.service.descriptions.history import HistoryEvent, events_of
 from holdfast.store.seam import Store
 
 

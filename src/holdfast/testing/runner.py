@@ -30,16 +30,16 @@ from holdfast.model.ids import Arn, Ids, id_at
 from holdfast.model.operations import Status, Type
 from holdfast.model.ports import Host
 from holdfast.model.seal import Seal
+from holdfast.service.descriptions.history import HistoryEvent
 from holdfast.service.engines import BlockingEngine, BlockingExecution
 from holdfast.service.engines import open as open_engine
-from holdfast.service.history import HistoryEvent
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Store
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.results import Result, seen
 
 if TYPE_CHECKING:
-    from holdfast.service.worker_runtime import WorkerRuntime
+    from holdfast.service.runtimes.worker_runtime import WorkerRuntime
     from holdfast.workers.approvals import Approval
 
 _PATIENCE = 60.0

@@ -20,8 +20,8 @@ from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.ids import Ids
 from holdfast.service.engines import OpenEngine, Opening
+from holdfast.service.runtimes.worker_runtime import WorkerRuntime, WorkerSettings
 from holdfast.service.settings import Settings
-from holdfast.service.worker_runtime import WorkerRuntime, WorkerSettings
 from holdfast.testing.crashing import AFTER, BEFORE, LAST, Crash, CrashDiffers, Crashing
 from holdfast.workers.approvals import Decision
 from holdfast.workers.policy import Policy

@@ -19,7 +19,7 @@ from holdfast.contract.terms import Contract, Limits
 from holdfast.model.operations import Kind
 from holdfast.model.terms import MAX_RETENTION_DAYS
 from holdfast.pipelines.check.known import Known
-from holdfast.service.worker_runtime import WorkerRuntime, WorkerSettings
+from holdfast.service.runtimes.worker_runtime import WorkerRuntime, WorkerSettings
 from holdfast.workers.attempt import Body
 from holdfast.workers.inline import InlineBody
 from holdfast.workers.packages import Package

@@ -23,7 +23,7 @@ from holdfast.model.execution import Execution, ExecutionStatus, Outcome, State
 from holdfast.model.ids import id_at
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.model.ports import Host, Invocation, Port
-from holdfast.service.execution_descriptions import history_of
+from holdfast.service.descriptions.executions import history_of
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter
 from tests.flow.official.host import Handler, OfficialHost

@@ -19,7 +19,7 @@ from holdfast.lambda_api.runtime.runtime_host import RuntimeHost
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.execution import Terms
 from holdfast.model.ids import id_at
-from holdfast.service.execution_descriptions import history_of
+from holdfast.service.descriptions.executions import history_of
 from holdfast.store.backends import open_store
 
 FUNCTIONS = Path(__file__).with_name("functions")

@@ -12,7 +12,7 @@ from holdfast.console.sources.cost import DIMENSIONS
 from holdfast.console.tables import MOST_ROWS, NOTHING, Bar, Cell, Column, Field, Form, Link, Money, Number, Page, Section, Table, Text
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.ledger import Dimension
-from holdfast.service.costs import CostLine, CostQuestion, CostReport
+from holdfast.service.costs.reports import CostLine, CostQuestion, CostReport
 from holdfast.web.replies import Reply
 from holdfast.web.routing import Route
 

@@ -23,10 +23,10 @@ from holdfast.model.queues import Mode
 from holdfast.model.schedules import ScheduleState
 from holdfast.model.shown_status import ShownStatus
 from holdfast.model.timing import in_words
-from holdfast.service.costs import CostQuestion, cost_report, day_text
-from holdfast.service.schedules import Schedules
-from holdfast.service.store_queues import QueueView, StoreQueues
-from holdfast.service.why import MOST_OPERATIONS, why
+from holdfast.service.costs.reports import CostQuestion, cost_report, day_text
+from holdfast.service.descriptions.why import MOST_OPERATIONS, why
+from holdfast.service.queues.store_queues import QueueView, StoreQueues
+from holdfast.service.schedules.store_schedules import Schedules
 from holdfast.store.browse import Browse, Facet, Facets
 
 HOUR_MS: Final = 3_600_000

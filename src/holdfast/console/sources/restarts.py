@@ -31,9 +31,9 @@ from holdfast.model.restart_errors import RestartRefused
 from holdfast.model.shown_status import ShownStatus
 from holdfast.model.starts import Restart, Started
 from holdfast.pipelines.restart.plan import NodePlan
-from holdfast.service.execution_restarts import PreparedExecution, prepare_execution
-from holdfast.service.pipeline_view import PipelineView, pipeline_view
-from holdfast.service.run_restarts import RETRY, RestartAsked, prepare, restart_in_store, restart_run
+from holdfast.service.descriptions.pipeline_view import PipelineView, pipeline_view
+from holdfast.service.restarts.executions import PreparedExecution, prepare_execution
+from holdfast.service.restarts.runs import RETRY, RestartAsked, prepare, restart_in_store, restart_run
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.run_lookup import accepted_in, calls_of, find_run, response_of
 

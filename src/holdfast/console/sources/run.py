@@ -23,12 +23,12 @@ from holdfast.model.shown_status import ShownStatus, shown_status
 from holdfast.model.starts import restart_in
 from holdfast.pipelines.draw.svg import draw_svg
 from holdfast.pipelines.run.served import PACKAGE
-from holdfast.service.costs import CostLine, CostQuestion
-from holdfast.service.execution_descriptions import arn_of
-from holdfast.service.failure_path import failed_in
-from holdfast.service.pipeline_view import PipelineView, pipeline_view
-from holdfast.service.queue_places import QueuePlace, queue_place
-from holdfast.service.why import Why, why
+from holdfast.service.costs.reports import CostLine, CostQuestion
+from holdfast.service.descriptions.executions import arn_of
+from holdfast.service.descriptions.failure_path import failed_in
+from holdfast.service.descriptions.pipeline_view import PipelineView, pipeline_view
+from holdfast.service.descriptions.why import Why, why
+from holdfast.service.queues.places import QueuePlace, queue_place
 from holdfast.store.seam import Filter
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.run_lookup import accepted_in, open_approvals, response_of

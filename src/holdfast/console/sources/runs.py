@@ -12,7 +12,7 @@ from holdfast.model.console import SavedView
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.operations import Kind
 from holdfast.model.shown_status import ShownStatus
-from holdfast.service.why import MOST_OPERATIONS, Why, why
+from holdfast.service.descriptions.why import MOST_OPERATIONS, Why, why
 from holdfast.store.browse import MAX_SCAN, Browse, BrowsedRow, Completed, Facet
 
 PAGE = 50

@@ -25,7 +25,7 @@ from holdfast.model.ids import IdSource, id_at
 from holdfast.model.operations import Failure
 from holdfast.model.pages import PAGE_BYTES, Mark, cut, state_marker, weight
 from holdfast.model.verbs import Checkpointed
-from holdfast.service.execution_descriptions import arn_of
+from holdfast.service.descriptions.executions import arn_of
 
 MAX_CALLBACK_BYTES = 1024 * 1024
 _ACCEPTED: Wire = {}

@@ -18,7 +18,7 @@ from holdfast.model.history import event_to_wire
 from holdfast.model.ids import Arn, Position
 from holdfast.model.operations import Operation, replayed_contexts
 from holdfast.model.pages import BEGINNING, FIRST_OPERATION, PAGE_BYTES, Mark, cut, marker, number, read_marker, state_mark, state_marker
-from holdfast.service.execution_descriptions import arn_of
+from holdfast.service.descriptions.executions import arn_of
 from holdfast.store.seam import Filter, HistoryEntry, Store
 
 Wire = dict[str, Any]

@@ -18,7 +18,7 @@ from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.history import EventType
 from holdfast.model.ids import Arn
 from holdfast.model.shapes import crowding
-from holdfast.service.execution_descriptions import check_will_end
+from holdfast.service.descriptions.executions import check_will_end
 
 SYNC_BYTES: Final = 6 * 1024 * 1024
 ASYNC_BYTES: Final = 1024 * 1024

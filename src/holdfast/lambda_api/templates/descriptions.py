@@ -9,8 +9,8 @@ import msgspec
 
 from holdfast.durable.execution import DurableFunction
 from holdfast.lambda_api.functions.function_records import Config
-from holdfast.service.declared_queues import Queue
-from holdfast.service.schedule_declarations import Schedule
+from holdfast.service.queues.declarations import Queue
+from holdfast.service.schedules.declarations import Schedule
 
 
 class FolderCode(msgspec.Struct, frozen=True):

@@ -13,9 +13,9 @@ from holdfast.lambda_api.templates.descriptions import DescribedFunction, Folder
 from holdfast.lambda_api.templates.discovery import discover
 from holdfast.library import find as find_ready
 from holdfast.model.errors import DuplicateFunction, ExtraMissing, FunctionNotLoadable, TemplateInvalid
-from holdfast.service.declared_beside import each_once, names_declared, not_declared_told, queues_beside, schedules_beside
-from holdfast.service.function_loader import load_module
-from holdfast.service.worker_search import PAGE, declares_pipelines
+from holdfast.service.author_files.declared_beside import each_once, names_declared, not_declared_told, queues_beside, schedules_beside
+from holdfast.service.author_files.function_loader import load_module
+from holdfast.service.author_files.worker_search import PAGE, declares_pipelines
 from holdfast.workers.tools.declarations import declarations_of
 
 TEMPLATES: Final = ("template.yaml", "template.yml", "template.json")

@@ -31,10 +31,10 @@ from holdfast.model.execution import Execution
 from holdfast.model.ids import IdSource
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.service.queue_documents import parked_document, queue_document, queue_page, settings_document
-from holdfast.service.queue_settings import flattened
-from holdfast.service.redrives import start_again
-from holdfast.service.store_queues import StoreQueues
+from holdfast.service.queues.documents import parked_document, queue_document, queue_page, settings_document
+from holdfast.service.queues.redrives import start_again
+from holdfast.service.queues.setting_names import flattened
+from holdfast.service.queues.store_queues import StoreQueues
 from holdfast.web.asker import asker_of, trace_of
 from holdfast.web.policy import Needs, Policy, Reach
 from holdfast.web.replies import Header, Reply

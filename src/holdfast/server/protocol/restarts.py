@@ -12,8 +12,8 @@ from holdfast.model import json_structs
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.protocol.served import ServedWorkers
-from holdfast.service.run_comparisons import compare_runs
-from holdfast.service.run_restarts import RestartAsked, prepare, restart_run
+from holdfast.service.restarts.comparisons import compare_runs
+from holdfast.service.restarts.runs import RestartAsked, prepare, restart_run
 from holdfast.web.asker import asker_of, patience
 from holdfast.web.policy import Needs, Policy, Reach, Waits
 from holdfast.web.replies import Reply

@@ -20,7 +20,7 @@ from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.pipelines.draw.svg import draw_svg
 from holdfast.server.protocol.served import ServedWorkers
-from holdfast.service.pipeline_view import pipeline_view, why_no_view
+from holdfast.service.descriptions.pipeline_view import pipeline_view, why_no_view
 from holdfast.web import sse
 from holdfast.web.asker import asker_of, patience
 from holdfast.web.policy import Needs, Policy, Reach, Waits

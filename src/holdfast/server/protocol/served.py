@@ -10,8 +10,8 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.execution import Execution, State
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.service.estimates import Estimates
-from holdfast.service.queue_places import place_document, queue_place
+from holdfast.service.costs.estimates import Estimates
+from holdfast.service.queues.places import place_document, queue_place
 from holdfast.store.seam import Store
 from holdfast.web.limits import Limits
 from holdfast.web.refusals import Refused

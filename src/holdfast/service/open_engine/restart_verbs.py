@@ -1,0 +1,137 @@
+"""The methods of an open engine that do work again: retry and restart a run, restart an execution, compare two runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from holdfast.durable.execution import DurableFunction
+from holdfast.engine.engine import Engine
+from holdfast.model.audit import principal
+from holdfast.model.errors import ExecutionNotFound, FunctionNotFound, InvalidParameter
+from holdfast.model.ids import Arn, checked_mention
+from holdfast.model.threads import Purpose, in_thread
+from holdfast.service.input_text import input_text
+from holdfast.service.open_engine.open_execution import OpenExecution
+
+if TYPE_CHECKING:  # a program without workers does not load their modules
+    from holdfast.contract.protocol import Response
+    from holdfast.pipelines.restart.compare import Comparison
+    from holdfast.pipelines.restart.plan import Plan
+    from holdfast.service.restarts.runs import RestartAsked
+    from holdfast.service.runtimes.worker_runtime import WorkerRuntime
+    from holdfast.workers.run_lookup import Asker
+    from holdfast.workers.service import WorkerService
+
+
+class RestartVerbs:
+    """The methods of an open engine for restarts and comparisons."""
+
+    _engine: Engine
+    _runtime: WorkerRuntime | None
+    _functions: Mapping[tuple[str, str], DurableFunction]
+
+    async def retry(self, run_id: str, *, wait: float | None = None) -> Response:
+        """Start a new run that does the failed part of an earlier run again. The other results of the earlier run are reused. Waits for the
+        response of the new run, as `run` does. Raises `RestartRefused` if the earlier run cannot be retried: for example, it has not ended,
+        or nothing of it failed."""
+        from holdfast.service.restarts.runs import RETRY
+
+        return await self._restarted(run_id, RETRY, wait)
+
+    async def restart(
+        self,
+        run_id: str,
+        *,
+        nodes: str | Sequence[str] = (),
+        inputs: Mapping[str, Any] | None = None,
+        resend: str | Sequence[str] = (),
+        wait: float | None = None,
+    ) -> Response:
+        """Restart a run of a pipeline: `nodes` and all nodes after them run again. Any other node is reused if it ended well, was not
+        undone, and its inputs, its worker and the worker's code are the same. With `inputs`, the new run gets other inputs; a run of a
+        worker can be restarted only with other inputs. Returns the response of the new run, as `run` does. Raises `RestartRefused` if the
+        run cannot be restarted, and `InvalidParameter` if neither `nodes` nor `inputs` are given.
+
+        Writes that earlier runs made are not made again; if a write has other arguments now, a person is asked. Only the nodes in `resend`
+        make their writes again.
+        """
+        asked = restart_asked(nodes, inputs, resend)
+        if asked.is_retry:
+            raise InvalidParameter("A restart needs the nodes that run again, or other inputs. `retry` runs only what failed.")
+        return await self._restarted(run_id, asked, wait)
+
+    async def plan_restart(
+        self,
+        run_id: str,
+        *,
+        nodes: str | Sequence[str] = (),
+        inputs: Mapping[str, Any] | None = None,
+        resend: str | Sequence[str] = (),
+    ) -> Plan:
+        """The plan of a restart: what it would reuse and what it would run again, and why. Without `nodes`, `inputs` and `resend` it is the
+        plan of `retry`. Nothing starts."""
+        from holdfast.service.restarts.runs import prepare
+
+        asked, service = restart_asked(nodes, inputs, resend), self._service()
+        return (await in_thread(Purpose.STORE, prepare, self._engine.store, run_id, self._asker(), asked, service)).plan
+
+    async def compare(self, a: str, b: str) -> Comparison:
+        """Compare two runs of one worker or pipeline: inputs, outputs, status and, for a pipeline, each node with its verdict, time and
+        cost. Raises `InvalidParameter` if they are runs of different workers or pipelines."""
+        from holdfast.service.restarts.comparisons import compare_runs
+
+        return await in_thread(Purpose.STORE, compare_runs, self._engine.store, a, b, self._asker())
+
+    async def restart_execution(self, execution: str, operation: str, *, input: object = ...) -> OpenExecution:
+        """Restart an execution of a durable function from an operation, which is given by its name or id. The new execution begins with
+        what had ended in the old history before the operation. First the function's code is replayed on that part. If the code does not
+        match it, raises `RestartRefused` or `NonDeterministicExecutionError`, and nothing starts. The old execution stays. Without `input`,
+        the new execution gets the old input. Raises `FunctionNotFound` if the engine does not have the function."""
+        from holdfast.service.restarts.executions import prepare_execution
+
+        wanted = Arn.parse(execution).id if checked_mention(execution).startswith("arn:") else execution
+        header = self._engine.store.find(wanted)
+        if header is None:
+            raise ExecutionNotFound(f"There is no execution {execution!r:.100}.")
+        hosted = [one for (name, _), one in self._functions.items() if name == header.function]
+        if not hosted:
+            raise FunctionNotFound(
+                f"The function {header.function!r} is not hosted here, so its code cannot be replayed. Give it to the engine."
+            )
+        text = None if input is ... else input_text(input)
+        prepared = await in_thread(Purpose.HOUSE, prepare_execution, self._engine.store, wanted, hosted[-1], operation, text)
+        asker = self._asker()
+        made = await self._engine.restart(lambda identity, now: prepared.write(identity, now, asker))
+        return OpenExecution(self._engine, made, self._functions)
+
+    async def _restarted(self, run_id: str, asked: RestartAsked, wait: float | None) -> Response:
+        from holdfast.service.restarts.runs import restart_run
+
+        service = self._service()
+        header, accepted = await restart_run(service, run_id, self._asker(), asked)
+        return await service.wait_for(header, accepted, wait=wait)
+
+    def _service(self) -> WorkerService:
+        if self._runtime is None:
+            raise InvalidParameter('No workers are served here: open the engine with workers=["worker.py"].')
+        return self._runtime.worker_service
+
+    def _asker(self) -> Asker:
+        from holdfast.workers.run_lookup import Asker
+
+        return Asker(principal=principal())
+
+
+def restart_asked(
+    nodes: str | Sequence[str] = (), inputs: Mapping[str, Any] | None = None, resend: str | Sequence[str] = ()
+) -> RestartAsked:
+    """What a caller asks for, from the caller's arguments. Without arguments it is a retry."""
+    from holdfast.service.restarts.runs import RestartAsked
+
+    return RestartAsked(
+        nodes=(nodes,) if isinstance(nodes, str) else tuple(nodes),
+        inputs=None if inputs is None else dict(inputs),
+        resend=(resend,) if isinstance(resend, str) else tuple(resend),
+        is_retry=not nodes and inputs is None and not resend,
+    )

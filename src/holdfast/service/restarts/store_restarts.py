@@ -1,0 +1,61 @@
+"""Restarts of runs and executions with only their store, and comparisons of runs. A runner claims and runs what is started here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.durable.execution import DurableFunction
+from holdfast.model.audit import Actor, principal
+from holdfast.model.clock import Clock
+from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import Execution
+from holdfast.model.ids import IdSource
+from holdfast.model.starts import Started
+from holdfast.service.restarts.comparisons import compare_runs
+from holdfast.service.restarts.executions import PreparedExecution, prepare_execution
+from holdfast.service.restarts.runs import PreparedRestart, RestartAsked, prepare, restart_in_store
+from holdfast.store.seam import Store
+from holdfast.workers.run_lookup import Asker
+
+if TYPE_CHECKING:
+    from holdfast.pipelines.restart.compare import Comparison
+
+
+class StoreRestarts:
+    """Restarts and comparisons, for an operator."""
+
+    def __init__(self, store: Store, clock: Clock, ids: IdSource, actor: Actor | None) -> None:
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._asker = Asker(principal=principal(), actor=actor)
+
+    def prepare(self, run_id: str, asked: RestartAsked) -> PreparedRestart:
+        """Check the restart of a run, and plan it. Nothing is written. Raises the errors of `restarts.runs.prepare`, for example
+        RestartRefused if the run cannot be restarted."""
+        return prepare(self._store, run_id, self._asker, asked)
+
+    def restart(self, prepared: PreparedRestart) -> Execution:
+        """Start a prepared restart. A runner that serves the worker or the pipeline runs it, with the graph of the earlier run. Raises the
+        errors of `restarts.runs.restart_in_store`."""
+        return restart_in_store(self._store, prepared, self._asker, self._clock, self._ids)
+
+    def compare(self, a: str, b: str) -> Comparison:
+        """Compare two runs of one worker or pipeline: inputs, outputs, status and, for a pipeline, each node with its verdict, time and
+        cost. Raises InvalidParameter if they are runs of different workers or pipelines."""
+        return compare_runs(self._store, a, b, self._asker)
+
+    def prepare_execution(self, execution: str, function: DurableFunction, operation: str, input: str | None = None) -> PreparedExecution:
+        """Check the restart of an execution from an operation. This replays the code of the function; nothing is written. Raises the errors
+        of `restarts.executions.prepare_execution`, for example RestartRefused if the execution cannot be restarted."""
+        return prepare_execution(self._store, execution, function, operation, input)
+
+    def restart_execution(self, prepared: PreparedExecution) -> Execution:
+        """Start a prepared restart. A runner that hosts the function runs it. Raises ExecutionAlreadyStarted if the execution was restarted
+        meanwhile."""
+        now = self._clock.now()
+        (answer,) = self._store.commit([prepared.write(self._ids(now), now, self._asker)], now).answers
+        if isinstance(answer, HoldfastError):
+            raise answer
+        assert isinstance(answer, Started)
+        return answer.header
