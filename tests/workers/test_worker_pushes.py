@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from holdfast.service.pushes import PushedLine, PushOptions
-from holdfast.service.worker_runtime import WorkerSettings
 
 from holdfast.contract.refusals import InvalidRequest
+from holdfast.service.queues.pushes import PushedLine, PushOptions
+from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.service.worker_pushes import WorkerPush
 from holdfast.workers.packages import WorkerInvalid
 from tests.workers.pages import page, write
