@@ -69,7 +69,7 @@ def queues(found: Sequence[QueueView], sparks: Mapping[str, tuple[int, ...]], re
         cells.append(Number(state.held, of=view.settings.limits.at_once))
         if whole:
             cells += [Number(round(state.per_minute, 1), unit="/min"), Spark(sparks.get(name, ()), _SPARK)]
-        cells += [Number(state.parked), _limits(view.row), Actions(_turns(view.row.mode, here) if whole else ())]
+        cells += [Number(state.parked), _limits(view.row), Actions(_pause_button(view.row.mode, here) if whole else ())]
         rows.append(tuple(cells))
     return Table(
         columns=tuple(columns),
@@ -86,7 +86,7 @@ def _waiting(view: QueueView) -> Cell:
     return Pile((Number(view.state.waiting), Text(f"+{view.state.delayed:,} delayed", muted=True)))
 
 
-def _turns(mode: Mode, here: str) -> tuple[Button, ...]:
+def _pause_button(mode: Mode, here: str) -> tuple[Button, ...]:
     verb = "pause" if mode is Mode.OPEN else "resume"
     return (Button(label=verb.title(), to=f"{here}/{verb}", needs="operate"),)
 

@@ -95,7 +95,7 @@ class SchedulesPages:
         """The page of one schedule."""
         state = request.source.schedules.get(request.label)
         here = f"schedules/{part_of_path(state.name)}"
-        buttons = (*_turns(state, ""), Button(label="Backfill…", to=f"{here}/backfill", needs="operate", style="", is_link=True))
+        buttons = (*_pause_button(state, ""), Button(label="Backfill…", to=f"{here}/backfill", needs="operate", style="", is_link=True))
         page = Page(
             title=state.name,
             path=here,
@@ -214,7 +214,7 @@ def _row(state: ScheduleState, request: PageRequest) -> tuple[Cell, ...]:
         Until(coming[0]) if coming else NOTHING,
         _last(state.recent[0]) if state.recent else NOTHING,
         _mark(state),
-        Actions(_turns(state, "small")),
+        Actions(_pause_button(state, "small")),
     )
 
 
@@ -230,7 +230,7 @@ def _mark(state: ScheduleState) -> Mark:
     return Mark("waiting", "over", "It has no next time.") if state.next_at is None else Mark("ok", "active")
 
 
-def _turns(state: ScheduleState, style: str) -> tuple[Button, ...]:
+def _pause_button(state: ScheduleState, style: str) -> tuple[Button, ...]:
     here = f"schedules/{part_of_path(state.name)}"
     verb = "resume" if state.paused else "pause"
     return (

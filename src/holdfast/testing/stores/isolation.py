@@ -75,7 +75,7 @@ def judge(store: Store, wrong: list[Write], victims: list[Execution], good: list
     said = answers(store, *batch)
     assert len(said) == len(batch)
     for header, one, two in zip(good, first, second, strict=True):
-        _landed_once(store, header, said[one], said[two])
+        _written_once(store, header, said[one], said[two])
     for write, victim, then in zip(wrong, victims, before, strict=True):
         answer = said[next(place for place, entry in enumerate(batch) if entry is write)]
         now = _left_of(store, write, victim)  # an accepted entry can be read
@@ -103,7 +103,7 @@ def _mixed(wrong: list[Write], good: list[Execution]) -> tuple[list[Write], list
     return batch, first, second
 
 
-def _landed_once(store: Store, header: Execution, one: Answer | HoldfastError, two: Answer | HoldfastError) -> None:
+def _written_once(store: Store, header: Execution, one: Answer | HoldfastError, two: Answer | HoldfastError) -> None:
     assert isinstance(one, Checkpointed), f"the first write of a neighbour: {one!r}"
     assert isinstance(two, Checkpointed), f"the second write of a neighbour: {two!r}"
     assert story(store, header) == [E.EXECUTION_STARTED, E.STEP_STARTED, E.STEP_SUCCEEDED], "once each, and in order"
