@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tests.drawings.public_names import public
 from tests.drawings.raised_errors import error_classes, raised_errors
+from tests.drawings.returned_types import member_types, returned_types
 
 
 def test_every_error_that_a_public_docstring_names_is_a_public_name() -> None:
@@ -22,3 +25,9 @@ def test_the_families_of_errors_are_public_names() -> None:
         "Unsuccessful",
         "DurableExecutionsError",
     } <= public().keys() & error_classes()
+
+
+def test_no_name_stands_for_two_things() -> None:
+    returned = returned_types()
+    names = [*public(), *(kind.__name__ for kind in (*returned, *member_types(returned)))]
+    assert [name for name, count in Counter(names).items() if count > 1] == []
