@@ -1,7 +1,7 @@
-"""Errors.
+"""Errors inside durable functions.
 
-Every error of Holdfast is a `HoldfastError` with a `code` that does not change; [errors.md](../errors.md) explains each code. The errors of
-durable operations have the names of the official SDK, and a replay raises the same error as the first run.
+The errors of durable operations have the names of the official SDK, and a replay raises the same error as the first run. The
+[errors of verbs](verb_errors.md) are raised outside of functions, by an engine or a client.
 """
 
 from typing import Any
@@ -11,7 +11,6 @@ from holdfast import (
     DurableContext,
     Duration,
     EnqueueRefused,
-    HoldfastError,
     MapConfig,
     StepConfig,
     WorkerError,
@@ -74,12 +73,11 @@ def refuse(*_: Any) -> Any:
     raise ValueError("refused")
 
 
-# --- HoldfastError, DurableExecutionsError, ValidationError
+# --- DurableExecutionsError, ValidationError
 try:
     Duration(-1)
-except HoldfastError as error:
+except DurableExecutionsError as error:
     assert isinstance(error, ValidationError)
-    assert isinstance(error, DurableExecutionsError)
     assert error.code == "validation_error"
 
 

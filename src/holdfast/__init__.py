@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from holdfast.contract.refusals import InvalidRequest as InvalidRequest
     from holdfast.durable import AsyncDurableContext as AsyncDurableContext
     from holdfast.durable import DurableContext as DurableContext
     from holdfast.durable import StepContext as StepContext
@@ -33,12 +34,43 @@ if TYPE_CHECKING:
     from holdfast.durable.run_response import WorkerFailed as WorkerFailed
     from holdfast.hosts.toolhost.tool_call import ToolCall as ToolCall
     from holdfast.model.audit import NoteFilter as NoteFilter
+    from holdfast.model.browse_errors import ReadTooLong as ReadTooLong
+    from holdfast.model.browse_errors import TooManyViews as TooManyViews
+    from holdfast.model.errors import AccessRefused as AccessRefused
+    from holdfast.model.errors import CallbackClosed as CallbackClosed
+    from holdfast.model.errors import CallbackNotFound as CallbackNotFound
+    from holdfast.model.errors import CodecFailed as CodecFailed
+    from holdfast.model.errors import DeliveryFailed as DeliveryFailed
+    from holdfast.model.errors import EngineClosed as EngineClosed
+    from holdfast.model.errors import ExecutionAlreadyStarted as ExecutionAlreadyStarted
+    from holdfast.model.errors import ExecutionFailed as ExecutionFailed
+    from holdfast.model.errors import ExecutionNotFound as ExecutionNotFound
+    from holdfast.model.errors import ExecutionQuarantined as ExecutionQuarantined
+    from holdfast.model.errors import ExecutionStopped as ExecutionStopped
+    from holdfast.model.errors import ExecutionTimedOut as ExecutionTimedOut
+    from holdfast.model.errors import ExportInvalid as ExportInvalid
+    from holdfast.model.errors import ExtraMissing as ExtraMissing
+    from holdfast.model.errors import Fatal as Fatal
+    from holdfast.model.errors import FunctionNotFound as FunctionNotFound
     from holdfast.model.errors import HoldfastError as HoldfastError
+    from holdfast.model.errors import InvalidParameter as InvalidParameter
+    from holdfast.model.errors import PatternInvalid as PatternInvalid
+    from holdfast.model.errors import Rejected as Rejected
+    from holdfast.model.errors import Retryable as Retryable
+    from holdfast.model.errors import RowDamaged as RowDamaged
+    from holdfast.model.errors import StoreNotFound as StoreNotFound
+    from holdfast.model.errors import Unsuccessful as Unsuccessful
     from holdfast.model.execution import ExecutionStatus as ExecutionStatus
     from holdfast.model.payloads import PayloadCodec as PayloadCodec
+    from holdfast.model.queue_errors import QueueFull as QueueFull
+    from holdfast.model.queue_errors import QueueNotFound as QueueNotFound
     from holdfast.model.queues import Limits as Limits
+    from holdfast.model.restart_errors import RestartRefused as RestartRefused
+    from holdfast.model.schedule_errors import ScheduleInvalid as ScheduleInvalid
+    from holdfast.model.schedule_errors import ScheduleNotFound as ScheduleNotFound
     from holdfast.model.signals import StatusSignal as StatusSignal
     from holdfast.pipelines.builder.pipeline import Pipeline as Pipeline
+    from holdfast.pipelines.graph.refusals import PipelineInvalid as PipelineInvalid
     from holdfast.service.client import Client as Client
     from holdfast.service.costs.reports import CostQuestion as CostQuestion
     from holdfast.service.descriptions.history import HistoryEvent as HistoryEvent
@@ -56,26 +88,46 @@ if TYPE_CHECKING:
     from holdfast.service.settings import Settings as Settings
     from holdfast.store.encryption import AesGcm as AesGcm
     from holdfast.store.seam import Filter as Filter
+    from holdfast.workers.approvals import ApprovalNotFound as ApprovalNotFound
     from holdfast.workers.body.context import WorkerContext as WorkerContext
     from holdfast.workers.body.errors import WorkerError as WorkerError
     from holdfast.workers.decorator import worker as worker
     from holdfast.workers.tools.decorator import tool as tool
 
 _WHERE = {
+    "AccessRefused": "holdfast.model.errors",
     "AesGcm": "holdfast.store.encryption",
+    "ApprovalNotFound": "holdfast.workers.approvals",
     "AsyncDurableContext": "holdfast.durable",
     "BlockingEngine": "holdfast.service.engines",
     "BlockingExecution": "holdfast.service.engines",
+    "CallbackClosed": "holdfast.model.errors",
     "CallbackConfig": "holdfast.durable.config",
+    "CallbackNotFound": "holdfast.model.errors",
     "Client": "holdfast.service.client",
+    "CodecFailed": "holdfast.model.errors",
     "CostQuestion": "holdfast.service.costs.reports",
-    "Duration": "holdfast.durable.config",
+    "DeliveryFailed": "holdfast.model.errors",
     "DurableContext": "holdfast.durable",
+    "Duration": "holdfast.durable.config",
+    "EngineClosed": "holdfast.model.errors",
     "EnqueueRefused": "holdfast.durable.enqueue_refusal",
+    "ExecutionAlreadyStarted": "holdfast.model.errors",
+    "ExecutionFailed": "holdfast.model.errors",
+    "ExecutionNotFound": "holdfast.model.errors",
+    "ExecutionQuarantined": "holdfast.model.errors",
     "ExecutionStatus": "holdfast.model.execution",
+    "ExecutionStopped": "holdfast.model.errors",
+    "ExecutionTimedOut": "holdfast.model.errors",
+    "ExportInvalid": "holdfast.model.errors",
+    "ExtraMissing": "holdfast.model.errors",
+    "Fatal": "holdfast.model.errors",
     "Filter": "holdfast.store.seam",
+    "FunctionNotFound": "holdfast.model.errors",
     "HistoryEvent": "holdfast.service.descriptions.history",
     "HoldfastError": "holdfast.model.errors",
+    "InvalidParameter": "holdfast.model.errors",
+    "InvalidRequest": "holdfast.contract.refusals",
     "InvokeConfig": "holdfast.durable.config",
     "Limits": "holdfast.model.queues",
     "MapConfig": "holdfast.durable.config",
@@ -83,17 +135,31 @@ _WHERE = {
     "OpenEngine": "holdfast.service.engines",
     "OpenExecution": "holdfast.service.open_engine.open_execution",
     "ParallelConfig": "holdfast.durable.config",
+    "PatternInvalid": "holdfast.model.errors",
     "PayloadCodec": "holdfast.model.payloads",
     "Pipeline": "holdfast.pipelines.builder.pipeline",
+    "PipelineInvalid": "holdfast.pipelines.graph.refusals",
     "Queue": "holdfast.service.queues.declarations",
+    "QueueFull": "holdfast.model.queue_errors",
+    "QueueNotFound": "holdfast.model.queue_errors",
+    "ReadTooLong": "holdfast.model.browse_errors",
+    "Rejected": "holdfast.model.errors",
     "Replayed": "holdfast.service.exports.replaying",
+    "RestartRefused": "holdfast.model.restart_errors",
+    "Retryable": "holdfast.model.errors",
+    "RowDamaged": "holdfast.model.errors",
     "RunResponse": "holdfast.durable.run_response",
     "Schedule": "holdfast.service.schedules.declarations",
+    "ScheduleInvalid": "holdfast.model.schedule_errors",
+    "ScheduleNotFound": "holdfast.model.schedule_errors",
     "Settings": "holdfast.service.settings",
     "StatusSignal": "holdfast.model.signals",
     "StepConfig": "holdfast.durable.config",
     "StepContext": "holdfast.durable",
+    "StoreNotFound": "holdfast.model.errors",
+    "TooManyViews": "holdfast.model.browse_errors",
     "ToolCall": "holdfast.hosts.toolhost.tool_call",
+    "Unsuccessful": "holdfast.model.errors",
     "WorkerContext": "holdfast.workers.body.context",
     "WorkerError": "holdfast.workers.body.errors",
     "WorkerFailed": "holdfast.durable.run_response",

@@ -22,7 +22,10 @@ from tests.drawings.returned_types import member_types, members_of, returned_typ
 ROOT: Final = Path(__file__).resolve().parents[2]
 EXAMPLES: Final = ROOT / "examples" / "reference"
 FOLDER: Final = ROOT / "docs" / "reference" / "python"
-PAGES: Final = ("functions", "configuration", "errors", "plugins", "engine", "client", "signals", "workers", "pipelines", "testing")
+PAGES: Final = (
+    *("functions", "configuration", "errors", "plugins", "engine", "client", "verb_errors", "signals", "workers", "pipelines"),
+    "testing",
+)
 RESULTS: Final = "results"
 _WIDTH: Final = 110
 _MADE: Final = (

@@ -67,15 +67,15 @@ def _members(owner: type) -> Iterator[tuple[str, type]]:
         for node in body.body:
             match node:
                 case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation) if name[0] != "_":
-                    yield from ((name, kind) for kind in _types(annotation, cls.__module__))
+                    yield from ((name, kind) for kind in types_in(annotation, cls.__module__))
                 case (
                     ast.FunctionDef(name=name, returns=ast.expr() as returns)
                     | ast.AsyncFunctionDef(name=name, returns=ast.expr() as returns)
                 ) if name[0] != "_":
-                    yield from ((name, kind) for kind in _types(returns, cls.__module__))
+                    yield from ((name, kind) for kind in types_in(returns, cls.__module__))
 
 
-def _types(annotation: ast.expr, module: str) -> Iterator[type]:
+def types_in(annotation: ast.expr, module: str) -> Iterator[type]:
     for node in ast.walk(annotation):
         if isinstance(node, ast.Name):
             value = _named(module, node.id)

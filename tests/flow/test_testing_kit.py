@@ -14,7 +14,7 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.model.operations import Failure, Status
 from holdfast.service.settings import Settings
 from holdfast.testing import CrashDiffers, Runner, crash_everywhere
-from holdfast.testing.results import Missing
+from holdfast.testing.results import OperationMissing
 from holdfast.testing.runner import NotYet
 
 HOUR = CallbackConfig(timeout=Duration.from_hours(1))
@@ -100,7 +100,7 @@ def test_what_happens_inside_a_context_is_found_there() -> None:
     with Runner(nested) as runner:
         result = runner.run()
     assert result.get_context("block").get_step("deep").result == (1, 2)
-    with pytest.raises(Missing, match=r"There is no STEP 'deep' among these operations: RunInChildContext 'block'\."):
+    with pytest.raises(OperationMissing, match=r"There is no STEP 'deep' among these operations: RunInChildContext 'block'\."):
         result.get_step("deep")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.contract.protocol import Response, WorkerRequest
-from holdfast.contract.terms import Limits, Retries, ToolGrant
+from holdfast.contract.terms import Retries, RunLimits, ToolGrant
 from holdfast.model.execution import ExecutionStatus, State
 from holdfast.pipelines.graph.graph import Graph
 from holdfast.pipelines.steps.steps import StepDone, StepFailed
@@ -101,7 +101,7 @@ def workers(calls: dict[str, int]) -> list[InlineWorker]:
 
     model = Counted("model", Effect.READ, reservation=Reservation(tokens=10), usage=Usage(input_tokens=9, output_tokens=1))
     return [
-        worker("buys", buy, model, limits=Limits(tools=(ToolGrant("model"),))),
+        worker("buys", buy, model, limits=RunLimits(tools=(ToolGrant("model"),))),
         counted("double", lambda inputs: {"n": inputs["n"] * 2}, takes=number, gives=number),
         *once("echo", lambda inputs: inputs),
         counted("fails", lambda inputs: _raise("broken_part")),

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.contract.terms import Contract, Limits, ToolGrant
+from holdfast.contract.terms import Contract, RunLimits, ToolGrant
 from holdfast.pipelines.check.known import Known, Workers, known_worker
 from holdfast.pipelines.graph.graph import After, AnyNode, GateNode, Graph, HumanNode, MapNode, MergeNode, Part, Rule, Undo, WorkerNode
 from tests.pipelines.templates import out, ref
@@ -28,7 +28,7 @@ def worker(name: str, takes: Any = None, gives: Any = None, *, tools: str = "", 
         version=version,
         input_schema=shape("*", text=TEXT) if takes is None else takes,
         output_schema=shape("*", text=TEXT) if gives is None else gives,
-        limits=Limits(tools=tuple(ToolGrant(tool) for tool in tools.split())),
+        limits=RunLimits(tools=tuple(ToolGrant(tool) for tool in tools.split())),
         approvals_required=tuple(asks.split()),
     )
     return known_worker(contract)

@@ -12,7 +12,7 @@ import msgspec
 
 import holdfast
 from holdfast.contract.protocol import Response, WorkerRequest
-from holdfast.contract.terms import Contract, Limits, Retries
+from holdfast.contract.terms import Contract, Retries, RunLimits
 from holdfast.model.clock import VirtualClock
 from holdfast.model.execution import Execution
 from holdfast.model.ids import Ids
@@ -42,13 +42,13 @@ _LONGEST_SKIP = 3_600_000
 
 def graph_of(*nodes: AnyNode, gives: Any = None, name: str = "p", takes: Any = None, schema: Any = None, **limits: Any) -> Graph:
     """A pipeline with these nodes."""
-    contract = Contract(worker_id=name, version="1.0", input_schema=takes or ANY, output_schema=schema or ANY, limits=Limits(**limits))
+    contract = Contract(worker_id=name, version="1.0", input_schema=takes or ANY, output_schema=schema or ANY, limits=RunLimits(**limits))
     return Graph(contract=msgspec.to_builtins(contract), nodes=nodes, gives=gives if gives is not None else {}, steps="steps")
 
 
 def worker(name: str, body: Callable[..., Any], *tools: Any, takes: Any = None, gives: Any = None, **more: Any) -> InlineWorker:
     """A worker that is a function of this process, tried once."""
-    limits = more.pop("limits", Limits(tools=more.pop("grants", ())))
+    limits = more.pop("limits", RunLimits(tools=more.pop("grants", ())))
     contract = Contract(
         worker_id=name,
         version="1.0",

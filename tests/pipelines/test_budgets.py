@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.contract.terms import Limits, ToolGrant
+from holdfast.contract.terms import RunLimits, ToolGrant
 from holdfast.pipelines.graph.graph import After, Caps, MapNode, WorkerNode
 from holdfast.workers.tools.seam import Effect, Reservation, Usage
 from tests.pipelines.stage import graph_of, stage, worker
@@ -26,7 +26,7 @@ def spender(calls: list[int]) -> InlineWorker:
         calls.append(1)
         return {}
 
-    return worker("w", body, tool, limits=Limits(tools=(ToolGrant("model"),)))
+    return worker("w", body, tool, limits=RunLimits(tools=(ToolGrant("model"),)))
 
 
 @pytest.mark.parametrize(

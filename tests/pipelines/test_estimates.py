@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from holdfast.cli.approvals import _rest as shown_rest
 from holdfast.cli.approvals import _say_unknown as say_unknown
 from holdfast.contract.protocol import Constraints, WorkerRequest
-from holdfast.contract.terms import Contract, Limits, ToolGrant
+from holdfast.contract.terms import Contract, RunLimits, ToolGrant
 from holdfast.model.admission import Enqueue
 from holdfast.model.ledger import NANO, CostSample, EntryState, nanos_of
 from holdfast.model.queue_errors import QueueFull
@@ -94,7 +94,7 @@ def spender(name: str, tokens: int | None, calls: int = 1, *, fails: bool = Fals
             raise RuntimeError("it fails in the end")
         return ANSWERS.get(name, {})
 
-    return worker(name, body, Greedy("language_model", Effect.READ), limits=Limits(tools=MODEL, max_tokens=tokens, **more))
+    return worker(name, body, Greedy("language_model", Effect.READ), limits=RunLimits(tools=MODEL, max_tokens=tokens, **more))
 
 
 def one(name: str = "a", worker: str = "w", **more: Any) -> WorkerNode:
@@ -312,7 +312,7 @@ async def test_past_runs_of_a_worker_tell_what_it_usually_costs_outside_pipeline
             await ctx.tools.language_model()
         return {}
 
-    caller = worker("caller", body, Greedy("language_model", Effect.READ), limits=Limits(tools=MODEL, max_tokens=1000))
+    caller = worker("caller", body, Greedy("language_model", Effect.READ), limits=RunLimits(tools=MODEL, max_tokens=1000))
     graph = graph_of(WorkerNode(name="a", worker="caller", inputs={"calls": 9}))
     async with stage(graph, caller, folder=tmp_path, model=PRICED, policy=Policy(estimate="typical")) as on:
         small: dict[str, Any] = {"name": "caller", "constraints": Constraints(max_tokens=300)}
@@ -323,7 +323,7 @@ async def test_past_runs_of_a_worker_tell_what_it_usually_costs_outside_pipeline
             await on.run({"calls": calls}, name="caller")
         on.estimates._read.clear()
         told = on.estimates.of("caller", tenant="default")
-        capped = on.estimates.of("caller", limits=Limits(tools=MODEL, max_tokens=250))
+        capped = on.estimates.of("caller", limits=RunLimits(tools=MODEL, max_tokens=250))
         other = on.estimates.of("caller", tenant="other")
         began = await on.run({"calls": 1}, **small)
     assert refused.error is not None
@@ -364,7 +364,7 @@ async def test_a_question_of_a_worker_without_a_pipeline_tells_what_its_caps_lea
     async def plain(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         return {"said": await ctx.ask("go on?")}
 
-    asker = worker("asks", asks, Greedy("language_model", Effect.READ), limits=Limits(tools=MODEL, max_tokens=tokens))
+    asker = worker("asks", asks, Greedy("language_model", Effect.READ), limits=RunLimits(tools=MODEL, max_tokens=tokens))
     async with stage(
         graph_of(one(worker="asks")), asker, worker("plain", plain), folder=tmp_path, model=PRICED, clock=PatientClock()
     ) as on:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.contract.terms import Limits, Retries, ToolGrant
+from holdfast.contract.terms import Retries, RunLimits, ToolGrant
 from holdfast.model.execution import ExecutionStatus
 from holdfast.pipelines.graph.graph import MapNode
 from holdfast.pipelines.scene.shards import SHARD_ITEMS
@@ -68,7 +68,7 @@ async def test_a_thousand_items_with_failing_workers_are_accounted_for_exactly(t
         max_tokens=10_000_000,
         max_cost_usd=Decimal(100),
     )
-    flaky = worker("w", body, books, limits=Limits(tools=(ToolGrant("model"),)), retries=RETRIES)
+    flaky = worker("w", body, books, limits=RunLimits(tools=(ToolGrant("model"),)), retries=RETRIES)
     async with stage(graph, flaky, folder=tmp_path) as made:
         response = await made.run({"ns": list(range(ITEMS))}, wait=200)
         store = made.engine._engine.store

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli.cost import _print_report
-from holdfast.contract.terms import Limits, ToolGrant
+from holdfast.contract.terms import RunLimits, ToolGrant
 from holdfast.model.ledger import NANO, EntryState, nanos_of
 from holdfast.pipelines.graph.graph import After, MapNode, WorkerNode
 from holdfast.service.costs.reports import CostQuestion, CostReport, cost_report
@@ -39,7 +39,7 @@ def payer(does: Any = lambda **_: {}, name: str = "w", times: int = 1) -> Inline
             await ctx.tools.language_model()
         return {}
 
-    return worker(name, body, tool, limits=Limits(tools=(ToolGrant("language_model"),), max_tokens=1000))
+    return worker(name, body, tool, limits=RunLimits(tools=(ToolGrant("language_model"),), max_tokens=1000))
 
 
 def report(on: Stage, **asked: Any) -> CostReport:
@@ -136,7 +136,7 @@ async def test_a_run_without_a_model_adds_nothing(tmp_path: Path) -> None:
         await ctx.tools.fetch()
         return {}
 
-    plain = worker("w", body, Counted("fetch", Effect.READ), limits=Limits(tools=(ToolGrant("fetch"),)))
+    plain = worker("w", body, Counted("fetch", Effect.READ), limits=RunLimits(tools=(ToolGrant("fetch"),)))
     async with stage(graph_of(WorkerNode(name="n", worker="w", inputs={})), plain, folder=tmp_path) as on:
         response = await on.run()
         assert (response.error, on.engine._store.ledger(response.run_id), report(on).lines) == (None, [], ())
@@ -173,7 +173,7 @@ async def test_a_call_under_way_is_open_with_what_it_has_reserved(tmp_path: Path
         "w",
         body,
         Slow("language_model", Effect.READ, reservation=RESERVED, usage=USED),
-        limits=Limits(tools=(ToolGrant("language_model"),)),
+        limits=RunLimits(tools=(ToolGrant("language_model"),)),
     )
     async with stage(graph_of(WorkerNode(name="n", worker="w", inputs={})), slow, folder=tmp_path) as on:
         running = asyncio.create_task(on.run())
@@ -199,7 +199,7 @@ async def test_a_run_that_is_stopped_in_the_middle_of_a_call_costs_what_its_resp
         return {}
 
     silent = Silent("language_model", Effect.READ, reservation=RESERVED)
-    alone = worker("w", body, silent, limits=Limits(tools=(ToolGrant("language_model"),)))
+    alone = worker("w", body, silent, limits=RunLimits(tools=(ToolGrant("language_model"),)))
     async with stage([], alone, folder=tmp_path, where=store or empty_store()) as on:
         running = asyncio.create_task(on.run(name="w"))
         await asked.wait()
@@ -230,7 +230,7 @@ async def test_a_call_whose_body_is_gone_is_closed_and_costs_what_the_response_s
         return {}
 
     silent = Silent("language_model", Effect.READ, reservation=RESERVED)
-    alone = worker("w", body, silent, limits=Limits(tools=(ToolGrant("language_model"),)))
+    alone = worker("w", body, silent, limits=RunLimits(tools=(ToolGrant("language_model"),)))
     async with stage([], alone, folder=tmp_path, policy=Policy(grace_seconds=0.01)) as on:
         response = await on.run(name="w")
         total, usage = report(on, run=response.run_id).total, response.observability.usage

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.contract.terms import Limits, ToolGrant
+from holdfast.contract.terms import RunLimits, ToolGrant
 from holdfast.pipelines.graph.graph import MapNode, Undo, WorkerNode
 from holdfast.pipelines.scene import shards
 from holdfast.store.seam import Filter
@@ -115,7 +115,7 @@ async def test_items_and_fallbacks_are_counted_once_in_what_the_run_used(tmp_pat
             raise WorkerError("odd")
         return {}
 
-    grants = Limits(tools=(ToolGrant("model"),))
+    grants = RunLimits(tools=(ToolGrant("model"),))
     graph = graph_of(a_map(fallback=("v",)))
     both = (worker("w", body, tool, limits=grants), worker("v", body, tool, limits=grants))
     async with stage(graph, *both, folder=tmp_path) as made:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.contract.codes import Named, Status
-from holdfast.contract.terms import Contract, Field, Limits, RateLimit, Retries, ToolGrant
+from holdfast.contract.terms import Contract, Field, RateLimit, Retries, RunLimits, ToolGrant
 from holdfast.pipelines.builder.build import build
 from holdfast.pipelines.draw.text import draw_text
 from holdfast.pipelines.graph.bounds import check_node
@@ -131,7 +131,7 @@ _CONTRACTS = st.builds(
     inputs=st.just((Field("a", "string"),)),
     outputs=st.just((Field("odd name", "array", optional=True),)),
     limits=st.builds(
-        Limits,
+        RunLimits,
         timeout_seconds=_SECONDS,
         run_timeout_seconds=st.none() | _SECONDS,
         max_tokens=st.none() | st.integers(0, 10**9),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.contract.protocol import response_from
-from holdfast.contract.terms import Limits, Retries, ToolGrant
+from holdfast.contract.terms import Retries, RunLimits, ToolGrant
 from holdfast.model.ledger import nanos_of
 from holdfast.model.operations import Kind
 from holdfast.model.shown_status import ShownStatus
@@ -46,7 +46,7 @@ def payer() -> InlineWorker:
         await ctx.tools.language_model()
         return {}
 
-    limits = Limits(tools=(ToolGrant("language_model"),), max_tokens=1000)
+    limits = RunLimits(tools=(ToolGrant("language_model"),), max_tokens=1000)
     return worker("w", body, tool, limits=limits, retries=Retries(max_attempts=3))
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.contract.terms import Limits, Retries, ToolGrant
+from holdfast.contract.terms import Retries, RunLimits, ToolGrant
 from holdfast.pipelines.graph.graph import Caps, SuperviseNode
 from holdfast.pipelines.graph.structure import structure_of
 from holdfast.pipelines.record.choices import Answer, answer_of
@@ -169,7 +169,7 @@ async def test_the_caps_of_the_node_hold_for_the_supervisor_and_all_it_chooses(t
             calls.append(name)
             return answer
 
-        return worker(name, body, tool, limits=Limits(tools=(ToolGrant("model"),)))
+        return worker(name, body, tool, limits=RunLimits(tools=(ToolGrant("model"),)))
 
     graph = graph_of(node(turns=50, caps=Caps(max_tokens=50)), gives={"n": ref("plan", "turns")})
     async with stage(

@@ -127,10 +127,10 @@ def test_a_hostile_page_cannot_steer_the_terminal(holdfast: Program) -> None:
 
 def test_all_that_a_contract_bounds_is_told() -> None:
     from holdfast.cli.check import _limits
-    from holdfast.contract.terms import Limits
+    from holdfast.contract.terms import RunLimits
 
-    values = {name: 7 for name in Limits.__struct_fields__ if name not in ("tool_quotas", "tools", "allow_subprocess")}
-    told = ", ".join(_limits(Limits(**values, tool_quotas={"t": 7}, allow_subprocess=True)))  # type: ignore[arg-type]
+    values = {name: 7 for name in RunLimits.__struct_fields__ if name not in ("tool_quotas", "tools", "allow_subprocess")}
+    told = ", ".join(_limits(RunLimits(**values, tool_quotas={"t": 7}, allow_subprocess=True)))  # type: ignore[arg-type]
     assert told.count("7") == len(values) + 1
     assert told.endswith("may start processes")
 

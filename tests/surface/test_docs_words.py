@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import itertools
 import re
 import tomllib
 
@@ -12,6 +14,7 @@ from tests.conftest import ROOT
 
 ROW = re.compile(r"^\| (?P<word>[^|`]+?) \| (?P<meaning>[^|]+?) \| `(?P<code>holdfast\.[\w.]+)` \|$", re.M)
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+PRODUCT = ROOT / "src" / "holdfast"
 ARCHITECTURE = (ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8")
 
 
@@ -67,6 +70,33 @@ def test_the_page_of_the_architecture_has_the_layers_of_the_linter() -> None:
     told = [[(name, not later) for name, later in re.findall(r"`(\w+)`( \(to come\))?", packages)] for _, packages in rows]
     assert told == layers()
     assert [int(number) for number, _ in rows] == list(range(1, len(rows) + 1))
+
+
+def test_the_arrows_of_the_architecture_are_the_imports() -> None:
+    chains = [re.split(r" --> ", line.strip()) for line in re.findall(r"^    \w+ --> .+$", ARCHITECTURE, re.M)]
+    told = {(left, right) for chain in chains for left, rights in itertools.pairwise(chain) for right in rights.split(" & ")}
+    real = _imports_of_packages()
+    assert told == {(left, right) for left in real for right in real[left] if not _by_a_detour(real, left, right)}
+
+
+def _imports_of_packages() -> dict[str, set[str]]:
+    """Each package of the product, with the other packages that its modules import."""
+    found: dict[str, set[str]] = {}
+    for path in PRODUCT.glob("*/**/*.py"):
+        package = path.relative_to(PRODUCT).parts[0]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("holdfast."):
+                found.setdefault(package, set()).add((node.module or "").split(".")[1])
+    return {package: others - {package} for package, others in found.items()}
+
+
+def _by_a_detour(imports: dict[str, set[str]], left: str, right: str) -> bool:
+    """Whether a way over other packages leads from one package to another."""
+    reached, todo = set[str](), imports[left] - {right}
+    while todo:
+        reached |= todo
+        todo = {after for package in todo for after in imports.get(package, ())} - reached
+    return right in reached
 
 
 def test_contributing_has_the_same_order() -> None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from holdfast.contract.limits import tighten
 from holdfast.contract.protocol import Constraints
 from holdfast.contract.refusals import InvalidRequest
-from holdfast.contract.terms import Limits, ToolGrant
+from holdfast.contract.terms import RunLimits, ToolGrant
 
-LIMITS = Limits(
+LIMITS = RunLimits(
     timeout_seconds=60,
     idle_timeout_seconds=10,
     run_timeout_seconds=600,
@@ -89,7 +89,7 @@ numbers = st.none() | st.integers(0, 100)
 
 @given(numbers, numbers, st.floats(0.1, 100), st.floats(0.1, 100))
 def test_the_result_is_never_wider_than_the_contract(allowed: int | None, asked: int | None, timeout: float, asked_timeout: float) -> None:
-    limits = Limits(timeout_seconds=timeout, max_tokens=allowed)
+    limits = RunLimits(timeout_seconds=timeout, max_tokens=allowed)
     try:
         tight = tighten(limits, Constraints(timeout_seconds=asked_timeout, max_tokens=asked))
     except InvalidRequest:

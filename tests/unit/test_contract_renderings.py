@@ -11,7 +11,7 @@ import pytest
 from holdfast.contract.checking import problems_of
 from holdfast.contract.codes import Named
 from holdfast.contract.page_reader import read
-from holdfast.contract.terms import Contract, Field, Limits, RateLimit, Retries, ToolGrant
+from holdfast.contract.terms import Contract, Field, RateLimit, Retries, RunLimits, ToolGrant
 from tests.unit.worker_pages import AWS_LAMBDA, RENDERINGS, SITE_PAGES, WEB_SCRAPE, Rendering, codes, contract, flat, markdown
 
 every_page = pytest.mark.parametrize("page", SITE_PAGES.values(), ids=SITE_PAGES.keys())
@@ -56,7 +56,7 @@ def test_everything_on_a_page_is_in_its_contract() -> None:
             "properties": {"data": {"type": "object"}, "source": {"type": "object"}, "warnings": {"type": "array"}},
             "required": ["data", "source", "warnings"],
         },
-        limits=Limits(timeout_seconds=60, max_tokens=1500, tools=(ToolGrant("fetch_url"), ToolGrant("parse_html"))),
+        limits=RunLimits(timeout_seconds=60, max_tokens=1500, tools=(ToolGrant("fetch_url"), ToolGrant("parse_html"))),
         retries=Retries(max_attempts=2, backoff="exponential"),
         rate_limit=RateLimit(10, 60, "tenant", was_example=True),
         errors={
@@ -270,7 +270,7 @@ def test_what_a_contract_may_say_beyond_the_sites_pages(page: str) -> None:
     own = contract(page)
     assert (own.worker_id, own.version, own.title) == ("refund-worker", "2.1", "Refund worker")
     assert own.purpose == "Decide, then pay: never twice. A person looks at large sums."
-    assert own.limits == Limits(
+    assert own.limits == RunLimits(
         timeout_seconds=30,
         idle_timeout_seconds=2.5,
         run_timeout_seconds=3600,
@@ -384,7 +384,7 @@ def test_tools_may_be_written_in_several_ways(spec: str) -> None:
 def test_what_stands_below_a_key_that_is_left_out_is_left_out_too() -> None:
     page = spec_page("inputs: []\noutputs: []\nlimit:\n  timeout_seconds: 5\n  - odd\n  tools_allowed: [x]")
     assert [problem.code for problem in read(page).problems].count("unknown_field") == 1
-    assert contract(page).limits == Limits()
+    assert contract(page).limits == RunLimits()
 
 
 @pytest.mark.parametrize("line", ["  more: 2.0", "  - 2.0", "and more"])

@@ -12,7 +12,7 @@ import msgspec
 
 import holdfast
 from holdfast.contract.protocol import Response, WorkerRequest
-from holdfast.contract.terms import Contract, Limits, Retries, ToolGrant
+from holdfast.contract.terms import Contract, Retries, RunLimits, ToolGrant
 from holdfast.model.clock import Clock, VirtualClock
 from holdfast.model.ids import Ids
 from holdfast.model.operations import Kind
@@ -33,7 +33,7 @@ LOCAL = Asker()
 def contract(*tools: str, limits: Mapping[str, Any] | None = None, **more: Any) -> Contract:
     granted = tuple(ToolGrant(name) for name in tools)
     told = {"worker_id": "w", "version": "1.0", "input_schema": OBJECT, "output_schema": OBJECT, "retries": Retries(max_attempts=3)}
-    return Contract(**{**told, **more}, limits=Limits(tools=granted, **(limits or {})))
+    return Contract(**{**told, **more}, limits=RunLimits(tools=granted, **(limits or {})))
 
 
 class Counted:
@@ -81,7 +81,7 @@ class InlineWorker:
     async def turn(self, tenant: str, seconds: float) -> None:
         """Every tenant may start a body at once."""
 
-    async def body(self, limits: Limits, timeout: float, tenant: str) -> Body:
+    async def body(self, limits: RunLimits, timeout: float, tenant: str) -> Body:
         return InlineBody(self._function, timeout)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.contract.terms import Limits, Retries
+from holdfast.contract.terms import Retries, RunLimits
 from holdfast.hosts.sandbox.jail import BodyEnd, Code
 from holdfast.model.clock import VirtualClock, monotonic
 from holdfast.model.execution import State
@@ -275,7 +275,7 @@ async def test_no_attempt_begins_before_the_last_one_is_dead(tmp_path: Path, fai
         return {"answer": 7}
 
     class Worker(InlineWorker):
-        async def body(self, limits: Limits, timeout: float, tenant: str) -> Body:
+        async def body(self, limits: RunLimits, timeout: float, tenant: str) -> Body:
             made = Lingering(body, timeout)
             made.told = told
             return made

@@ -16,7 +16,7 @@ import pytest
 import holdfast
 from holdfast.contract.codes import Status
 from holdfast.contract.protocol import Constraints, Tokens, WorkerRequest
-from holdfast.contract.terms import Limits, Retries
+from holdfast.contract.terms import Retries, RunLimits
 from holdfast.durable.journal import identity_of
 from holdfast.model.charges import Charge, charged
 from holdfast.model.clock import SystemClock, VirtualClock, monotonic
@@ -157,7 +157,7 @@ async def test_an_order_that_somebody_made_up_is_bound_by_the_contract_and_inher
         first = await force.invoke(request(), Asker(tenant="bob", logged_in=True))
         assert first.status is Status.OK
         worker.tools = {"pay": pay}
-        text = forged(before=(first.run_id,), limits=Limits(max_tokens=10**9))
+        text = forged(before=(first.run_id,), limits=RunLimits(max_tokens=10**9))
         header = await force._engine.start("w", text, tenant="ann", order=Order(Kind.WORKER, text))
         response = await force.response(header.id, Asker(tenant="ann", logged_in=True))
     assert response.error is not None

@@ -15,7 +15,7 @@ from holdfast.cli.check_pages import may_be_pipeline, read_page
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import print_document, printable
 from holdfast.contract.codes import Named, Status, meaning_of
-from holdfast.contract.terms import Contract, Field, Limits, PageReading
+from holdfast.contract.terms import Contract, Field, PageReading, RunLimits
 
 if TYPE_CHECKING:
     from holdfast.cli.check_pipelines import CheckedPipeline
@@ -125,7 +125,7 @@ def _fields(fields: tuple[Field, ...]) -> str:
     return _listed(f"{field.name}: {text}{' (optional)' * field.optional}" for field, text in zip(fields, texts, strict=True)) or "nothing"
 
 
-def _limits(limits: Limits) -> Iterator[str]:
+def _limits(limits: RunLimits) -> Iterator[str]:
     yield f"{limits.timeout_seconds:g} s for each attempt"
     for value, text in (
         (limits.run_timeout_seconds, "{:g} s for the run"),

@@ -22,7 +22,7 @@ from holdfast.signals.observers import AttemptSeen, RunObserver, RunSeen, ToolSe
 if TYPE_CHECKING:
     from holdfast.cli.consent import RunTerms
     from holdfast.contract.protocol import Response
-    from holdfast.contract.terms import Limits
+    from holdfast.contract.terms import RunLimits
     from holdfast.service.engines import OpenEngine
     from holdfast.workers.accept import Served
 
@@ -110,7 +110,7 @@ def _estimated(order: WorkerRunOptions, *, json_output: bool) -> int:
     return 0
 
 
-async def _ran(order: WorkerRunOptions, terms: RunTerms) -> tuple[Response, Limits | None]:
+async def _ran(order: WorkerRunOptions, terms: RunTerms) -> tuple[Response, RunLimits | None]:
     from holdfast.service.engines import open as open_engine
 
     opening = open_engine(order.place.where, workers=[order.file], worker_settings=terms.settings, codec=order.place.codec())
@@ -132,7 +132,7 @@ async def _ran(order: WorkerRunOptions, terms: RunTerms) -> tuple[Response, Limi
         return await engine.run(worker, order.inputs, **asking), limits
 
 
-def _version(served: Mapping[str, Mapping[str, Served]], worker: str) -> tuple[Kind, Limits | None]:
+def _version(served: Mapping[str, Mapping[str, Served]], worker: str) -> tuple[Kind, RunLimits | None]:
     """The kind and the limits of the version that a request without a version runs. If the worker is not served, the result is WORKER and
     None, and the engine refuses the request later."""
     versions = served.get(worker)
@@ -199,7 +199,7 @@ def _phrase(message: str) -> str:
     return message if message.endswith("..") else message.removesuffix(".")
 
 
-def summary(response: Response, limits: Limits | None = None) -> str:
+def summary(response: Response, limits: RunLimits | None = None) -> str:
     """The response in one line. If the run waits for approvals, the text has one line for each approval instead, and then a line with the
     command that decides the first approval. If `limits` has a cap on tokens, the cap is shown after the number of tokens."""
     from holdfast.pipelines.draw.captions import money

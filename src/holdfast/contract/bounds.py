@@ -13,7 +13,7 @@ from holdfast.contract.jsonblocks import JsonBlock
 from holdfast.contract.notes import Notes, meant, shown
 from holdfast.contract.page import CONSTRAINTS
 from holdfast.contract.spec import BOUNDS, GROUPS, Given
-from holdfast.contract.terms import BUILT_IN_TOOLS, Limits, RateLimit, Retries, ToolGrant
+from holdfast.contract.terms import BUILT_IN_TOOLS, RateLimit, Retries, RunLimits, ToolGrant
 from holdfast.contract.words import rate_of, unquoted, value_of, without_comment, without_optional
 from holdfast.model.durations import parsed
 from holdfast.model.schedule_errors import ScheduleInvalid
@@ -33,7 +33,7 @@ class Bounds(msgspec.Struct, frozen=True):
     """The constraints of a page, read and checked. `has_timeout`: whether the page gives a `timeout_seconds`. The other fields are those of
     the Contract."""
 
-    limits: Limits
+    limits: RunLimits
     egress: tuple[str, ...] | None
     approvals_required: tuple[str, ...]
     retries: Retries
@@ -65,9 +65,9 @@ def bounds_of(groups: Mapping[str, dict[str, Given]], block: JsonBlock | None, t
         holds = f"{rate.count} runs in {rate.per_seconds:g} s for each {rate.per}"
         told = f"The rate is only an example, and is enforced as {holds}. Write the rate you mean: `10/min per tenant`."
         notes.warning("rate_limit_example", given.section, given.line, told)
-    named = {key: values[key] for key in Limits.__struct_fields__ if key in values}
+    named = {key: values[key] for key in RunLimits.__struct_fields__ if key in values}
     return Bounds(
-        Limits(**named, tools=values.get("tools_allowed", ())),
+        RunLimits(**named, tools=values.get("tools_allowed", ())),
         values.get("egress"),
         values.get("approvals_required", ()),
         Retries(**{key: one.value for key, one in retries.items()}),

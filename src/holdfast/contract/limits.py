@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.contract.protocol import Constraints
 from holdfast.contract.refusals import InvalidRequest
-from holdfast.contract.terms import Limits
+from holdfast.contract.terms import RunLimits
 
 _BOUNDS = (
     "timeout_seconds",
@@ -34,7 +34,7 @@ class Widened(msgspec.Struct, frozen=True):
     allowed: Any
 
 
-def tighten(limits: Limits, constraints: Constraints, *, run_timeout_seconds: float | None = None) -> Limits:
+def tighten(limits: RunLimits, constraints: Constraints, *, run_timeout_seconds: float | None = None) -> RunLimits:
     """The limits of one run: those that the request sets, else those of the contract. Raises InvalidRequest (`constraint_widened`) if the
     request asks for more than the contract allows: a wider limit, or a tool that the contract does not name.
 
@@ -62,7 +62,7 @@ def tighten(limits: Limits, constraints: Constraints, *, run_timeout_seconds: fl
     return msgspec.structs.replace(limits, **asked)
 
 
-def _widened(limits: Limits, constraints: Constraints) -> Iterator[Widened]:
+def _widened(limits: RunLimits, constraints: Constraints) -> Iterator[Widened]:
     for field in _BOUNDS:
         asked, allowed = getattr(constraints, field), getattr(limits, field)
         if asked is not None and allowed is not None and asked > allowed:

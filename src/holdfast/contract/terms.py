@@ -45,7 +45,7 @@ class ToolGrant(msgspec.Struct, frozen=True):
     optional: bool = False
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class RunLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of one run. None means that the contract sets no such limit."""
 
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
@@ -97,7 +97,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     output_schema: dict[str, Any]
     defs: dict[str, Any] = {}
     """The `$defs` of both schemas by name. If both have a definition with the same name, it is that of the input schema."""
-    limits: Limits = Limits()
+    limits: RunLimits = RunLimits()
     egress: tuple[str, ...] | None = None
     """The domains that the worker may reach; empty for none. None means any public address."""
     approvals_required: tuple[str, ...] = ()

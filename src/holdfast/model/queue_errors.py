@@ -1,8 +1,8 @@
-"""The error of a queue that accepts no more executions now."""
+"""The errors about queues."""
 
 from __future__ import annotations
 
-from holdfast.model.errors import Retryable
+from holdfast.model.errors import Rejected, Retryable
 
 
 class QueueFull(Retryable):
@@ -18,3 +18,15 @@ class QueueFull(Retryable):
     def __init__(self, message: str, retry_after_seconds: int) -> None:
         super().__init__(f"{message} Try again in {retry_after_seconds} s.")
         self.retry_after_seconds = retry_after_seconds
+
+
+class QueueNotFound(Rejected):
+    """The store has no queue with this name."""
+
+    code = "queue_not_found"
+
+
+class QueueBusy(Retryable):
+    """Other processes changed the queue each time this change was tried. Try again."""
+
+    code = "queue_busy"

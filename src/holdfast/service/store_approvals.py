@@ -14,7 +14,7 @@ from holdfast.store.seam import Store
 from holdfast.workers import batches
 from holdfast.workers.approval_pages import undecided
 from holdfast.workers.approvals import SETTLING, Approval, Decision
-from holdfast.workers.batches import BatchResult, BatchVerdict
+from holdfast.workers.batches import BatchVerdict, DecisionResult
 from holdfast.workers.decisions import decision_write
 from holdfast.workers.links import DEFAULT_SECONDS, MadeLink, make_link
 from holdfast.workers.run_lookup import Asker, find_approval, waiting_below
@@ -77,7 +77,7 @@ class StoreApprovals:
         node: str | None = None,
         comment: str | None = None,
         result: Any = None,
-    ) -> Sequence[BatchResult]:
+    ) -> Sequence[DecisionResult]:
         """Decide many approvals, each with its own write and its own result. If one decision is refused, the others are still made.
 
         Give the ids of the approvals, or a `run`: then the open approvals of this run, or of one `node` of it, and of the runs below it are

@@ -19,12 +19,16 @@ if TYPE_CHECKING:
     from holdfast.testing.crashing import crash_everywhere as crash_everywhere
     from holdfast.testing.replays import ReplayDiffers as ReplayDiffers
     from holdfast.testing.replays import check_replays as check_replays
+    from holdfast.testing.results import OperationMissing as OperationMissing
     from holdfast.testing.results import Result as Result
     from holdfast.testing.results import Seen as Seen
+    from holdfast.testing.runner import NotYet as NotYet
     from holdfast.testing.runner import Runner as Runner
 
 _WHERE = {
     "CrashDiffers": "holdfast.testing.crashing",
+    "OperationMissing": "holdfast.testing.results",
+    "NotYet": "holdfast.testing.runner",
     "ReplayDiffers": "holdfast.testing.replays",
     "Result": "holdfast.testing.results",
     "Runner": "holdfast.testing.runner",

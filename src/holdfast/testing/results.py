@@ -19,42 +19,43 @@ from holdfast.service.descriptions.history import HistoryEvent, events_of
 from holdfast.store.seam import Store
 
 
-class Missing(HoldfastError, LookupError):
+class OperationMissing(HoldfastError, LookupError):
     """A test asked for an operation that is not there."""
 
     code = "test_operation_missing"
 
 
 class _Named:
-    """Finds operations by name among `operations`, not among those inside them. Raises Missing if there is none."""
+    """Finds operations by name among `operations`, not among those inside them. Raises OperationMissing if there is none."""
 
     operations: Sequence[Seen]
 
     def get_operation_by_name(self, name: str) -> Seen:
-        """The first operation of this name, of any type. Operations inside other operations are not searched. Raises Missing if there is
-        none."""
+        """The first operation of this name, of any type. Operations inside other operations are not searched. Raises OperationMissing if
+        there is none."""
         return self._found(name, None)
 
     def get_step(self, name: str) -> Seen:
-        """The first step of this name; `wait_for_condition` and `enqueue` are recorded as steps, too. Raises Missing if there is none."""
+        """The first step of this name; `wait_for_condition` and `enqueue` are recorded as steps, too. Raises OperationMissing if there is
+        none."""
         return self._found(name, Type.STEP)
 
     def get_wait(self, name: str) -> Seen:
-        """The first wait of this name. Raises Missing if there is none."""
+        """The first wait of this name. Raises OperationMissing if there is none."""
         return self._found(name, Type.WAIT)
 
     def get_callback(self, name: str) -> Seen:
         """The first callback of this name. The callback of a `wait_for_callback` is inside that context: use `get_context(NAME)` and its
-        `operations`. Raises Missing if there is none."""
+        `operations`. Raises OperationMissing if there is none."""
         return self._found(name, Type.CALLBACK)
 
     def get_context(self, name: str) -> Seen:
-        """The first context of this name: a child context, branch, map, parallel or `wait_for_callback`. Raises Missing if there is
-        none."""
+        """The first context of this name: a child context, branch, map, parallel or `wait_for_callback`. Raises OperationMissing if there
+        is none."""
         return self._found(name, Type.CONTEXT)
 
     def get_invoke(self, name: str) -> Seen:
-        """The first invoke of another function, or run of a worker, of this name. Raises Missing if there is none."""
+        """The first invoke of another function, or run of a worker, of this name. Raises OperationMissing if there is none."""
         return self._found(name, Type.CHAINED_INVOKE)
 
     def get_all_operations(self) -> list[Seen]:
@@ -66,7 +67,7 @@ class _Named:
             if operation.name == name and kind in (None, operation.type):
                 return operation
         known = ", ".join(f"{op.sub_type or op.type.value} {op.name!r}" for op in self.operations) or "none"
-        raise Missing(
+        raise OperationMissing(
             f"There is no {kind.value if kind else 'operation'} {name!r} among these operations: {known}. "
             f"For an operation inside a context, call get_context(NAME) first."
         )

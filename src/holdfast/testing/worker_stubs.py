@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.contract.terms import Contract, Limits
+from holdfast.contract.terms import Contract, RunLimits
 from holdfast.model.operations import Kind
 from holdfast.model.terms import MAX_RETENTION_DAYS
 from holdfast.pipelines.check.known import Known
@@ -41,7 +41,7 @@ class StubbedWorker:
 
     def __init__(self, name: str, answer: Any) -> None:
         worker_id, _, version = name.partition("@")
-        self.contract = Contract(worker_id=worker_id, version=version or "1.0", input_schema=_ANY, output_schema=_ANY, limits=Limits())
+        self.contract = Contract(worker_id=worker_id, version=version or "1.0", input_schema=_ANY, output_schema=_ANY, limits=RunLimits())
         self.package = f"stub:{name}"
         self.is_any_version = not version
         self.calls: list[dict[str, Any]] = []
@@ -65,7 +65,7 @@ class StubbedWorker:
     async def turn(self, tenant: str, seconds: float) -> None:
         """Return at once: a stub waits for no free place."""
 
-    async def body(self, limits: Limits, timeout: float, tenant: str) -> Body:
+    async def body(self, limits: RunLimits, timeout: float, tenant: str) -> Body:
         """A body that gives the stub's answer, in this process."""
         return InlineBody(self._outputs, timeout)
 

@@ -15,10 +15,9 @@ from holdfast.contract.protocol import Observability, Response, ResponseError, r
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model import errors
 from holdfast.model.errors import HoldfastError
-from holdfast.model.queue_errors import QueueFull
+from holdfast.model.queue_errors import QueueFull, QueueNotFound
 from holdfast.model.restart_errors import NodeNotFound, RestartRefused
 from holdfast.model.schedule_errors import ScheduleChanged, ScheduleNotFound
-from holdfast.service.queues.store_queues import QueueNotFound
 from holdfast.signals.traceparent import header_of, parent_of
 from holdfast.web.aws_errors import SHAPES
 from holdfast.web.refusals import RETRY_SECONDS, Header, Refused

@@ -22,7 +22,7 @@ from holdfast.contract.limits import tighten
 from holdfast.contract.notes import meant
 from holdfast.contract.protocol import Observability, Response, ResponseError, WorkerRequest, request_from
 from holdfast.contract.refusals import InvalidRequest, Overloaded
-from holdfast.contract.terms import Contract, Limits, RateLimit
+from holdfast.contract.terms import Contract, RateLimit, RunLimits
 from holdfast.hosts.evaluator.evaluator_pool import requester
 from holdfast.hosts.evaluator.schema_check import CheckTooCostly
 from holdfast.hosts.evaluator.schema_check import problems as problems_of
@@ -154,13 +154,13 @@ def _inputs_text(request: WorkerRequest) -> str:
     return text
 
 
-def limits_of(request: WorkerRequest, contract: Contract) -> Limits:
+def limits_of(request: WorkerRequest, contract: Contract) -> RunLimits:
     """The contract's limits, tightened by the constraints of the request. Raises InvalidRequest if a constraint is wider than the
     contract."""
     return tighten(contract.limits, request.constraints, run_timeout_seconds=request.run_timeout_seconds)
 
 
-def terms_of(limits: Limits, kind: Kind, retention_days: int) -> Terms:
+def terms_of(limits: RunLimits, kind: Kind, retention_days: int) -> Terms:
     """The terms of a run's execution: its time limit, and how long it is kept. If a pipeline has a time limit, its execution gets 30 days
     more, because a pipeline that reaches its limit still undoes what it did."""
     seconds = limits.run_timeout_seconds
@@ -170,7 +170,7 @@ def terms_of(limits: Limits, kind: Kind, retention_days: int) -> Terms:
     return Terms(timeout_seconds=timeout, retention_days=retention_days)
 
 
-def first_run(request: WorkerRequest, served: Served, limits: Limits, asker: Asker, sampled: bool | None) -> AcceptedRequest:
+def first_run(request: WorkerRequest, served: Served, limits: RunLimits, asker: Asker, sampled: bool | None) -> AcceptedRequest:
     """The accepted request of a run that has no earlier runs: the first run of its idempotency key, or a run without a key."""
     contract = served.worker.contract
     return AcceptedRequest(

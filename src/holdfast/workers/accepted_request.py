@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.contract.protocol import WorkerRequest
-from holdfast.contract.terms import Limits
+from holdfast.contract.terms import RunLimits
 from holdfast.model import codec, json_structs
 
 SHARD: Final = "shard:"
@@ -86,7 +86,7 @@ class AcceptedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     request: WorkerRequest
     version: str
-    limits: Limits
+    limits: RunLimits
     package: str
     """The id of the snapshot of code and page that this run is pinned to. Every attempt uses that snapshot."""
     tenant: str

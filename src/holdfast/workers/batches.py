@@ -18,7 +18,7 @@ MOST: Final = MOST_WAITING
 """The most approvals that one batch decides."""
 
 
-class BatchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DecisionResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The result for one approval of a batch."""
 
     approval_id: str
@@ -43,11 +43,11 @@ def chosen(store: Store, asker: Asker, approvals: Sequence[str] = (), run: str |
     return found
 
 
-def done(approval: Approval) -> BatchResult:
-    """The batch result for an approval whose decision was written. `approval` is the approval after that."""
-    return BatchResult(approval_id=approval.approval_id, state=approval.state)
+def done(approval: Approval) -> DecisionResult:
+    """The result for an approval whose decision was written. `approval` is the approval after that."""
+    return DecisionResult(approval_id=approval.approval_id, state=approval.state)
 
 
-def refused(approval_id: str, error: HoldfastError) -> BatchResult:
-    """The batch result for an approval whose decision was refused with `error`."""
-    return BatchResult(approval_id=approval_id, error_code=error.code, message=str(error))
+def refused(approval_id: str, error: HoldfastError) -> DecisionResult:
+    """The result for an approval whose decision was refused with `error`."""
+    return DecisionResult(approval_id=approval_id, error_code=error.code, message=str(error))

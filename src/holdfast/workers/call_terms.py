@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.contract.terms import Limits
+from holdfast.contract.terms import RunLimits
 from holdfast.workers.accepted_request import Budget
 from holdfast.workers.ledger import Payer
 from holdfast.workers.run_reporters import SILENT, RunReporter
@@ -20,7 +20,7 @@ class CallTerms(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     worker_id: str = ""
     requested_by: str
-    limits: Limits
+    limits: RunLimits
     egress: tuple[str, ...] | None
     """The hosts that the contract lets the worker reach; None: the contract sets no such limit."""
     approvals: frozenset[str]

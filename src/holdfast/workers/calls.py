@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.contract.protocol import RunUsage, Tokens
-from holdfast.contract.terms import Limits
+from holdfast.contract.terms import RunLimits
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import identity_of
 from holdfast.model import codec, json_structs
@@ -180,7 +180,7 @@ _receipts = json_structs.decoder(Receipt)
 class Calls:
     """The calls of one run."""
 
-    def __init__(self, limits: Limits, most_calls: int | None = None) -> None:
+    def __init__(self, limits: RunLimits, most_calls: int | None = None) -> None:
         """`most_calls` is the operator's limit on the number of calls; None: no limit. The limit in `limits` holds too."""
         self._limits = limits
         self._most_calls = most_calls

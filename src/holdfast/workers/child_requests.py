@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.contract.protocol import Response, Trace, WorkerRequest
 from holdfast.contract.refusals import InvalidRequest
-from holdfast.contract.terms import Limits
+from holdfast.contract.terms import RunLimits
 from holdfast.durable.identifier import Identity
 from holdfast.model.credentials import tenant_of
 from holdfast.model.execution import Execution
@@ -123,7 +123,7 @@ def refusal_failure(refused: Response) -> Failure:
     return Failure(message, code, msgspec.json.encode(refused).decode())
 
 
-def child_run(request: WorkerRequest, served: Served, limits: Limits, above: Ancestry, asked: ChildRequest) -> AcceptedRequest:
+def child_run(request: WorkerRequest, served: Served, limits: RunLimits, above: Ancestry, asked: ChildRequest) -> AcceptedRequest:
     """The accepted request of a child run."""
     contract, link = served.worker.contract, asked.link or FamilyLink(family=above.family, number=1)
     return AcceptedRequest(

@@ -19,7 +19,7 @@ import msgspec
 
 from holdfast.contract.page_reader import read
 from holdfast.contract.refusals import ContractInvalid
-from holdfast.contract.terms import Contract, Limits
+from holdfast.contract.terms import Contract, RunLimits
 from holdfast.hosts.sandbox.admitted_files import check_page
 from holdfast.hosts.sandbox.jail import Jail, TighterLimits
 from holdfast.hosts.sandbox.sandbox import Sandbox
@@ -253,7 +253,7 @@ class PackagedWorker:
         if self._policy.isolation != "inline":
             await self._sandbox().turn(tenant, seconds)
 
-    async def body(self, limits: Limits, timeout: float, tenant: str) -> Body:
+    async def body(self, limits: RunLimits, timeout: float, tenant: str) -> Body:
         """Start a new body: in the jail, or in this process if the isolation is `inline`. Its time limit of `timeout` seconds begins with
         this call."""
         if self._policy.isolation == "inline":

@@ -19,7 +19,7 @@ from holdfast.contract.protocol import (
     Response,
     ResponseError,
 )
-from holdfast.contract.terms import Contract, Limits, Retries
+from holdfast.contract.terms import Contract, Retries, RunLimits
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal, started, succeeded
@@ -79,7 +79,7 @@ class Worker(Protocol):
         """Wait until this tenant may start another body. Raises Overloaded if that takes longer than `seconds`."""
         ...
 
-    async def body(self, limits: Limits, timeout: float, tenant: str) -> Body:
+    async def body(self, limits: RunLimits, timeout: float, tenant: str) -> Body:
         """Start a new body. Its time limit of `timeout` seconds begins with this call."""
         ...
 

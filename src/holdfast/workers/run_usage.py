@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from holdfast.contract.protocol import RunUsage, Tokens, response_from
-from holdfast.contract.terms import Limits
+from holdfast.contract.terms import RunLimits
 from holdfast.model.errors import CodecFailed, RowDamaged
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import OPEN, RUN, Operation
@@ -22,7 +22,7 @@ _MOST_OPEN: Final = 300
 """At most about this many runs under way below one run are read. The usage of the other runs under way is missing from the sum until they
 end."""
 _DEEPEST: Final = 20
-_NO_LIMITS: Final = Limits()
+_NO_LIMITS: Final = RunLimits()
 
 
 class Spending:

@@ -16,9 +16,10 @@ from holdfast.console.site import Site, redirect
 from holdfast.console.sources.queues import MOST_REDRIVEN
 from holdfast.console.tables import MOST_ROWS, Button, Field, Form, Mark, Page, Section
 from holdfast.model.errors import InvalidParameter
+from holdfast.model.queue_errors import QueueNotFound
 from holdfast.model.queues import Mode
 from holdfast.service.queues.setting_names import MEMBERS
-from holdfast.service.queues.store_queues import QueueNotFound, QueueView
+from holdfast.service.queues.store_queues import QueueView
 from holdfast.web.policy import Needs, Reach
 from holdfast.web.replies import Reply
 from holdfast.web.routing import Route

@@ -17,7 +17,7 @@ from holdfast.contract.codes import Status, meaning_of
 from holdfast.contract.limits import tighten
 from holdfast.contract.protocol import Constraints, WorkerRequest, request_from
 from holdfast.contract.refusals import InvalidRequest
-from holdfast.contract.terms import Limits
+from holdfast.contract.terms import RunLimits
 from holdfast.model import codec
 from holdfast.workers.tools.token_estimate import estimated_input
 
@@ -63,7 +63,7 @@ async def answer(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
     return envelope.around(outputs)
 
 
-def _limits(request: WorkerRequest, limits: Limits) -> Limits:
+def _limits(request: WorkerRequest, limits: RunLimits) -> RunLimits:
     """The limits of the inner request: those of the contract, tightened by the constraints of the request. Raises InvalidRequest if the
     request is not valid, or if a constraint is wider than the contract."""
     problems = list(checker_of(_UNIT).problems(request.inputs))
@@ -81,7 +81,7 @@ def _limits(request: WorkerRequest, limits: Limits) -> Limits:
     return tighten(limits, request.constraints)
 
 
-async def _asked(request: WorkerRequest, limits: Limits, ctx: WorkerContext) -> dict[str, Any]:
+async def _asked(request: WorkerRequest, limits: RunLimits, ctx: WorkerContext) -> dict[str, Any]:
     allowed = {tool.name for tool in limits.tools}
     if "language_model" not in allowed:
         raise _Refused(

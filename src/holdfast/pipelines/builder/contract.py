@@ -11,7 +11,7 @@ from holdfast.contract.checking import Checker, SchemaInvalid
 from holdfast.contract.jsonblocks import JsonBlock
 from holdfast.contract.notes import Notes
 from holdfast.contract.schemas import defs_of, fields_of
-from holdfast.contract.terms import Contract, Limits
+from holdfast.contract.terms import Contract, RunLimits
 from holdfast.model import codec
 from holdfast.model.errors import HoldfastError
 from holdfast.pipelines.builder.arguments import caps_of
@@ -33,7 +33,7 @@ def contract_of_arguments(given: Mapping[str, Any]) -> Contract:
     if not isinstance(purpose, str):
         raise PipelineInvalid(f"purpose= is {purpose!r:.80}; it must be a text.")
     caps = caps_of(None, given.get("max_tokens"), given.get("max_cost_usd"))
-    limits = Limits(max_tokens=caps.max_tokens, max_cost_usd=caps.max_cost_usd)
+    limits = RunLimits(max_tokens=caps.max_tokens, max_cost_usd=caps.max_cost_usd)
     if given.get("timeout") is not None:
         seconds = seconds_of(given["timeout"], "timeout=")
         limits = msgspec.structs.replace(limits, timeout_seconds=seconds, run_timeout_seconds=seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from holdfast.contract.terms import Limits
+from holdfast.contract.terms import RunLimits
 from holdfast.model import json_structs
 from holdfast.pipelines.check.known import Workers, doers_of, found, workers_of
 from holdfast.pipelines.check.table import Found, listed, named
@@ -165,7 +165,7 @@ def _check_until(node: UntilNode, workers: Workers, problems: Found) -> None:
 
 def check_limits(graph: Graph, problems: Found) -> None:
     """Note nodes that may take longer, or spend more, than the whole pipeline. The default time of a human node is not compared."""
-    limits = json_structs.converted(graph.contract.get("limits") or {}, Limits)
+    limits = json_structs.converted(graph.contract.get("limits") or {}, RunLimits)
     most = time_limit(limits)
     for node in graph.nodes:
         for seconds, what in _times(node):

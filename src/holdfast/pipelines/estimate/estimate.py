@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.contract.terms import Limits
+from holdfast.contract.terms import RunLimits
 from holdfast.model.ledger import CostSample
 from holdfast.pipelines.estimate.amounts import NOTHING, Amount, capped
 from holdfast.pipelines.estimate.worst import MOST_GRAPHS, Gap, KnownWorkers, Worst, items_of, worst_of
@@ -88,7 +88,7 @@ def estimate(
     known_workers: KnownWorkers,
     *,
     samples: Samples = lambda pipeline: (),
-    limits: Limits | None = None,
+    limits: RunLimits | None = None,
 ) -> Estimate:
     """What a run of this graph may cost. `inputs`: the inputs of the run; None if they are not known. `samples`: what past runs spent.
     `limits`: the limits of the run; None: those of the contract."""
@@ -108,7 +108,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     spent: Mapping[str, Amount]
     """What each node has spent, by its name."""
     inputs: Mapping[str, Any]
-    limits: Limits
+    limits: RunLimits
 
 
 def rest_of(graph: Graph, begun: Begun, known_workers: KnownWorkers, *, samples: Samples = lambda pipeline: ()) -> Estimate:

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, assert_never
 
 import msgspec
 
-from holdfast.contract.terms import Contract, Limits
+from holdfast.contract.terms import Contract, RunLimits
 from holdfast.pipelines.estimate.amounts import NOTHING, UNKNOWN, Amount, capped
 from holdfast.pipelines.graph.contract import contract_in
 from holdfast.pipelines.graph.graph import (
@@ -96,14 +96,14 @@ class Worst(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes that a person may let try again after a failure. `most` does not include the cost of these further tries."""
 
 
-def worst_of(graph: Graph, inputs: Mapping[str, Any] | None, known_workers: KnownWorkers, limits: Limits | None = None) -> Worst:
+def worst_of(graph: Graph, inputs: Mapping[str, Any] | None, known_workers: KnownWorkers, limits: RunLimits | None = None) -> Worst:
     """The worst case of a graph. `inputs`: the inputs of a run; None if they are not known. A map over a list in the inputs has as many
     items as that list, but at most `at_most`; every other map has `at_most` items. `limits`: the limits of a run; None: those of the
     contract."""
     return _Reckoning(known_workers).graph(graph, inputs, limits or contract_in(graph).limits)
 
 
-def worker_most(worker_id: str, limits: Limits, known_workers: KnownWorkers) -> tuple[Amount, str | None]:
+def worker_most(worker_id: str, limits: RunLimits, known_workers: KnownWorkers) -> tuple[Amount, str | None]:
     """The most that one run of a worker can cost; and, if the money is not known, a text that says why (else None). A worker without the
     tool `language_model` costs nothing."""
     if all(grant.name != MODEL_TOOL for grant in limits.tools):
@@ -131,7 +131,7 @@ class _Reckoning:
         self._gaps: list[Gap] = []
         self._node = ""
 
-    def graph(self, graph: Graph, inputs: Mapping[str, Any] | None, limits: Limits) -> Worst:
+    def graph(self, graph: Graph, inputs: Mapping[str, Any] | None, limits: RunLimits) -> Worst:
         structure, nodes = structure_of(graph), []
         for node in graph.nodes:
             loop = structure.loops.get(node.name)
@@ -228,7 +228,7 @@ class _Reckoning:
             else None
         )
 
-    def _nested(self, worker: str, name: str, graph: Graph, limits: Limits) -> Amount:
+    def _nested(self, worker: str, name: str, graph: Graph, limits: RunLimits) -> Amount:
         """The most that one run of a nested pipeline can cost. The result is kept for other nodes that run the same pipeline, unless a
         bound (`_bound`) was met inside it."""
         first, bounds = len(self._gaps), self._bounds

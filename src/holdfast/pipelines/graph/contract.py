@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.contract.checking import Checker, SchemaInvalid
-from holdfast.contract.terms import DEFAULT_TIMEOUT_SECONDS, Contract, Limits
+from holdfast.contract.terms import DEFAULT_TIMEOUT_SECONDS, Contract, RunLimits
 from holdfast.model import json_structs
 from holdfast.pipelines.graph.graph import Graph
 from holdfast.pipelines.graph.refusals import PipelineInvalid
@@ -40,7 +40,7 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def time_limit(limits: Limits) -> float | None:
+def time_limit(limits: RunLimits) -> float | None:
     """The most seconds that a pipeline's run may take: the smaller of `run_timeout_seconds` and `timeout_seconds`. None means no limit. A
     `timeout_seconds` that is equal to the default counts as not set."""
     own = limits.timeout_seconds if limits.timeout_seconds != DEFAULT_TIMEOUT_SECONDS else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.contract.terms import Contract, Limits
+from holdfast.contract.terms import Contract, RunLimits
 from holdfast.model.graphs import GraphText
 from holdfast.model.operations import Kind
 from holdfast.pipelines.graph.contract import contract_in
@@ -29,7 +29,7 @@ class PipelineWorker:
     async def turn(self, tenant: str, seconds: float) -> None:
         """Return at once: no body is started for a pipeline."""
 
-    async def body(self, limits: Limits, timeout: float, tenant: str) -> Body:
+    async def body(self, limits: RunLimits, timeout: float, tenant: str) -> Body:
         """Raises AssertionError, because a pipeline has no body."""
         raise AssertionError("the interpreter runs a pipeline; it has no body")
 

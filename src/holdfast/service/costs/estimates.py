@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.contract.protocol import Response
 from holdfast.contract.refusals import InvalidRequest
-from holdfast.contract.terms import Contract, Limits
+from holdfast.contract.terms import Contract, RunLimits
 from holdfast.model.admission import MOST_MONEY
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import HoldfastError, InvalidParameter
@@ -98,7 +98,7 @@ class Estimates:
         inputs: Mapping[str, Any] | None = None,
         *,
         version: str | None = None,
-        limits: Limits | None = None,
+        limits: RunLimits | None = None,
         tenant: str | None = None,
     ) -> Estimate:
         """What a run costs at most, and usually. The usual cost is that of past runs of `tenant`; without a tenant, of all tenants. For a

@@ -14,10 +14,11 @@ from holdfast.engine.engine import Engine
 from holdfast.model import codec
 from holdfast.model.audit import Actor, Note
 from holdfast.model.clock import Clock
-from holdfast.model.errors import InvalidParameter, PayloadNotJson, Rejected, Retryable
+from holdfast.model.errors import InvalidParameter, PayloadNotJson
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.ids import IdSource
 from holdfast.model.places import checked_queue, tenant_lane
+from holdfast.model.queue_errors import QueueBusy, QueueNotFound
 from holdfast.model.queues import LaneState, Mode, QueueRow, QueueSettings, QueueState
 from holdfast.service.queues.declarations import Queue
 from holdfast.service.queues.pushes import PushedLine, PushOptions, PushTarget, published_target, push
@@ -32,18 +33,6 @@ _SIMILAR: Final = 1000
 """A similar name is looked for among at most this many queues."""
 _TRIES: Final = 20
 """A change is tried at most this often, if other processes change the queue at the same time."""
-
-
-class QueueNotFound(Rejected):
-    """The store has no queue with this name."""
-
-    code = "queue_not_found"
-
-
-class QueueBusy(Retryable):
-    """Other processes changed the queue each time this change was tried. Try again."""
-
-    code = "queue_busy"
 
 
 class QueueView(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.contract.checking import told_of
 from holdfast.contract.codes import Status
 from holdfast.contract.refusals import InvalidRequest
-from holdfast.contract.terms import Limits
+from holdfast.contract.terms import RunLimits
 from holdfast.engine.restarts import check_restartable, restarted
 from holdfast.hosts.evaluator.schema_check import problems_now
 from holdfast.model import codec
@@ -122,7 +122,7 @@ class _Ground(msgspec.Struct, frozen=True, kw_only=True):
     package: str
     """The id of the code that runs, as in `AcceptedRequest.package`."""
     version: str
-    limits: Limits
+    limits: RunLimits
     log_fields: tuple[str, ...]
     packages: Mapping[str, tuple[str, str]] = {}
     """The version and the package of each worker that is served, by its id."""
