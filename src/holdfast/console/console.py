@@ -18,7 +18,7 @@ from holdfast.console.pages.run_tests import RunTestPages
 from holdfast.console.pages.runs import RunsPages
 from holdfast.console.pages.tables import TablePages
 from holdfast.console.rendering import Rendering
-from holdfast.console.served import Served
+from holdfast.console.server_process import Served
 from holdfast.console.site import Site
 from holdfast.console.source import Source
 from holdfast.console.sources.viewer import Viewer
