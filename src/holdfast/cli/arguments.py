@@ -22,7 +22,7 @@ from holdfast.store.backends import placed
 
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", metavar="PATH", help="The store's file or address. Without it: $HOLDFAST_STORE, else ./holdfast.db."),
+    typer.Option("--store", metavar="PATH|URL", help="The store's file or address. Without it: $HOLDFAST_STORE, else ./holdfast.db."),
 ]
 CodecOption = Annotated[
     str | None,
