@@ -114,10 +114,10 @@ class _ForegroundRun:
         if not files:
             queues = declared_together(queues, operators_queues(asked.config, trust=asked.trust))
             return open_engine(place.where, functions=self._loaded.beside, queues=queues, codec=place.codec())
-        from holdfast.cli.consent import run_terms_of
+        from holdfast.cli.consent import run_terms
         from holdfast.service.author_files.worker_search import served_files
 
-        terms = run_terms_of(served_files(files), place, asked.isolation, asked.config, trust=asked.trust)
+        terms = run_terms(served_files(files), place, asked.isolation, asked.config, trust=asked.trust)
         functions, settings = self._loaded.beside, terms.settings
         opening = open_engine(place.where, functions=functions, workers=files, queues=queues, worker_settings=settings, codec=place.codec())
         opening.declares = False

@@ -88,11 +88,11 @@ def run_worker(options: WorkerRunOptions, *, json_output: bool, detach: bool = F
         raise InvalidParameter('--constraints must be a JSON object, such as {"max_tokens": 500}.')
     if estimate:
         return _estimated(options, json_output=json_output)
-    from holdfast.cli.consent import run_terms_of
+    from holdfast.cli.consent import run_terms
     from holdfast.service.author_files.worker_search import served_files
 
     warn_of_root()
-    terms = run_terms_of(served_files([options.file]), options.place, options.isolation, options.config, trust=options.trust)
+    terms = run_terms(served_files([options.file]), options.place, options.isolation, options.config, trust=options.trust)
     response, limits = asyncio.run(_ran(options, terms))
     if json_output:
         print_document(response_document(response))
