@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.console.console import Console
-from holdfast.console.served import Served
+from holdfast.console.server_process import Served
 from holdfast.durable import DurableContext, durable_execution
 from holdfast.durable.config import StepConfig
 from holdfast.durable.retries import RetryPresets

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from holdfast.console.pages.run_wire import marks
-from holdfast.console.served import Served
+from holdfast.console.server_process import Served
 from holdfast.console.sources.timeline import Slice, TimelineSource, Trees
 from holdfast.console.sources.timeline_scale import WIDTH, Scale
 from holdfast.console.sources.timeline_tree import Choice

@@ -19,7 +19,7 @@ from holdfast.model.ids import Ids
 from holdfast.model.queues import Mode, QueueRow
 from holdfast.pipelines.graph.graph import AnyNode, Graph
 from holdfast.pipelines.run.run import Pipelines
-from holdfast.pipelines.run.served import ServedPipeline
+from holdfast.pipelines.run.served_pipeline import ServedPipeline
 from holdfast.service.costs.estimates import Estimates
 from holdfast.service.runtimes.pipeline_runtime import GraphFinder
 from holdfast.service.settings import Settings

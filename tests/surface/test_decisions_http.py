@@ -21,7 +21,7 @@ from holdfast.pipelines.graph.graph import HumanNode, MapNode
 from holdfast.server.protocol import links as protocol_links
 from holdfast.server.protocol.link_page import question_page
 from holdfast.server.protocol.routes import worker_routes
-from holdfast.server.protocol.served import ServedWorkers
+from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.service.costs import estimates
 from holdfast.service.descriptions.pipeline_view import pipeline_view
 from holdfast.store.seam import Store

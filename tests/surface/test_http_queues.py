@@ -17,7 +17,7 @@ from holdfast.model.clock import SystemClock
 from holdfast.model.ids import id_at
 from holdfast.server.protocol.queues import Queues
 from holdfast.server.protocol.routes import worker_routes
-from holdfast.server.protocol.served import ServedWorkers
+from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.service.engines import Opening
 from holdfast.web.app import App
 from holdfast.web.auth.gate import open_gate

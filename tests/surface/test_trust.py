@@ -82,7 +82,7 @@ def test_a_worker_without_tools_and_without_a_toml_runs_without_a_question_even_
     inside.book.file.write_text("{")
     for stream in (sys.stdin, sys.stderr):
         monkeypatch.setattr(stream, "isatty", lambda: True)
-    terms = run_terms(Path("shop.py"), StorePlace.of(None, None), None, None, trust=False)
+    terms = run_terms([Path("shop.py")], StorePlace.of(None, None), None, None, trust=False)
     assert (terms.settings, terms.tools, capsys.readouterr().err) == (WorkerSettings(), False, "")
 
 
@@ -114,25 +114,25 @@ def test_what_a_terminal_is_asked_is_asked_once_and_no_is_no(stranger: Stranger,
     assert said.count("[y/N]") == 1
     code, said = answered("y\n")
     assert (code, stranger.ran_outside, stranger.book.folders()) == (0, True, [stranger.folder])
-    run_terms(stranger.folder / "shop.py", StorePlace.of("named.db", None), None, None, trust=False)  # it is in the record: no question
+    run_terms([stranger.folder / "shop.py"], StorePlace.of("named.db", None), None, None, trust=False)  # it is in the record: no question
 
 
 def test_a_trusted_folder_that_others_can_change_by_now_is_refused_at_the_next_use(inside: Stranger) -> None:
     inside.write(WITH_A_TOOL)
     inside.trust()
     place = StorePlace.of(None, None)
-    run_terms(Path("shop.py"), place, None, None, trust=False)
+    run_terms([Path("shop.py")], place, None, None, trust=False)
     (inside.folder / "neighbour.py").write_text("")
     (inside.folder / "neighbour.py").chmod(0o666)
     with pytest.raises(TrustRefused, match=r"neighbour\.py is writable by all users \(chmod o-w "):
-        run_terms(Path("shop.py"), place, None, None, trust=False)
+        run_terms([Path("shop.py")], place, None, None, trust=False)
     with pytest.raises(TrustRefused):
-        run_terms(Path("shop.py"), place, None, None, trust=True)
+        run_terms([Path("shop.py")], place, None, None, trust=True)
 
 
 def test_trust_on_the_command_covers_the_tools_and_the_toml_of_the_folder_and_is_remembered(inside: Stranger) -> None:
     inside.write(WITH_A_TOOL, holdfast_toml='[policy]\nisolation = "process"\n')
-    terms = run_terms(Path("shop.py"), StorePlace.of(None, None), None, None, trust=True)
+    terms = run_terms([Path("shop.py")], StorePlace.of(None, None), None, None, trust=True)
     assert (terms.settings.policy.isolation, terms.tools, terms.refusal) == ("process", True, None)
     assert inside.book.folders() == [inside.folder]
 
@@ -144,9 +144,9 @@ def test_a_worker_elsewhere_needs_its_own_folder_and_the_one_whose_store_is_foun
     os.chdir(elsewhere)
     worker = inside.folder / "shop.py"
     with pytest.raises(TrustNeeded, match=rf"holdfast trust {inside.folder} {elsewhere} "):
-        run_terms(worker, StorePlace.of(None, None), None, None, trust=False)
+        run_terms([worker], StorePlace.of(None, None), None, None, trust=False)
     with pytest.raises(TrustNeeded, match=rf"holdfast trust {inside.folder} \(or"):
-        run_terms(worker, StorePlace.of("named.db", None), None, None, trust=False)
+        run_terms([worker], StorePlace.of("named.db", None), None, None, trust=False)
 
 
 def test_where_the_record_cannot_be_written_the_trust_holds_for_the_command_and_that_is_said(
@@ -174,13 +174,13 @@ def test_a_toml_of_an_untrusted_folder_turns_no_jail_off_and_plays_no_cassette_a
     assert not stranger.ran_outside
     stranger.trust()
     stranger.enter(monkeypatch)
-    applied = run_terms(Path("shop.py"), StorePlace.of(None, None), None, None, trust=False).settings
+    applied = run_terms([Path("shop.py")], StorePlace.of(None, None), None, None, trust=False).settings
     assert (applied.policy.isolation, applied.cassette.path) == ("inline", "none.jsonl")
 
 
 def test_a_toml_that_only_tightens_applies_and_says_nothing(inside: Stranger, capsys: pytest.CaptureFixture[str]) -> None:
     inside.write(WITHOUT, holdfast_toml="[policy]\nmemory_mb = 256\n")
-    terms = run_terms(Path("shop.py"), StorePlace.of(None, None), None, None, trust=False)
+    terms = run_terms([Path("shop.py")], StorePlace.of(None, None), None, None, trust=False)
     assert (terms.settings.policy.memory_mb, capsys.readouterr().err) == (256, "")
 
 

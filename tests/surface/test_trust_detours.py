@@ -38,9 +38,9 @@ def test_a_package_in_a_trusted_folder_is_not_trusted_with_it(inside: Stranger) 
     folder = package(inside, "download")
     trust([inside.folder])
     with pytest.raises(TrustNeeded, match=f"{folder} is not trusted"):
-        run_terms(Path("download/shop.py"), StorePlace.of("other.db", None), None, None, trust=False)
+        run_terms([Path("download/shop.py")], StorePlace.of("other.db", None), None, None, trust=False)
     trust([folder / "shop.py"])
-    assert run_terms(Path("download/shop.py"), StorePlace.of("other.db", None), None, None, trust=False).tools
+    assert run_terms([Path("download/shop.py")], StorePlace.of("other.db", None), None, None, trust=False).tools
 
 
 def test_a_module_deep_in_a_package_asks_for_the_whole_package_whose_code_runs(inside: Stranger) -> None:

@@ -72,7 +72,7 @@ def test_tools_that_appear_later_in_a_folder_of_another_user_do_not_run(inside: 
     inside.write(WITHOUT)
     config = tmp_path / "operator.toml"
     config.write_text('[tools]\nallow = ["pay"]\n')
-    terms = run_terms(Path("shop.py"), StorePlace.of("named.db", None), None, config, trust=False)
+    terms = run_terms([Path("shop.py")], StorePlace.of("named.db", None), None, config, trust=False)
     inside.folder.chmod(0o777)  # no tools, so the folder may be writable by all users
     workers = served("shop.py", config=config, store=str(tmp_path / "named.db"))
     assert workers is not None
@@ -99,5 +99,5 @@ def test_ready_workers_need_neither_trust_nor_an_entry(inside: Stranger) -> None
     ready = find("refund-worker")
     assert ready is not None
     assert served(str(ready)) is not None
-    terms = run_terms(Path("refund-worker"), StorePlace.of("named.db", None), None, None, trust=False)
+    terms = run_terms([Path("refund-worker")], StorePlace.of("named.db", None), None, None, trust=False)
     assert (terms.refusal, terms.settings.policy.isolation) == (None, "all")

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,15 +15,18 @@ import typer
 
 from holdfast.model import codec
 from holdfast.model.audit import Actor, kept_days, principal
+from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.errors import InvalidParameter, PayloadNotJson
+from holdfast.model.ids import id_at
 from holdfast.model.payloads import PayloadCodec
 from holdfast.service.client import Client
 from holdfast.service.settings import default_codec, default_store
-from holdfast.store.backends import placed
+from holdfast.store.backends import open_store, placed
+from holdfast.store.seam import Store
 
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", metavar="PATH", help="The store's file or address. Without it: $HOLDFAST_STORE, else ./holdfast.db."),
+    typer.Option("--store", metavar="PATH|URL", help="The store's file or address. Without it: $HOLDFAST_STORE, else ./holdfast.db."),
 ]
 CodecOption = Annotated[
     str | None,
@@ -95,6 +99,13 @@ class StorePlace(msgspec.Struct, frozen=True):
         """A client of this store that acts for the user at this terminal. Raises StoreNotFound if the store's file does not exist, unless
         `create` is set."""
         return Client.open(self.where, create=create, codec=self.codec(), actor=local_actor())
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[tuple[Store, Clock]]:
+        """The store, open until the block is left, and its clock. A store that does not exist is made."""
+        clock = SystemClock()
+        with contextlib.closing(open_store(self.where, id_at(clock.now()), self.codec())) as store:
+            yield store, store.clock(clock)
 
     def command(self, *words: str) -> str:
         """A command line for this store that the user can copy."""

@@ -193,13 +193,7 @@ class RunTerms(msgspec.Struct, frozen=True, kw_only=True):
             raise TrustNeeded(f"{changed.source} changed while it was checked, and has tools now. Nothing was run. Try again.")
 
 
-def run_terms(worker: Path, place: StorePlace, isolation: str | None, config: Path | None, *, trust: bool) -> RunTerms:
-    """Ask the user for the trust that a `holdfast run` of this worker needs, and return what the run may do. Raises the errors of
-    `Consent.settle`."""
-    return run_terms_of([worker], place, isolation, config, trust=trust)
-
-
-def run_terms_of(workers: Sequence[Path], place: StorePlace, isolation: str | None, config: Path | None, *, trust: bool) -> RunTerms:
+def run_terms(workers: Sequence[Path], place: StorePlace, isolation: str | None, config: Path | None, *, trust: bool) -> RunTerms:
     """Ask the user for the trust that a `holdfast run` of a function needs if the function runs these workers. Returns what the run may do.
     Raises the errors of `Consent.settle`."""
     consent = Consent(trust=trust)

@@ -16,7 +16,6 @@ from holdfast.cli.terminal import say, warn_of_root
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import ExtraMissing
 from holdfast.model.ids import id_at
-from holdfast.store.backends import open_store
 from holdfast.store.shown_address import shown
 
 _EXTRA = "`holdfast console` needs packages that are installed on request: pip install 'holdfast[server]'."
@@ -59,8 +58,7 @@ async def _show(place: StorePlace, host: str, port: int, read_only: bool, hosts:
     warn_of_root()
     place.client().close()  # refuse a store that does not exist, instead of making one
     machine = SystemClock()
-    with contextlib.closing(open_store(place.where, id_at(machine.now()), place.codec())) as opened:
-        clock = opened.clock(machine)
+    with place.opened() as (opened, clock):
         gate = open_gate(opened, host=host, clock=clock, hosts=hosts, origins=origins, secrets=KeysSecrets(with_taken(), place.where))
         try:
             listener = bound(host, port)

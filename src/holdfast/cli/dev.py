@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from holdfast.cli.arguments import CodecOption, ConfigOption, StorePlace, TrustOption
+from holdfast.cli.arguments import CodecOption, ConfigOption, StoreOption, StorePlace, TrustOption
 from holdfast.cli.sample import PIPELINE, Sample, sample_of
 from holdfast.cli.serve import HostOption, ParametersOption, PortOption, ServeOptions, TargetsArgument, read_parameters, serve_until_told
 from holdfast.cli.serve_workers import IsolationOption, ServeWorkers
@@ -37,10 +37,7 @@ def dev(
     isolation: IsolationOption = None,
     trust: TrustOption = False,
     config: ConfigOption = None,
-    store: Annotated[
-        str | None,
-        typer.Option("--store", metavar="PATH|URL", help="The store's file or address. Without it: $HOLDFAST_STORE, else ./holdfast.db."),
-    ] = None,
+    store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
     """Serve targets while you work on them: changed code is published at once, and the console opens in the browser.
@@ -48,7 +45,7 @@ def dev(
     Without a target, it serves a sample pipeline and starts a run of it. The sample needs no key and no network.
     """
     place = StorePlace.of(store, codec)
-    order = ServeOptions(
+    options = ServeOptions(
         targets=targets or (),
         host=host,
         port=port,
@@ -60,24 +57,24 @@ def dev(
         trust=trust,
     )
     if targets:
-        serve_until_told(msgspec.structs.replace(order, when_served=_Greeting(opens=not no_open)))
+        serve_until_told(msgspec.structs.replace(options, when_served=_Greeting(opens=not no_open)))
     else:
-        _serve_sample(order, opens=not no_open)
+        _serve_sample(options, opens=not no_open)
 
 
-def _serve_sample(order: ServeOptions, *, opens: bool) -> None:
-    sample = sample_of(order.place.where)
-    is_ours = _needs_no_trust(order.place, sample)
+def _serve_sample(options: ServeOptions, *, opens: bool) -> None:
+    sample = sample_of(options.place.where)
+    is_ours = _needs_no_trust(options.place, sample)
     sample.fill()
     with sample.web() as web:
         say(f"the sample is in {printable(str(sample.folder))}; change it, and the next run has the change. Its web is {web}")
         if is_ours:
             TrustBook().add(sample.folder)
         served = msgspec.structs.replace(
-            order,
+            options,
             targets=[sample.target],
-            config=order.config or sample.config,
-            place=msgspec.structs.replace(order.place, found=order.place.found and not is_ours),
+            config=options.config or sample.config,
+            place=msgspec.structs.replace(options.place, found=options.place.found and not is_ours),
             when_served=_Greeting(opens=opens, sample=sample),
         )
         serve_until_told(served)

@@ -65,11 +65,11 @@ class RunOptions(msgspec.Struct, frozen=True):
         return "restart" if self.again else "find"
 
 
-def follow(order: RunOptions, loaded: LoadedFunction) -> Description:
+def follow(options: RunOptions, loaded: LoadedFunction) -> Description:
     """Run the execution and return its description at the end. Raises ExecutionQuarantined if it is quarantined. If the user interrupts the
     command, this raises typer.Exit. If the execution was started, it first prints the command that continues the execution, which stays in
     the store."""
-    following = _ForegroundRun(order, loaded)
+    following = _ForegroundRun(options, loaded)
     try:
         return asyncio.run(following.to_the_end())
     except KeyboardInterrupt:
@@ -78,16 +78,16 @@ def follow(order: RunOptions, loaded: LoadedFunction) -> Description:
 
 
 class _ForegroundRun:
-    def __init__(self, order: RunOptions, loaded: LoadedFunction) -> None:
-        self._order = order
+    def __init__(self, options: RunOptions, loaded: LoadedFunction) -> None:
+        self._options = options
         self._loaded = loaded
         self._execution: OpenExecution | None = None
         self._told: set[str] = set()
 
     async def to_the_end(self) -> Description:
-        place = self._order.place
+        place = self._options.place
         async with self._opening() as engine:
-            name = id_at(SystemClock().now()) if self._order.name is None else checked_name(self._order.name)
+            name = id_at(SystemClock().now()) if self._options.name is None else checked_name(self._options.name)
             say(
                 f"{self._loaded.function.name}/{name} is in {shown(place.where)}"
             )  # print this first: the function may print as soon as it begins
@@ -108,16 +108,16 @@ class _ForegroundRun:
     def _opening(self) -> Opening:
         """An engine, not open yet, with the functions of the file, and with the workers that they run, if there are any. May ask the user
         for trust."""
-        place, options = self._order.place, self._order.workers
-        files = [*options.files, *self._named()]
+        place, asked = self._options.place, self._options.workers
+        files = [*asked.files, *self._named()]
         queues = declared_together(queues_beside(self._loaded.beside, self._loaded.module), {})
         if not files:
-            queues = declared_together(queues, operators_queues(options.config, trust=options.trust))
+            queues = declared_together(queues, operators_queues(asked.config, trust=asked.trust))
             return open_engine(place.where, functions=self._loaded.beside, queues=queues, codec=place.codec())
-        from holdfast.cli.consent import run_terms_of
+        from holdfast.cli.consent import run_terms
         from holdfast.service.author_files.worker_search import served_files
 
-        terms = run_terms_of(served_files(files), place, options.isolation, options.config, trust=options.trust)
+        terms = run_terms(served_files(files), place, asked.isolation, asked.config, trust=asked.trust)
         functions, settings = self._loaded.beside, terms.settings
         opening = open_engine(place.where, functions=functions, workers=files, queues=queues, worker_settings=settings, codec=place.codec())
         opening.declares = False
@@ -132,12 +132,12 @@ class _ForegroundRun:
 
         A file without the text `.run(` runs no worker. For such a file this function does not import Holdfast's code for workers.
         """
-        file = Path(self._order.target.partition(":")[0])
+        file = Path(self._options.target.partition(":")[0])
         if file.suffix != ".py" or not file.is_file() or b".run(" not in file.read_bytes():
             return ()
         from holdfast.service.author_files.worker_search import worker_files
 
-        given = {path.resolve() for path in self._order.workers.files}
+        given = {path.resolve() for path in self._options.workers.files}
         return [found for found in worker_files(file) if found.resolve() not in given]
 
     async def _last(self, engine: OpenEngine, execution: OpenExecution) -> Description:
@@ -154,17 +154,17 @@ class _ForegroundRun:
 
         Raises FunctionNotFound if the execution was started with a version that the file does not have.
         """
-        order, function = self._order, self._loaded.function
-        if order.payload is None and order.name is not None and not order.again:
-            for found in await engine.list(Filter(function=function.name, name=order.name, limit=1)):
+        options, function = self._options, self._loaded.function
+        if options.payload is None and options.name is not None and not options.again:
+            for found in await engine.list(Filter(function=function.name, name=options.name, limit=1)):
                 if all((f.name, f.version) != (found.function, found.version) for f in self._loaded.beside):
                     raise FunctionNotFound(
-                        f"{found.function}/{found.name} was started with version {found.version}, which {order.target} does not have. "
+                        f"{found.function}/{found.name} was started with version {found.version}, which {options.target} does not have. "
                         f"Run a file that has this version, or give another --name."
                     )
                 return await engine.get(found.id)
-        payload = order.payload or (await self._input_before(engine, name) if order.again else None) or "{}"
-        return await engine.start(function, codec.loads(payload), name=name, on_failed=order.on_failed)
+        payload = options.payload or (await self._input_before(engine, name) if options.again else None) or "{}"
+        return await engine.start(function, codec.loads(payload), name=name, on_failed=options.on_failed)
 
     async def _input_before(self, engine: OpenEngine, name: str) -> str | None:
         """The input of the execution that has this name now; None if there is none. It is the input of the new execution if the user gives
@@ -186,7 +186,7 @@ class _ForegroundRun:
     def _not_aside(self, told: Description) -> Description:
         """The description itself. Raises ExecutionQuarantined, with the command that releases the execution, if it is quarantined."""
         if told.state == State.QUARANTINED:
-            again = self._order.place.command("executions", "release", f"{told.function}/{told.name}")
+            again = self._options.place.command("executions", "release", f"{told.function}/{told.name}")
             raise ExecutionQuarantined(f"{told.function}/{told.name}: {told.why} Then: {again}", told.quarantine)
         return told
 
@@ -198,24 +198,24 @@ class _ForegroundRun:
         for pending in told.waits_for:
             if pending.quarantined is not None and pending.quarantined not in self._told:
                 self._told.add(pending.quarantined)
-                look = self._order.place.command("executions", "show", pending.quarantined)
+                look = self._options.place.command("executions", "show", pending.quarantined)
                 say(f"waits for {printable(pending.woken_by)}; see why with: {look}")
             for approval in pending.approvals:
                 if approval not in self._told:
                     self._told.add(approval)
-                    look = self._order.place.command("approvals", "show", approval)
+                    look = self._options.place.command("approvals", "show", approval)
                     say(f"waits for {printable(pending.name or pending.kind)}: {printable(pending.woken_by)}; see it with: {look}")
             if pending.callback_id is not None and pending.callback_id not in self._told:
                 self._told.add(pending.callback_id)
-                answer = self._order.place.command("callbacks", "succeed", pending.callback_id, "--result", "TEXT")
+                answer = self._options.place.command("callbacks", "succeed", pending.callback_id, "--result", "TEXT")
                 say(f"waits for {printable(pending.name or pending.kind)}; answer it with: {answer}")
 
     def say_how_to_go_on(self) -> None:
         if self._execution is None:
             say("interrupted before anything was started")
             return
-        again = self._order.place.command("run", self._order.target, "--name", self._execution.name)
-        say(f"interrupted: the execution stays in {shown(self._order.place.where)}. Go on with: {again}")
+        again = self._options.place.command("run", self._options.target, "--name", self._execution.name)
+        say(f"interrupted: the execution stays in {shown(self._options.place.where)}. Go on with: {again}")
 
 
 async def _end(execution: OpenExecution) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,11 +13,9 @@ import typer
 from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace, local_actor
 from holdfast.cli.keys_secret import with_taken
 from holdfast.cli.terminal import moment, print_document, print_line, print_table, say, seconds, working
-from holdfast.model.clock import Clock, SystemClock
+from holdfast.model.clock import Clock
 from holdfast.model.credentials import Credential, CredentialKind, Role, checked_person, checked_roles
 from holdfast.model.errors import InvalidParameter, StoreNotFound
-from holdfast.model.ids import id_at
-from holdfast.store.backends import open_store
 from holdfast.store.seam import Store
 from holdfast.store.shown_address import shown
 from holdfast.web.auth.key_sealing import Sealing, access_keys
@@ -160,15 +157,12 @@ def _revoke_lost(opened: Store, secrets: KeysSecrets, clock: Clock) -> list[str]
     return found
 
 
-@contextlib.contextmanager
-def _opened(place: StorePlace, *, create: bool = False) -> Iterator[tuple[Store, Clock]]:
+def _opened(place: StorePlace, *, create: bool = False) -> contextlib.AbstractContextManager[tuple[Store, Clock]]:
     """The store, open until the block is left, and its clock. Raises StoreNotFound if the store's file does not exist, unless `create` is
     set."""
     if not create and "://" not in place.where and not Path(place.where).exists():
         raise StoreNotFound(f"There is no store at {place.where}. `holdfast keys create` or the first execution makes it.")
-    clock = SystemClock()
-    with contextlib.closing(open_store(place.where, id_at(clock.now()), place.codec())) as opened:
-        yield opened, opened.clock(clock)
+    return place.opened()
 
 
 def _end(credential: Credential, now: int) -> str:

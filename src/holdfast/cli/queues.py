@@ -108,7 +108,7 @@ def push(
     from holdfast.cli.queue_push import PushCommand
 
     place = StorePlace.of(store, codec)
-    order = PushCommand.of(
+    push = PushCommand.of(
         queue,
         target,
         inputs,
@@ -124,7 +124,7 @@ def push(
         config=config,
         trust=trust,
     )
-    raise typer.Exit(order.run(json_output=json_output))
+    raise typer.Exit(push.run(json_output=json_output))
 
 
 @app.command("pause")

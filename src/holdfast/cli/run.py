@@ -115,8 +115,8 @@ def run(
     if is_worker:
         named = name if key is None else key  # an empty key is refused: the user meant to give one
         more = {"isolation": isolation, "user": user, "place": place, "config": config, "trust": trust}
-        order = WorkerRunOptions.of(target, input_, named, constraints, **more)
-        raise typer.Exit(run_worker(order, json_output=json_output, detach=detach, estimate=estimate))
+        options = WorkerRunOptions.of(target, input_, named, constraints, **more)
+        raise typer.Exit(run_worker(options, json_output=json_output, detach=detach, estimate=estimate))
     payload = None if input_ is None else codec.dumps(read_json("--input", input_))
     asked = RunOptions(target, payload, name, place, again, WorkerOptions(tuple(worker or ()), isolation, config, trust))
     with contextlib.redirect_stdout(sys.stderr):
@@ -138,21 +138,21 @@ def _check_again(again: bool, name: str | None, *, is_worker: bool, estimate: bo
         raise InvalidParameter("--again needs --name: without a name every run is a new execution.")
 
 
-def _left(order: RunOptions, loaded: LoadedFunction) -> tuple[Execution, bool]:
+def _left(options: RunOptions, loaded: LoadedFunction) -> tuple[Execution, bool]:
     """Write an execution that a runner will run later, or find the existing execution with this name. Returns the execution, and whether
     this call wrote it."""
-    if order.place.where == ":memory:":
+    if options.place.where == ":memory:":
         raise InvalidParameter("--detach needs a store that stays: a store in memory ends with this program. Name a file with --store.")
     function = loaded.function
-    with order.place.client(create=True) as client:
-        payload = order.payload
-        if payload is None and order.name is not None:
+    with options.place.client(create=True) as client:
+        payload = options.payload
+        if payload is None and options.name is not None:
             with contextlib.suppress(ExecutionNotFound):
-                found = client.find(f"{function.name}/{order.name}")
-                if not order.again:
+                found = client.find(f"{function.name}/{options.name}")
+                if not options.again:
                     return found, False
                 payload = codec.dumps(client.describe(found.id).input)
-        started = client.start(function, codec.loads(payload or "{}"), name=order.name, on_failed=order.on_failed)
+        started = client.start(function, codec.loads(payload or "{}"), name=options.name, on_failed=options.on_failed)
         return started.header, started.created
 
 

@@ -17,7 +17,7 @@ import msgspec
 import typer
 
 from holdfast.cli import completion
-from holdfast.cli.arguments import CodecOption, ConfigOption, StorePlace, TrustOption
+from holdfast.cli.arguments import CodecOption, ConfigOption, StoreOption, StorePlace, TrustOption
 from holdfast.cli.operators_queues import operators_queues
 from holdfast.cli.runner_metrics import metrics_page
 from holdfast.cli.serve import DRAIN_SECONDS, set_function_log_level, told_to_leave
@@ -127,10 +127,7 @@ def runner(
     trust: TrustOption = False,
     config: ConfigOption = None,
     metrics_port: MetricsPortOption = None,
-    store: Annotated[
-        str | None,
-        typer.Option("--store", metavar="PATH|URL", help="The store's file or address. Without it: $HOLDFAST_STORE, else ./holdfast.db."),
-    ] = None,
+    store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
     """Run what waits in a store: queued runs, timers, and what other runners left. Without --metrics-port it listens on no port.
@@ -141,7 +138,7 @@ def runner(
     Ends with Ctrl-C or SIGTERM: it takes nothing new, waits a few seconds for what runs, and leaves the rest to other runners.
     """
     only = Only(frozenset(map(checked_queue, queue or ())), frozenset(tenant or ()))
-    order = RunnerOptions(
+    options = RunnerOptions(
         targets=targets,
         functions=function or (),
         workers=worker or (),
@@ -154,25 +151,25 @@ def runner(
         trust=trust,
         metrics_port=metrics_port,
     )
-    if order.place.where == ":memory:":
+    if options.place.where == ":memory:":
         raise InvalidParameter("A store in memory belongs to one program: there is nothing for a runner to take.")
-    found = _found(order)
-    workers = ServeWorkers.of(found, order.place, order.isolation, order.config, trust=order.trust)
-    _check_chosen(order, found, workers)
+    found = _found(options)
+    workers = ServeWorkers.of(found, options.place, options.isolation, options.config, trust=options.trust)
+    _check_chosen(options, found, workers)
     try:
         from uvloop import new_event_loop
     except ImportError:  # only `holdfast[server]` brings it
         from asyncio import new_event_loop  # type: ignore[assignment]
     with asyncio.Runner(loop_factory=new_event_loop) as loop:
-        loop.run(_run(order, found, workers))
+        loop.run(_run(options, found, workers))
 
 
-def _found(order: RunnerOptions) -> FoundTargets:
+def _found(options: RunnerOptions) -> FoundTargets:
     """The functions and workers of the targets. Raises InvalidParameter if a target is a template: only a server runs its functions."""
     from holdfast.lambda_api.templates.targets import find_all
 
     with contextlib.redirect_stdout(sys.stderr):
-        found = find_all(order.targets, {})
+        found = find_all(options.targets, {})
     for warning in found.warnings:
         say(f"warning: {printable(warning)}")
     if found.deployed:
@@ -183,15 +180,15 @@ def _found(order: RunnerOptions) -> FoundTargets:
     return found
 
 
-def _check_chosen(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers | None) -> None:
+def _check_chosen(options: RunnerOptions, found: FoundTargets, workers: ServeWorkers | None) -> None:
     """Raise FunctionNotFound for a chosen name that the targets do not have: otherwise the runner would wait for ever, and the user would
     not see the mistake. Names of pipelines are checked later, when the workers are loaded."""
     runtime = None if workers is None else workers.runtime
     ids = set() if runtime is None else {package.contract.worker_id for package in runtime.packages}
     kinds: tuple[tuple[str, Collection[str], Collection[str] | None], ...] = (
-        ("--function", order.functions, {one.name for one in found.inline}),
-        ("--worker", order.workers, ids),
-        ("--pipeline", order.pipelines, None if runtime is not None else ()),  # pipelines are known when the runtime is open
+        ("--function", options.functions, {one.name for one in found.inline}),
+        ("--worker", options.workers, ids),
+        ("--pipeline", options.pipelines, None if runtime is not None else ()),  # pipelines are known when the runtime is open
     )
     for option, wanted, known in kinds:
         unknown = [] if known is None else sorted(set(wanted) - set(known))
@@ -200,30 +197,30 @@ def _check_chosen(order: RunnerOptions, found: FoundTargets, workers: ServeWorke
             raise FunctionNotFound(f"{option}: the targets have no {', '.join(unknown)}. Known: {told}.")
 
 
-async def _run(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers | None) -> None:
+async def _run(options: RunnerOptions, found: FoundTargets, workers: ServeWorkers | None) -> None:
     leaving = told_to_leave()
     warn_of_root()
     set_function_log_level()
     measured = FunctionSignals(os.environ)
-    opening = _opening(order, found, workers, measured)
-    if order.metrics_port is not None:
+    opening = _opening(options, found, workers, measured)
+    if options.metrics_port is not None:
         measured.check()
     async with measured, opening:
         engine = opening.engine
         measured.watch(engine.store, engine.clock)
-        async with metrics_page(order.metrics_port, lambda: _metrics(measured, workers)) as metrics:
-            _check_pipelines(order, workers)
-            _print_hosted(order, engine.registry.hosted(), metrics)
-            await _work(order, opening, leaving)
+        async with metrics_page(options.metrics_port, lambda: _metrics(measured, workers)) as metrics:
+            _check_pipelines(options, workers)
+            _print_hosted(options, engine.registry.hosted(), metrics)
+            await _work(options, opening, leaving)
 
 
 def _metrics(measured: FunctionSignals, workers: ServeWorkers | None) -> str:
     return ("" if workers is None else workers.metrics_text()) + measured.text()
 
 
-async def _work(order: RunnerOptions, opening: Opening, leaving: asyncio.Event) -> None:
+async def _work(options: RunnerOptions, opening: Opening, leaving: asyncio.Event) -> None:
     """Let the open engine run until a signal sets `leaving`. Then claim nothing new, and wait a few seconds for what still runs."""
-    _warn_of_queues(order, opening.engine.store)
+    _warn_of_queues(options, opening.engine.store)
     warn_of_left_over(opening.engine, opening.schedules, set())
     await leaving.wait()
     say("leaving: waiting until running work can be stopped")
@@ -231,50 +228,50 @@ async def _work(order: RunnerOptions, opening: Opening, leaving: asyncio.Event) 
         say("some of it could not be stopped in time; it goes on from its last checkpoint on another runner")
 
 
-def _opening(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers | None, measured: FunctionSignals) -> Opening:
-    operators = operators_queues(order.config, trust=order.trust) if workers is None else workers.queues
-    schedules = schedules_of_file(order.isolation, order.config, trust=order.trust) if workers is None else ()
+def _opening(options: RunnerOptions, found: FoundTargets, workers: ServeWorkers | None, measured: FunctionSignals) -> Opening:
+    operators = operators_queues(options.config, trust=options.trust) if workers is None else workers.queues
+    schedules = schedules_of_file(options.isolation, options.config, trust=options.trust) if workers is None else ()
     settings = Settings(
-        codec=order.place.codec(),
+        codec=options.place.codec(),
         observers=measured.observers,
-        at_once=order.at_once,
-        only=order.only,
+        at_once=options.at_once,
+        only=options.only,
         queues=declared_together(found.queues, operators),
     )
-    functions = [one for one in found.inline if order.chosen is None or one.name in order.functions]
-    opening = open_engine(order.place.where, functions=functions, schedules=found.schedules, settings=settings)
+    functions = [one for one in found.inline if options.chosen is None or one.name in options.functions]
+    opening = open_engine(options.place.where, functions=functions, schedules=found.schedules, settings=settings)
     opening.operators_schedules, opening.warns = schedules, False  # this command prints the warnings itself
     if workers is not None:
-        workers.runtime.chosen = order.chosen and frozenset((*order.workers, *order.pipelines))
+        workers.runtime.chosen = options.chosen and frozenset((*options.workers, *options.pipelines))
         opening.runtime = workers.runtime
     return opening
 
 
-def _check_pipelines(order: RunnerOptions, workers: ServeWorkers | None) -> None:
+def _check_pipelines(options: RunnerOptions, workers: ServeWorkers | None) -> None:
     known = set() if workers is None else {one.graph.pipeline_id for one in workers.runtime.pipelines}
-    unknown = sorted(set(order.pipelines) - known)
+    unknown = sorted(set(options.pipelines) - known)
     if unknown:
         raise FunctionNotFound(f"--pipeline: the targets have no {', '.join(unknown)}. Known: {', '.join(sorted(known)) or 'none'}.")
 
 
-def _warn_of_queues(order: RunnerOptions, store: Store) -> None:
+def _warn_of_queues(options: RunnerOptions, store: Store) -> None:
     """Warn about queues of --queue that are not in the store: a runner that waits for a queue with a misspelled name looks like a runner
     that has nothing to do."""
-    for queue in sorted((order.only or Only()).queues):
+    for queue in sorted((options.only or Only()).queues):
         if store.queue(queue) is None:
             near = meant_queue(store, queue)
             say(f"warning: queue {queue} is not in this store; the runner waits for runs that are pushed into it.{near}")
 
 
-def _print_hosted(order: RunnerOptions, hosted: Sequence[Hosted], metrics: str | None) -> None:
-    print(f"running what waits in {shown(order.place.where)}")
+def _print_hosted(options: RunnerOptions, hosted: Sequence[Hosted], metrics: str | None) -> None:
+    print(f"running what waits in {shown(options.place.where)}")
     print_table(["RUNS", "VERSION", "KIND"], [(one.function, one.version, one.kind.value) for one in hosted], folds="RUNS")
-    only = order.only or Only()
+    only = options.only or Only()
     for what, names in (("queues", only.queues), ("tenants", only.tenants)):
         if names:
             print(f"only {what} {', '.join(map(printable, sorted(names)))}")
-    if order.at_once is not None:
-        print(f"at most {order.at_once} at once")
+    if options.at_once is not None:
+        print(f"at most {options.at_once} at once")
     if metrics is not None:
         print(f"metrics: {metrics}")
     sys.stdout.flush()

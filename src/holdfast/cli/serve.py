@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
-from holdfast.cli.arguments import CodecOption, ConfigOption, StorePlace, TrustOption
+from holdfast.cli.arguments import CodecOption, ConfigOption, StoreOption, StorePlace, TrustOption
 from holdfast.cli.keys_secret import with_taken
 from holdfast.cli.operators_queues import operators_queues
 from holdfast.cli.serve_output import print_served
@@ -126,10 +126,7 @@ def serve(
     isolation: IsolationOption = None,
     trust: TrustOption = False,
     config: ConfigOption = None,
-    store: Annotated[
-        str | None,
-        typer.Option("--store", metavar="PATH|URL", help="The store's file or address. Without it: $HOLDFAST_STORE, else ./holdfast.db."),
-    ] = None,
+    store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
     """Serve functions as AWS Lambda does, so that AWS's own clients and SDKs can use them, and workers over HTTP.
@@ -139,7 +136,7 @@ def serve(
     """
     if not targets and not allow_deploy:
         raise InvalidParameter("There is nothing to serve: name a template, a Python file, a worker or a folder, or use --allow-deploy.")
-    order = ServeOptions(
+    options = ServeOptions(
         targets=targets or (),
         host=host,
         port=port,
@@ -156,10 +153,10 @@ def serve(
         config=config,
         trust=trust,
     )
-    serve_until_told(order)
+    serve_until_told(options)
 
 
-def serve_until_told(order: ServeOptions) -> None:
+def serve_until_told(options: ServeOptions) -> None:
     """Serve until Ctrl-C or SIGTERM ends the server. Raises ExtraMissing if the packages of `holdfast[server]` are not installed."""
     try:
         import uvloop
@@ -168,12 +165,12 @@ def serve_until_told(order: ServeOptions) -> None:
     except ImportError as missing:
         raise ExtraMissing(f"{_EXTRA} ({missing})") from None
     began = SystemClock().now()
-    found = _find(order)
+    found = _find(options)
     # The command may ask for trust here, and Ctrl-C ends the question.
-    workers = ServeWorkers.of(found, order.place, order.isolation, order.config, trust=order.trust)
-    schedules = () if workers is not None else schedules_of_file(order.isolation, order.config, trust=order.trust)
+    workers = ServeWorkers.of(found, options.place, options.isolation, options.config, trust=options.trust)
+    schedules = () if workers is not None else schedules_of_file(options.isolation, options.config, trust=options.trust)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(order, found, workers, schedules, began))
+        runner.run(_serve(options, found, workers, schedules, began))
 
 
 def read_parameters(given: Sequence[str]) -> dict[str, str]:
@@ -187,7 +184,9 @@ def read_parameters(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers | None, schedules: Sequence[Schedule], began: int) -> None:
+async def _serve(
+    options: ServeOptions, found: FoundTargets, workers: ServeWorkers | None, schedules: Sequence[Schedule], began: int
+) -> None:
     """`began`: when this process began to read the files of the targets."""
     from holdfast.console.console import open_console
     from holdfast.lambda_api.logs.segments import LogRetention
@@ -203,10 +202,10 @@ async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers
     leaving = told_to_leave()
     warn_of_root()
     measured = FunctionSignals(os.environ)
-    operators = operators_queues(order.config, trust=order.trust) if workers is None else workers.queues
+    operators = operators_queues(options.config, trust=options.trust) if workers is None else workers.queues
     declared = Declarations(operators, schedules)
-    settings = Settings(store=order.place.where, codec=order.place.codec(), observers=measured.observers, queues=declared.queues(found))
-    subscribers = ServerSubscribers.read(order.signals, os.environ, settings.clock)
+    settings = Settings(store=options.place.where, codec=options.place.codec(), observers=measured.observers, queues=declared.queues(found))
+    subscribers = ServerSubscribers.read(options.signals, os.environ, settings.clock)
     set_function_log_level()
     opening = open_serving(
         found.inline,
@@ -214,12 +213,12 @@ async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers
         private_app=make_app,
         subscribers=subscribers.subscribers,
         log=print_lines,
-        retention=LogRetention(max_bytes=order.log_megabytes * 1024 * 1024, max_days=order.log_days),
+        retention=LogRetention(max_bytes=options.log_megabytes * 1024 * 1024, max_days=options.log_days),
         runtime=None if workers is None else workers.runtime,
     )
-    with contextlib.closing(_listener(order)) as listener:
+    with contextlib.closing(_listener(options)) as listener:
         async with subscribers, measured, opening as service, contextlib.AsyncExitStack() as beside:
-            gate, limits = _gate(order, service), Limits()
+            gate, limits = _gate(options, service), Limits()
             served = served_beside(workers, found.inline, service, subscribers)
             console = await beside.enter_async_context(
                 open_console(settings.store, gate, clock=service.engine.clock, ids=settings.ids, codec=settings.codec, served=served)
@@ -227,16 +226,16 @@ async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers
             more = _routes(service, settings, measured, workers, limits)
             more += [*subscribers.routes(service.engine.store), *console.routes(), *front_door()]
             app = make_app(service.api, more=more, limits=limits, gate=gate)
-            seen = await in_thread(Purpose.HOUSE, look, found.watched, service.leave_out, began) if order.reload else None
+            seen = await in_thread(Purpose.HOUSE, look, found.watched, service.leave_out, began) if options.reload else None
             for described in found.deployed:
                 await service.deploy(described, service.first_look)
             declared.declare(service, workers, found)
             async with listening(app, listener, drain_seconds=_ANSWER_SECONDS):
-                url = url_of(order.host, listener.getsockname()[1])
-                print_served(order.place.where, service, url, gate, workers, deploys=order.allow_deploy)
-                if order.when_served is not None:
-                    await order.when_served(url, workers)
-                await _until(leaving, order, service, found, workers, declared, seen)
+                url = url_of(options.host, listener.getsockname()[1])
+                print_served(options.place.where, service, url, gate, workers, deploys=options.allow_deploy)
+                if options.when_served is not None:
+                    await options.when_served(url, workers)
+                await _until(leaving, options, service, found, workers, declared, seen)
                 subscribers.end()
                 app.close()
                 if workers is not None:
@@ -274,28 +273,28 @@ def set_function_log_level() -> None:
         root.setLevel(logging.INFO)
 
 
-def _gate(order: ServeOptions, service: Serving) -> Gate:
+def _gate(options: ServeOptions, service: Serving) -> Gate:
     from holdfast.web.auth.gate import open_gate
     from holdfast.web.auth.secret import KeysSecrets
 
     return open_gate(
         service.engine.store,
-        host=order.host,
+        host=options.host,
         clock=service.engine.clock,
-        allow_deploy=order.allow_deploy,
-        hosts=order.allowed_hosts,
-        origins=order.allowed_origins,
-        secrets=KeysSecrets(with_taken(), order.place.where),
+        allow_deploy=options.allow_deploy,
+        hosts=options.allowed_hosts,
+        origins=options.allowed_origins,
+        secrets=KeysSecrets(with_taken(), options.place.where),
     )
 
 
-def _listener(order: ServeOptions) -> socket.socket:
+def _listener(options: ServeOptions) -> socket.socket:
     from holdfast.web.listener import bound
 
     try:
-        return bound(order.host, order.port)
+        return bound(options.host, options.port)
     except OSError as error:
-        raise cannot_listen(order.host, order.port, error) from None
+        raise cannot_listen(options.host, options.port, error) from None
 
 
 def cannot_listen(host: str, port: int, error: OSError, option: str = "--port") -> InvalidParameter:
@@ -306,16 +305,16 @@ def cannot_listen(host: str, port: int, error: OSError, option: str = "--port") 
     return InvalidParameter(f"{host}:{port} cannot be listened on: {error.strerror}. {cure}")
 
 
-def _find(order: ServeOptions, warned: Sequence[str] = ()) -> FoundTargets:
+def _find(options: ServeOptions, warned: Sequence[str] = ()) -> FoundTargets:
     """The functions and workers of the targets. Prints warnings about them, except those in `warned`."""
     from holdfast.lambda_api.templates.targets import find_all
 
     with contextlib.redirect_stdout(sys.stderr):
-        found = find_all(order.targets, order.parameters, processes=order.reload)
+        found = find_all(options.targets, options.parameters, processes=options.reload)
     for warning in found.warnings:
         if warning not in warned:
             say(f"warning: {printable(warning)}")
-    if order.reload:  # every change becomes a new version
+    if options.reload:  # every change becomes a new version
         found = msgspec.structs.replace(found, deployed=tuple(msgspec.structs.replace(one, publish=True) for one in found.deployed))
     return found
 
@@ -337,7 +336,7 @@ def told_to_leave() -> asyncio.Event:
 
 async def _until(
     leaving: asyncio.Event,
-    order: ServeOptions,
+    options: ServeOptions,
     service: Serving,
     found: FoundTargets,
     workers: ServeWorkers | None,
@@ -346,7 +345,7 @@ async def _until(
 ) -> None:
     """Wait until the server must leave. With --reload, publish changes of the files meanwhile. `seen`: the files as they were before the
     server read them."""
-    if not order.reload:
+    if not options.reload:
         await leaving.wait()
         return
     from holdfast.lambda_api.functions.function_folder import CodeCache
@@ -356,7 +355,7 @@ async def _until(
         watched, warned = [*found.watched], found.warnings
         async for _ in changes(watched, service.leave_out, seen):
             try:
-                current = await in_thread(Purpose.HOUSE, _find, order, warned)
+                current = await in_thread(Purpose.HOUSE, _find, options, warned)
                 watched[:], warned = current.watched, current.warnings
                 looked = CodeCache()
                 for described in current.deployed:

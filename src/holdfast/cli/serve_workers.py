@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from holdfast.cli.allowed_tools import AllowedTools
     from holdfast.cli.arguments import StorePlace
-    from holdfast.console.served import Served
+    from holdfast.console.server_process import Served
     from holdfast.contract.terms import Contract
     from holdfast.durable.execution import DurableFunction
     from holdfast.lambda_api.serving import Serving
@@ -92,7 +92,7 @@ class ServeWorkers:
     def routes(self, service: Serving, limits: Limits) -> Sequence[Route]:
         """The routes of the worker protocol. This call also begins to prepare a process for each worker, in a task."""
         from holdfast.server.protocol.routes import worker_routes
-        from holdfast.server.protocol.served import ServedWorkers
+        from holdfast.server.protocol.served_workers import ServedWorkers
 
         self._warming = asyncio.create_task(self._warm())
         return worker_routes(ServedWorkers(self.runtime.worker_service, service.engine.store, service.engine.clock, limits))
@@ -162,7 +162,7 @@ def served_beside(
     workers: ServeWorkers | None, functions: Sequence[DurableFunction], service: Serving, subscribers: ServerSubscribers
 ) -> Served:
     """What this server serves, for the pages of its console."""
-    from holdfast.console.served import Served
+    from holdfast.console.server_process import Served
 
     runs, engine = None if workers is None else workers.runtime.worker_service, service.engine
     return Served(

@@ -74,7 +74,7 @@ def declares_workers(target: str) -> bool:
     return bool(declared.workers) or any("@worker" in problem.message for problem in declared.problems)
 
 
-def run_worker(order: WorkerRunOptions, *, json_output: bool, detach: bool = False, estimate: bool = False) -> int:
+def run_worker(options: WorkerRunOptions, *, json_output: bool, detach: bool = False, estimate: bool = False) -> int:
     """Run the worker or pipeline, and return the exit code. Prints the outputs (with `json_output` the whole response) on stdout, and a
     summary on stderr. With `estimate`, prints what the run may cost, and runs nothing. Raises InvalidParameter if `detach` is True, or if
     the inputs or the constraints are not a JSON object."""
@@ -82,18 +82,18 @@ def run_worker(order: WorkerRunOptions, *, json_output: bool, detach: bool = Fal
 
     if detach:
         raise InvalidParameter("--detach is for durable functions. A run of a worker continues with the same command and the same --key.")
-    if not isinstance(order.inputs, dict):
+    if not isinstance(options.inputs, dict):
         raise InvalidParameter("--input of a worker must be a JSON object: its inputs by name.")
-    if not isinstance(order.constraints, dict | None):
+    if not isinstance(options.constraints, dict | None):
         raise InvalidParameter('--constraints must be a JSON object, such as {"max_tokens": 500}.')
     if estimate:
-        return _estimated(order, json_output=json_output)
-    from holdfast.cli.consent import run_terms_of
+        return _estimated(options, json_output=json_output)
+    from holdfast.cli.consent import run_terms
     from holdfast.service.author_files.worker_search import served_files
 
     warn_of_root()
-    terms = run_terms_of(served_files([order.file]), order.place, order.isolation, order.config, trust=order.trust)
-    response, limits = asyncio.run(_ran(order, terms))
+    terms = run_terms(served_files([options.file]), options.place, options.isolation, options.config, trust=options.trust)
+    response, limits = asyncio.run(_ran(options, terms))
     if json_output:
         print_document(response_document(response))
     elif response.outputs is not None:
@@ -102,18 +102,18 @@ def run_worker(order: WorkerRunOptions, *, json_output: bool, detach: bool = Fal
     return exit_code(response)
 
 
-def _estimated(order: WorkerRunOptions, *, json_output: bool) -> int:
+def _estimated(options: WorkerRunOptions, *, json_output: bool) -> int:
     from holdfast.cli.estimates import Estimated
 
-    asked = Estimated(order.file, order.worker, order.inputs, order.place, order.config, order.isolation, trust=order.trust)
+    asked = Estimated(options.file, options.worker, options.inputs, options.place, options.config, options.isolation, trust=options.trust)
     asked.show(json_output=json_output)
     return 0
 
 
-async def _ran(order: WorkerRunOptions, terms: RunTerms) -> tuple[Response, RunLimits | None]:
+async def _ran(options: WorkerRunOptions, terms: RunTerms) -> tuple[Response, RunLimits | None]:
     from holdfast.service.engines import open as open_engine
 
-    opening = open_engine(order.place.where, workers=[order.file], worker_settings=terms.settings, codec=order.place.codec())
+    opening = open_engine(options.place.where, workers=[options.file], worker_settings=terms.settings, codec=options.place.codec())
     opening.declares = False
     runtime = opening.runtime
     assert runtime is not None
@@ -123,13 +123,13 @@ async def _ran(order: WorkerRunOptions, terms: RunTerms) -> tuple[Response, RunL
         say(f"warning: {printable(line)}")
     async with opening as engine:
         served = engine.worker_service.served
-        worker = order.worker or meant_worker(served, order.file)
-        asking = {"idempotency_key": order.key, "constraints": order.constraints, "user": order.user}
+        worker = options.worker or meant_worker(served, options.file)
+        asking = {"idempotency_key": options.key, "constraints": options.constraints, "user": options.user}
         kind, limits = _version(served, worker)
         if kind is Kind.PIPELINE:
-            return await _ran_pipeline(engine, worker, order.inputs, asking), limits
+            return await _ran_pipeline(engine, worker, options.inputs, asking), limits
         engine.worker_service.observe(_ProgressPrinter())
-        return await engine.run(worker, order.inputs, **asking), limits
+        return await engine.run(worker, options.inputs, **asking), limits
 
 
 def _version(served: Mapping[str, Mapping[str, Served]], worker: str) -> tuple[Kind, RunLimits | None]:

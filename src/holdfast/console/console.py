@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from holdfast.console.bulk_jobs import BulkJobs
 from holdfast.console.login import Login
@@ -18,7 +18,7 @@ from holdfast.console.pages.run_tests import RunTestPages
 from holdfast.console.pages.runs import RunsPages
 from holdfast.console.pages.tables import TablePages
 from holdfast.console.rendering import Rendering
-from holdfast.console.served import Served
+from holdfast.console.server_process import Served
 from holdfast.console.site import Site
 from holdfast.console.source import Source
 from holdfast.console.sources.viewer import Viewer
@@ -110,18 +110,12 @@ async def open_console(
     """Open the console of the store at `where`, and close it when the block ends. The console has its own connection to the store, so that
     pages and runs do not wait for each other. With `read_only` it has no actions; a person can still log in and out. `served` is the server
     in whose process it runs; None if there is no such server."""
-    with _opened(where, clock, ids, codec) as store:
+    with contextlib.closing(open_store(where, ids(clock.now()), codec)) as store:
         console = Console(store, where, gate, clock=clock, ids=ids, read_only=read_only, served=served)
         try:
             yield console
         finally:
             await console.close()
-
-
-@contextlib.contextmanager
-def _opened(where: str, clock: Clock, ids: IdSource, codec: PayloadCodec | None) -> Iterator[Store]:
-    with contextlib.closing(open_store(where, ids(clock.now()), codec)) as store:
-        yield store
 
 
 def _missing(request: PageRequest) -> Reply:

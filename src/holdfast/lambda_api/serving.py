@@ -25,7 +25,7 @@ from holdfast.hosts.inline import InlineHost
 from holdfast.lambda_api.functions.deployed import DeployedFunctions
 from holdfast.lambda_api.functions.function_folder import CodeCache, FunctionFolder, folder_of
 from holdfast.lambda_api.functions.function_records import EVENT, NOT_DURABLE, Code, Entry, Version, runtime_of
-from holdfast.lambda_api.functions.served import ServedFunctions
+from holdfast.lambda_api.functions.served_functions import ServedFunctions
 from holdfast.lambda_api.logs import segments
 from holdfast.lambda_api.logs.inline_logs import InlineLogs
 from holdfast.lambda_api.logs.log_operations import Logs

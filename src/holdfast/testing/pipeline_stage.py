@@ -28,7 +28,7 @@ from holdfast.pipelines.graph.contract import json_of
 from holdfast.pipelines.graph.graph import Built, Graph
 from holdfast.pipelines.graph.structure import structure_of
 from holdfast.pipelines.record.states import NodeStatus, node_states
-from holdfast.pipelines.run.served import ServedPipeline
+from holdfast.pipelines.run.served_pipeline import ServedPipeline
 from holdfast.pipelines.steps.entry import called
 from holdfast.pipelines.steps.steps import StepDone, StepFailed, Steps, told_by
 from holdfast.service.engines import Opening

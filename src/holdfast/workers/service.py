@@ -184,11 +184,8 @@ class WorkerService(PipelineParts):
     ) -> tuple[Execution, AcceptedRequest]:
         """The run of a request: the run that its idempotency key has, unless that run freed the key (`_FREES_ITS_KEY`); else a new run, in
         `queue` if that is given. Raises InvalidRequest or LimitReached if the request is refused, and QueueFull if the queue is full."""
-        served = accept.served_version(self._served.get(request.worker_id), request, self._served)
-        contract, limits = served.worker.contract, accept.limits_of(request, served.worker.contract)
-        inputs = await accept.checked_inputs(request, contract, asker.tenant, self.artifacts)
-        accepted, again = accept.first_run(request, served, limits, asker, sampled), False
-        await self._gate.check(served, accepted)
+        served, accepted, inputs = await self._checked(request, asker, sampled)
+        contract, again = served.worker.contract, False
         engine, worker_id, tenant, rate = self._engine, contract.worker_id, asker.tenant, accept.rate_of(self.policy, contract)
         while True:
             name, payload = accept.name_of(accepted), msgspec.json.encode(accepted).decode()
@@ -238,18 +235,14 @@ class WorkerService(PipelineParts):
         items: list[Item] = []
         with indexed(items):
             for request in map(accept.traced, requests):
-                served = accept.served_version(self._served.get(request.worker_id), request)
-                limits = accept.limits_of(request, served.worker.contract)
-                inputs = await accept.checked_inputs(request, served.worker.contract, asker.tenant, self.artifacts)
-                accepted = accept.first_run(request, served, limits, asker, None)
-                await self._gate.check(served, accepted)
+                served, accepted, inputs = await self._checked(request, asker, None)
                 items.append(
                     Item(
                         enqueue=await self._gate.placed(queue, served, accepted, rate_now(self._served[request.worker_id], self.policy)),
                         input=msgspec.json.encode(accepted).decode(),
                         name=accept.name_of(accepted),
                         kind=served.kind,
-                        terms=accept.terms_of(limits, served.kind, self.retention_days),
+                        terms=accept.terms_of(accepted.limits, served.kind, self.retention_days),
                         charges=accept.charges_of(accepted, self.policy, None, self._engine.clock.now()),
                         identity=None if request.idempotency_key is None else inputs,
                         graph=served.graph_text,
@@ -305,19 +298,26 @@ class WorkerService(PipelineParts):
         request, began_at = accept.traced(request), self._engine.clock.now()
         asker = Asker(tenant=asked.tenant, principal=asked.requested_by)
         try:
-            served = accept.served_version(self._served.get(request.worker_id), request)
-            contract, limits = served.worker.contract, accept.limits_of(request, served.worker.contract)
-            inputs = await accept.checked_inputs(request, contract, asker.tenant, self.artifacts)
-            accepted = accept.first_run(request, served, limits, asker, None)
-            await self._gate.check(served, accepted)
+            served, accepted, inputs = await self._checked(request, asker, None)
             with accept.start_refusals(None):
                 payload = codec.fitting(codec.storable(msgspec.json.encode(accepted).decode()), "Execution input")
         except InvalidRequest as refused:
             return refusal_failure(self._refused(request, asker, refused, began_at, None))
-        terms = accept.terms_of(limits, served.kind, self.retention_days)
-        charges = accept.charges_of(accepted, self.policy, accept.rate_of(self.policy, contract), self._engine.clock.now())
+        terms = accept.terms_of(accepted.limits, served.kind, self.retention_days)
+        rate = accept.rate_of(self.policy, served.worker.contract)
+        charges = accept.charges_of(accepted, self.policy, rate, self._engine.clock.now())
         order = Order(served.kind, payload, terms, accepted.tenant, charges=charges, graph=served.graph_text)
         return Ordered(order=order, name=accept.name_of(accepted) or "", same=inputs)
+
+    async def _checked(self, request: WorkerRequest, asker: Asker, sampled: bool | None) -> tuple[Served, AcceptedRequest, str]:
+        """Check a request that does not come from another run. Returns the worker that it gets, the accepted request of its first run, and
+        its inputs as JSON text. Raises InvalidRequest if the request is refused."""
+        served = accept.served_version(self._served.get(request.worker_id), request, self._served)
+        limits = accept.limits_of(request, served.worker.contract)
+        inputs = await accept.checked_inputs(request, served.worker.contract, asker.tenant, self.artifacts)
+        accepted = accept.first_run(request, served, limits, asker, sampled)
+        await self._gate.check(served, accepted)
+        return served, accepted, inputs
 
     def _with_wrong_inputs(self, name: str | None, conflict: InvalidRequest, accepted: AcceptedRequest) -> Execution:
         """The run that used the key with other inputs, if it ended with `invalid_request`: such a key may be used again, with better

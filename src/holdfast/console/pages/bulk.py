@@ -95,7 +95,7 @@ class BulkPages:
 
     def _ask(self, request: PageRequest, text: str, chosen: str, problem: str = "") -> Reply:
         verb = _verb(chosen) if chosen else Verb.STOP
-        plan = Plan(items=(), matched=0, bounded=False)
+        plan = Plan(items=(), bounded=False)
         try:
             query, bulk = query_from(text), request.source.bulk
             verb = verb if chosen else bulk.likely(query)

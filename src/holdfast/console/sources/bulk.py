@@ -65,8 +65,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The runs that match a search and that a verb can act on, newest first."""
 
     items: tuple[Item, ...]
-    matched: int
-    """How many runs match the search and have a status that fits the verb. The plan has only those of them on which the verb can act."""
     bounded: bool
     """Whether the search stopped early, so that more runs may match."""
 
@@ -105,18 +103,16 @@ class BulkSource:
         chosen = {ShownStatus(value) for value in query.of("status")}
         statuses = tuple(one for one in _STATUSES[verb] if not chosen or one in chosen)
         if not statuses:
-            return Plan(items=(), matched=0, bounded=False)
+            return Plan(items=(), bounded=False)
         items: list[Item] = []
-        matched, bounded = 0, False
+        bounded = False
         for row in self._matches(query, statuses):
             if row is None or len(items) == MOST:
                 bounded = True
                 break
-            if not newest or row.header.id <= newest:
-                matched += 1
-                if _can(verb, row.header):
-                    items.append(_item(row))
-        return Plan(items=tuple(items), matched=matched, bounded=bounded)
+            if (not newest or row.header.id <= newest) and _can(verb, row.header):
+                items.append(_item(row))
+        return Plan(items=tuple(items), bounded=bounded)
 
     def _matches(self, query: Query, statuses: tuple[ShownStatus, ...]) -> Iterator[BrowsedRow | None]:
         """The runs that match the search and have one of these statuses, newest first. If the search stopped before it had looked at all

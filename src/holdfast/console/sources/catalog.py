@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from holdfast.console.query import Query
-from holdfast.console.served import Served
+from holdfast.console.server_process import Served
 from holdfast.console.sources.figures import MOST_ROWS, Figures, figures_by_function, figures_of
 from holdfast.console.sources.gate_verdicts import GateVerdicts, few_enough, gate_verdicts
 from holdfast.console.sources.runs import RunRow, RunsSource

@@ -22,7 +22,7 @@ from holdfast.model.schedules import Occurrence, occurrence_in
 from holdfast.model.shown_status import ShownStatus, shown_status
 from holdfast.model.starts import restart_in
 from holdfast.pipelines.draw.svg import draw_svg
-from holdfast.pipelines.run.served import PACKAGE
+from holdfast.pipelines.run.served_pipeline import PACKAGE
 from holdfast.service.costs.reports import CostLine, CostQuestion
 from holdfast.service.descriptions.executions import arn_of
 from holdfast.service.descriptions.failure_path import failed_in

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.console.served import Served
+from holdfast.console.server_process import Served
 from holdfast.console.sources.contracts import Cleaner, contract_of, without_secrets
 from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.redaction import has_marks

@@ -28,7 +28,7 @@ from holdfast.model import codec
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import APPROVAL, CANCEL, OPEN, Type
-from holdfast.pipelines.run.served import PACKAGE
+from holdfast.pipelines.run.served_pipeline import PACKAGE
 from holdfast.store.seam import Filter
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.approvals import approvals_of, decision_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from holdfast.console.served import Served
+from holdfast.console.server_process import Served
 from holdfast.model.audit import Actor
 from holdfast.model.clock import Clock
 from holdfast.model.credentials import tenant_of

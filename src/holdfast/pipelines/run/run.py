@@ -24,7 +24,7 @@ from holdfast.pipelines.restart.forerunners import Forerunners
 from holdfast.pipelines.run.advance import advance
 from holdfast.pipelines.run.early_end import can_undo, end_open, ending_by, ending_of
 from holdfast.pipelines.run.response import responded
-from holdfast.pipelines.run.served import PACKAGE
+from holdfast.pipelines.run.served_pipeline import PACKAGE
 from holdfast.pipelines.run.troubles import passes
 from holdfast.pipelines.run.undo import undo_all
 from holdfast.pipelines.scene.environment import Graphs, RunService, StepCalls

@@ -13,7 +13,7 @@ from holdfast.model import json_structs
 from holdfast.model.durations import HINT, parsed
 from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.server.protocol.served import ServedWorkers
+from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.web.asker import asker_of
 from holdfast.web.policy import Needs, Policy, Reach
 from holdfast.web.replies import Reply

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from holdfast.contract.protocol import ArtifactRef
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.server.protocol.served import ServedWorkers
+from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.web.asker import asker_of
 from holdfast.web.capacity import UPLOADS
 from holdfast.web.policy import Needs, Policy, Reach, Waits

@@ -12,7 +12,7 @@ from holdfast.contract.protocol import request_from
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.server.protocol.served import ServedWorkers
+from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.service.costs.reports import cost_report, question_of
 from holdfast.service.descriptions.pipeline_view import why_no_view
 from holdfast.web.asker import asker_of

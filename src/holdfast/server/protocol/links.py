@@ -18,7 +18,7 @@ from holdfast.model.audit import Actor, kept_days
 from holdfast.model.errors import CallbackClosed, HoldfastError, InvalidParameter, Rejected
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.protocol.link_page import question_page, told_page
-from holdfast.server.protocol.served import ServedWorkers
+from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.web.form_fields import answer_of
 from holdfast.web.policy import Needs, Policy, Reach
 from holdfast.web.replies import Reply

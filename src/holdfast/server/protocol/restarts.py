@@ -11,7 +11,7 @@ from holdfast.contract.refusals import InvalidRequest
 from holdfast.model import json_structs
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.server.protocol.served import ServedWorkers
+from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.service.restarts.comparisons import compare_runs
 from holdfast.service.restarts.runs import RestartAsked, prepare, restart_run
 from holdfast.web.asker import asker_of, patience

@@ -11,7 +11,7 @@ from holdfast.server.protocol.costs import Costs
 from holdfast.server.protocol.links import Links
 from holdfast.server.protocol.restarts import Restarts
 from holdfast.server.protocol.runs import Runs
-from holdfast.server.protocol.served import ServedWorkers
+from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.server.protocol.workers import Workers
 from holdfast.web.routing import Route
 

@@ -19,7 +19,7 @@ from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.pipelines.draw.svg import draw_svg
-from holdfast.server.protocol.served import ServedWorkers
+from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.service.descriptions.pipeline_view import pipeline_view, why_no_view
 from holdfast.web import sse
 from holdfast.web.asker import asker_of, patience

@@ -12,7 +12,7 @@ from holdfast.contract.protocol import Response, WorkerRequest, request_from
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Contract
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
-from holdfast.server.protocol.served import ServedWorkers
+from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.web.asker import asker_of, is_async, patience, trace_of
 from holdfast.web.policy import Needs, Policy, Reach, Waits
 from holdfast.web.replies import Reply

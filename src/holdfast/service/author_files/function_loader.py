@@ -52,14 +52,9 @@ def load(address: str) -> LoadedFunction:
     return LoadedFunction(function, tuple(dict.fromkeys(found.values())), module)
 
 
-def load_all(address: str) -> dict[str, DurableFunction]:
-    """Import a file or module, and return its durable functions, by their names in the module; for `FILE:function`, only that one.
-    Functions that the module only imports are left out if it has functions of its own."""
-    return load_module(address)[1]
-
-
 def load_module(address: str) -> tuple[ModuleType, dict[str, DurableFunction]]:
-    """Import a file or module. Returns the module, and its durable functions as `load_all` returns them."""
+    """Import a file or module. Returns the module, and its durable functions by their names in the module; for `FILE:function`, only that
+    one. Functions that the module only imports are left out if it has functions of its own."""
     _, colon, wanted = address.rpartition(":")
     if colon and wanted.isidentifier():
         loaded = load(address)

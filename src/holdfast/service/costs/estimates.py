@@ -26,7 +26,7 @@ from holdfast.pipelines.estimate.amounts import NOTHING, Amount
 from holdfast.pipelines.estimate.estimate import Begun, Estimate, NodeEstimate, estimate, rest_of, usual_of_runs
 from holdfast.pipelines.estimate.worst import Gap, worker_most
 from holdfast.pipelines.graph.graph import Graph
-from holdfast.pipelines.run.served import ServedPipeline
+from holdfast.pipelines.run.served_pipeline import ServedPipeline
 from holdfast.service.costs.reports import dollars
 from holdfast.service.descriptions.pipeline_view import PipelineView, pipeline_view
 from holdfast.store.seam import Store

@@ -20,7 +20,7 @@ from holdfast.pipelines.record.operations import node_at
 from holdfast.pipelines.record.responses import child_response
 from holdfast.pipelines.record.results import settled_of, worker_document
 from holdfast.pipelines.record.states import NodeStatus, node_history, node_states
-from holdfast.pipelines.run.served import PACKAGE
+from holdfast.pipelines.run.served_pipeline import PACKAGE
 from holdfast.pipelines.scene.shards import items_over
 from holdfast.store.seam import Store
 from holdfast.workers.accepted_request import AcceptedRequest

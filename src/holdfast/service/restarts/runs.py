@@ -37,7 +37,7 @@ from holdfast.pipelines.graph.structure import structure_of
 from holdfast.pipelines.graph.text import graph_from
 from holdfast.pipelines.restart.forerunners import Forerunners
 from holdfast.pipelines.restart.plan import NodePlan, Plan, below, check_names, planned
-from holdfast.pipelines.run.served import PACKAGE, ServedPipeline
+from holdfast.pipelines.run.served_pipeline import PACKAGE, ServedPipeline
 from holdfast.service.costs.estimates import Estimates, without_workers
 from holdfast.service.descriptions.pipeline_view import pipeline_view
 from holdfast.store.seam import Filter, Store

@@ -17,7 +17,7 @@ from holdfast.pipelines.check.whole import problems
 from holdfast.pipelines.graph.graph import Built, Graph, parted
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 from holdfast.pipelines.graph.text import graph_from
-from holdfast.pipelines.run.served import ServedPipeline
+from holdfast.pipelines.run.served_pipeline import ServedPipeline
 from holdfast.pipelines.steps.steps import Steps
 from holdfast.workers.packages import Package, Packages
 from holdfast.workers.policy import Policy

@@ -26,7 +26,7 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.model.schedules import Origin
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.pipelines.run.run import Pipelines
-from holdfast.pipelines.run.served import ServedPipeline
+from holdfast.pipelines.run.served_pipeline import ServedPipeline
 from holdfast.service.author_files.worker_search import PAGE, declares_pipelines, served_files
 from holdfast.service.costs.estimates import Estimates
 from holdfast.service.queues.declarations import QueueTable

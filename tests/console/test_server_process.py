@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.console.served import Served
+from holdfast.console.server_process import Served
 from holdfast.contract.refusals import Overloaded
 
 

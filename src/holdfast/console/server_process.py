@@ -16,7 +16,7 @@ from holdfast.contract.terms import Contract
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.execution import Execution
 from holdfast.pipelines.graph.graph import Graph
-from holdfast.pipelines.run.served import ServedPipeline
+from holdfast.pipelines.run.served_pipeline import ServedPipeline
 from holdfast.workers.service import WorkerService
 
 T = TypeVar("T")
