@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from holdfast.model.credentials import Role
-from holdfast.web.policy import Needs, Reach, may
+from holdfast.web.policy import UNKNOWN, Needs, Reach, may
 from holdfast.web.routing import Route, Router
 from tests.surface.auth_server import every_route
 from tests.surface.test_auth_gate import CREATE, EVENTS, INVOKE
@@ -61,6 +61,13 @@ def test_a_request_is_known_by_method_and_path_and_what_is_not_known_needs_an_ad
 ) -> None:
     policy = ROUTER.find(method, path).policy
     assert (policy.operation, policy.needs) == (name, needs)
+
+
+def test_a_path_without_a_route_has_errors_in_the_format_of_the_routes_beside_it() -> None:
+    nothing = Router([])
+    for route in every_route():
+        if route.policy.operation != UNKNOWN.operation:
+            assert nothing.find(route.method, route.path, route.target).errors is route.errors, route.path
 
 
 def test_a_tenant_can_change_nothing_that_others_use() -> None:

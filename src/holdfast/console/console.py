@@ -37,7 +37,7 @@ from holdfast.web.page_errors import PREFIX, error_page
 from holdfast.web.policy import Needs, Policy, Reach
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import Route
+from holdfast.web.routing import ErrorFormat, Route, with_errors
 
 
 class Console:
@@ -75,7 +75,8 @@ class Console:
         )
         first = Policy("ConsolePlace", Needs.NOTHING, Reach.ALL)
         begin = Route("GET", PREFIX.rstrip("/"), _to_first_page, first)
-        return [begin, *(route for part in parts for route in part.routes()), site.page(".*", _missing, "ConsolePage")]
+        rest = site.page(".*", _missing, "ConsolePage")
+        return with_errors(ErrorFormat.PAGE, [begin, *(route for part in parts for route in part.routes()), rest])
 
     async def close(self) -> None:
         """End the streams of open pages. Cancel the jobs that act on many runs, and wait at most 5 seconds for the thread of each."""

@@ -18,7 +18,7 @@ from holdfast.store.seam import Store
 from holdfast.web.policy import Needs, Policy, Reach
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import Route
+from holdfast.web.routing import ErrorFormat, Route, with_errors
 from holdfast.web.worker_replies import document_reply
 
 _BODY_BYTES: Final = 512 * 1024
@@ -43,7 +43,7 @@ class ScheduleRoutes:
         def changes(name: str) -> Policy:
             return Policy(name, Needs.OPERATE, Reach.HANDLER, body_bytes=_BODY_BYTES)
 
-        return [
+        routes = [
             Route("GET", "/v1/schedules/?", self.list, looks("ListSchedules")),
             Route("POST", "/v1/schedules/?", self.add, changes("AddSchedule")),
             Route("GET", "/v1/schedules/([^/]+)", self.show, looks("GetSchedule")),
@@ -54,6 +54,7 @@ class ScheduleRoutes:
             Route("POST", "/v1/schedules/([^/]+)/run-now", self.run_now, changes("RunSchedule")),
             Route("POST", "/v1/schedules/([^/]+)/backfill", self.backfill, changes("BackfillSchedule")),
         ]
+        return with_errors(ErrorFormat.WORKERS, routes)
 
     async def list(self, request: Request) -> Reply:
         """A page of schedules in the order of their names: those after the name in `?after=`, at most `?limit=` of them (else 100)."""

@@ -21,13 +21,13 @@ from holdfast.web.auth.gate import Gate
 from holdfast.web.bodies import HeldBodies, Incoming
 from holdfast.web.capacity import Capacities
 from holdfast.web.connections import Connections
-from holdfast.web.error_formats import ErrorFormat, denial, failure, format_of
+from holdfast.web.error_formats import denial, failure
 from holdfast.web.limits import Limits
 from holdfast.web.policy import Waits
 from holdfast.web.refusals import Gone, Refused, unavailable
 from holdfast.web.replies import Response
 from holdfast.web.requests import Request
-from holdfast.web.routing import Handler, Match, Route, Router, path_of, target_of
+from holdfast.web.routing import ErrorFormat, Handler, Match, Route, Router, path_of, target_of
 from holdfast.web.sender import Sender
 
 log = logging.getLogger("holdfast.server")
@@ -59,13 +59,12 @@ class App:
             return
         incoming = Incoming(scope, receive, self._bodies)
         path = path_of(scope)
-        target = target_of(scope, path)
-        match, format = self.router.find(scope["method"].upper(), path, target), format_of(path, target)
-        capacities = self._workers if format is ErrorFormat.WORKERS else self._lambda
+        match = self.router.find(scope["method"].upper(), path, target_of(scope, path))
+        capacities = self._workers if match.errors is ErrorFormat.WORKERS else self._lambda
         request = Request(scope, incoming, match.policy, match.labels, capacities, self._closing)
         sender = Sender(request, send, self.request_id)
         try:
-            reply = await self._reply(request, match, format, sender)
+            reply = await self._reply(request, match, sender)
             if reply is not None:
                 await sender.send(reply)
         except Gone:
@@ -73,27 +72,27 @@ class App:
         finally:
             incoming.close()
 
-    async def _reply(self, request: Request, match: Match, format: ErrorFormat, sender: Sender) -> Response | None:
-        """The reply to a request. An error becomes a reply too, in the form that `format` names. Raises Gone if the client closes its
+    async def _reply(self, request: Request, match: Match, sender: Sender) -> Response | None:
+        """The reply to a request. An error becomes a reply too, in the format of the match. Raises Gone if the client closes its
         connection. None if the reply is a stream: then it has been sent, or at least begun."""
         try:
             if self.gate is not None:
                 await self.gate.admit(request)
         except Refused as why:
-            return denial(why, request, format)
+            return denial(why, request, match.errors)
         try:
             reply = await self._answer(request, match, sender)
         except (HoldfastError, Refused, TimeoutError) as error:
-            reply = failure(error, request, format)
+            reply = failure(error, request, match.errors)
         except Gone:
             raise
         except asyncio.CancelledError:
             if not self._closing.is_set() or sender.begun:
                 raise
-            reply = failure(_shutting_down(), request, format)
+            reply = failure(_shutting_down(), request, match.errors)
         except Exception as error:  # a bug in Holdfast: the caller learns that there was an error, and the log has its traceback
             log.exception("%s %s could not be answered", request.method, "/".join(match.path.split("/")[:3]))
-            reply = failure(error, request, format)
+            reply = failure(error, request, match.errors)
         if sender.begun:
             return None
         if self.gate is not None and reply is not None:
@@ -108,7 +107,7 @@ class App:
         waits = request.policy.waits
         if waits is Waits.STREAM:
             return await sender.streamed(await match.handler(request), self.limits.stream_seconds)
-        if waits is Waits.INVOCATION and _wants_result(request):
+        if waits is Waits.INVOCATION and (request.policy.wants_result is None or request.policy.wants_result(request.header)):
             return await self._invoke(request, match.handler)
         return await self._count(request, match.handler, sender)
 
@@ -172,10 +171,6 @@ class App:
 
 def _shutting_down() -> Refused:
     return unavailable("The server is shutting down.", close=True)
-
-
-def _wants_result(request: Request) -> bool:
-    return request.header(b"x-amz-invocation-type") in (None, "RequestResponse", "")
 
 
 async def _not_http(scope: Scope, receive: Receive, send: Send) -> None:

@@ -76,29 +76,14 @@ class Incoming:
             raise too_large(most, close=True)
         try:
             async with asyncio.timeout(seconds):
-                return await self._joined(most)
+                body = await whole_body(self.receive, most, _DRAINED_BYTES)
         except TimeoutError:
             raise Refused(
                 408, "RequestTimeoutException", "The request's body did not arrive in time. Send the request again.", headers=CLOSE
             ) from None
-
-    async def _joined(self, most: int) -> bytes:
-        parts, size, more = list[bytes](), 0, True
-        while more:
-            message: Any = await self.receive()
-            if message["type"] != "http.request":
-                raise Gone
-            body, more = message.get("body", b""), message.get("more_body", False)
-            size += len(body)
-            if size <= most:
-                parts.append(body)
-            elif size > _DRAINED_BYTES:
-                raise too_large(most, close=True)
-            else:
-                parts.clear()
-        if size > most:
+        if body is None:
             raise too_large(most)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return body
 
     async def left(self) -> None:
         """Wait until the client has closed its connection, then return."""
@@ -120,3 +105,25 @@ class Incoming:
             answered.cancel()
             if not answered.done():
                 await asyncio.gather(answered, return_exceptions=True)
+
+
+async def whole_body(receive: Receive, most: int, drained: int | None = None) -> bytes | None:
+    """The body of a request. None if it has more than `most` bytes: then it is read to its end and dropped. Raises Refused if it has more
+    than `most` and more than `drained` bytes; if `drained` is None, there is no such limit. Raises Gone if the client closes its connection
+    before the whole body has arrived."""
+    parts, size, more = list[bytes](), 0, True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Gone
+        body, more = message.get("body", b""), message.get("more_body", False)
+        size += len(body)
+        if size <= most:
+            parts.append(body)
+        elif drained is not None and size > drained:
+            raise too_large(most, close=True)
+        else:
+            parts.clear()
+    if size > most:
+        return None
+    return parts[0] if len(parts) == 1 else b"".join(parts)

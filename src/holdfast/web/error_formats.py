@@ -3,41 +3,13 @@ own."""
 
 from __future__ import annotations
 
-import re
-from enum import Enum
-from typing import Final
-
 from holdfast.model.errors import AccessRefused, HoldfastError
 from holdfast.web import aws_errors, page_errors
 from holdfast.web.auth.denials import Denial, Denied
 from holdfast.web.refusals import Header, Refused, unavailable
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
-
-_AWS: Final = re.compile(r"/\d{4}-\d\d-\d\d/")
-
-
-class ErrorFormat(Enum):
-    """The format in which the clients of a path read errors."""
-
-    AWS = "aws"
-    WORKERS = "workers"
-    """The format of the worker protocol: an error has the form of a run's response."""
-    PAGE = "page"
-    """An HTML page, for a person: the format of the paths of the console."""
-    PLAIN = "plain"
-    """The format of all other paths. If the gate denies the caller, the reply is JSON with `error` and `message`. All other errors have
-    AWS's format."""
-
-
-def format_of(path: str, target: str | None) -> ErrorFormat:
-    """The format in which errors are sent on a path, also on a path without a route. `target` is the value of the header X-Amz-Target, or
-    None."""
-    if path.startswith("/v1/") or path == "/v1":
-        return ErrorFormat.WORKERS
-    if path.startswith("/console/") or path == "/console":
-        return ErrorFormat.PAGE
-    return ErrorFormat.AWS if _AWS.match(path) or target is not None else ErrorFormat.PLAIN
+from holdfast.web.routing import ErrorFormat
 
 
 def denial(refused: Refused, request: Request, format: ErrorFormat) -> Reply:

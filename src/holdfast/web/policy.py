@@ -3,13 +3,16 @@ Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Final
 
 import msgspec
 
 from holdfast.model.credentials import Role
+
+HeaderOf = Callable[[bytes], str | None]
+"""Returns the value of a header of one request, by its name in lower case (`Request.header`)."""
 
 
 class Needs(Enum):
@@ -73,7 +76,7 @@ class Waits(Enum):
     """Up to `Limits.request_seconds`, counted among `Limits.requests`."""
     INVOCATION = "invocation"
     """Until the execution has its result, at most `Limits.wait_seconds`, counted among `Limits.waits` from the start. If the caller does
-    not wait for the result, like NO."""
+    not wait for the result (`Policy.wants_result`), like NO."""
     WHEN_ASKED = "when asked"
     """Like NO, until the handler calls `Request.waiting` or `Request.uploading`. The handler may answer with a stream. The handler is
     cancelled if the caller closes the connection."""
@@ -92,6 +95,8 @@ class Policy(msgspec.Struct, frozen=True):
     body_bytes: int | None = None
     """The largest body in bytes; None: `Limits.body_bytes`."""
     waits: Waits = Waits.NO
+    wants_result: Callable[[HeaderOf], bool] | None = None
+    """For Waits.INVOCATION: whether the caller of a request waits for the result, by the headers of the request. None: each caller does."""
     reads_body: bool = False
     """Whether the handler reads the body itself while it arrives (`Request.parts`)."""
     secret_path: bool = False

@@ -9,7 +9,8 @@ the policy.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -21,10 +22,24 @@ from holdfast.web.refusals import Refused
 from holdfast.web.replies import Response
 from holdfast.web.requests import Request
 
+_DATED: Final = re.compile(r"/\d{4}-\d\d-\d\d/")
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 _CACHED_CHARACTERS: Final = 512
 _CACHED_MATCHES: Final = 2048
 """The router remembers at most this many matches, so that it need not search again: all checkpoints of an execution have the same path."""
+
+
+class ErrorFormat(Enum):
+    """The format in which the clients of a route read errors."""
+
+    AWS = "aws"
+    WORKERS = "workers"
+    """The format of the worker protocol: an error has the form of a run's response."""
+    PAGE = "page"
+    """An HTML page, for a person: the format of the console."""
+    PLAIN = "plain"
+    """The format of all other routes. If the gate denies the caller, the reply is JSON with `error` and `message`. All other errors have
+    AWS's format."""
 
 
 class Route(NamedTuple):
@@ -38,6 +53,12 @@ class Route(NamedTuple):
     target: str | None = None
     """The value that the header X-Amz-Target must have, or the beginning of that value up to and including the dot. None: the route is for
     requests without the header, and for values that no other route names. AWS's JSON protocols have one path for all operations."""
+    errors: ErrorFormat = ErrorFormat.PLAIN
+
+
+def with_errors(errors: ErrorFormat, routes: Iterable[Route]) -> list[Route]:
+    """The same routes, with errors in this format."""
+    return [route._replace(errors=errors) for route in routes]
 
 
 class Match(NamedTuple):
@@ -47,6 +68,8 @@ class Match(NamedTuple):
     path: str
     """The path as the client sent it."""
     policy: Policy
+    errors: ErrorFormat
+    """The format of the route. If the policy is that of an unknown operation: the format that routes with a similar path have."""
     labels: tuple[str, ...] = ()
     """The labels in the path, decoded."""
     handler: Handler | None = None
@@ -89,11 +112,12 @@ class Router:
                 labels = tuple(map(unquote, found.groups()))
                 route = _targeted(by_method.get(method, {}), target)
                 if route is not None:
-                    return Match(path, route.policy, labels, route.handler)
+                    return Match(path, route.policy, _errors_of(route, path, target), labels, route.handler)
                 # A HEAD needs the same permission as a GET, because it shows no more. It is refused if no route has the method HEAD.
                 shown = _targeted(by_method.get("GET", {}), target) if method == "HEAD" else None
-                return Match(path, UNKNOWN if shown is None else shown.policy, labels, allowed=tuple(sorted(by_method)))
-        return Match(path, UNKNOWN)
+                policy = UNKNOWN if shown is None else shown.policy
+                return Match(path, policy, _errors_of(shown, path, target), labels, allowed=tuple(sorted(by_method)))
+        return Match(path, UNKNOWN, _errors_of(None, path, target))
 
 
 def target_of(scope: Scope, path: str) -> str | None:
@@ -115,3 +139,15 @@ def _targeted(routes: Mapping[str | None, Route], target: str | None) -> Route |
     service), then the route without a target. None if there is none of these."""
     service = None if target is None else target.partition(".")[0] + "."
     return routes.get(target) or routes.get(service) or routes.get(None)
+
+
+def _errors_of(route: Route | None, path: str, target: str | None) -> ErrorFormat:
+    """The format of errors for a request. If the request has no route, or a route for unknown operations, the beginning of its path and its
+    X-Amz-Target decide which clients send such requests."""
+    if route is not None and route.policy.operation != UNKNOWN.operation:
+        return route.errors
+    if path.startswith("/v1/") or path == "/v1":
+        return ErrorFormat.WORKERS
+    if path.startswith("/console/") or path == "/console":
+        return ErrorFormat.PAGE
+    return ErrorFormat.AWS if _DATED.match(path) or target is not None else ErrorFormat.PLAIN

@@ -18,7 +18,8 @@ from pathlib import Path
 from starlette.types import Receive, Scope, Send
 
 from holdfast.hosts.sandbox import visible_folders
-from holdfast.lambda_api.runtime.runtime_listener import RuntimeListener, answer
+from holdfast.lambda_api.runtime.runtime_listener import RuntimeListener
+from holdfast.web.replies import json_reply
 from tests.sandbox import settings
 
 _FRIEND = """
@@ -37,7 +38,7 @@ async def listen() -> None:
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         seen[scope["path"]] += 1
-        await answer(send, 200, b"{}")
+        await json_reply({})(scope, receive, send)
 
     listener = RuntimeListener(app, lambda client: None, os.getpid)
     await listener.open()

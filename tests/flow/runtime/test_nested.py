@@ -11,8 +11,9 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from holdfast.lambda_api.runtime.runtime_host import RuntimeHost
-from holdfast.lambda_api.runtime.runtime_listener import answer, body_of
 from holdfast.model.ids import LATEST
+from holdfast.web.bodies import whole_body
+from holdfast.web.replies import Reply
 from tests.flow.runtime.running import alive, hosting, plain, until
 
 
@@ -22,8 +23,8 @@ async def nesting(*functions: str, **limits: Any) -> AsyncIterator[RuntimeHost]:
     async with hosting(*(plain("invokes", function=name) for name in functions), **limits) as (host, _):
 
         async def invoke(scope: Scope, receive: Receive, send: Send) -> None:
-            called = await host.call(scope["path"].split("/")[-2], LATEST, await body_of(receive, 1000) or b"")
-            await answer(send, 200, called.payload)
+            called = await host.call(scope["path"].split("/")[-2], LATEST, await whole_body(receive, 1000) or b"")
+            await Reply(200, called.payload)(scope, receive, send)
 
         host.api = invoke
         yield host

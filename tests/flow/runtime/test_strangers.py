@@ -20,7 +20,8 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from holdfast.lambda_api.runtime import environment, peers
-from holdfast.lambda_api.runtime.runtime_listener import RuntimeListener, answer
+from holdfast.lambda_api.runtime.runtime_listener import RuntimeListener
+from holdfast.web.replies import json_reply
 from tests.flow.runtime.running import alive, hosting, plain, until
 
 ROOT, OTHER_USER, UNPRIVILEGED = 0, 12345, 65534
@@ -167,7 +168,7 @@ async def test_who_asks_is_found_out_once_for_each_connection(monkeypatch: pytes
     looked: list[object] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await answer(send, 200, b"{}")
+        await json_reply({})(scope, receive, send)
 
     def look(*about: object) -> bool:
         looked.append(about)

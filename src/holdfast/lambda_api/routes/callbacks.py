@@ -8,7 +8,7 @@ from holdfast.model.operations import Failure
 from holdfast.web.policy import Needs, Policy, Reach
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import Route
+from holdfast.web.routing import ErrorFormat, Route, with_errors
 
 _CALLBACK = "/2025-12-01/durable-execution-callbacks/(.+)"
 
@@ -25,11 +25,12 @@ class Callbacks:
 
     def routes(self) -> list[Route]:
         """The routes of these handlers."""
-        return [
+        routes = [
             Route("POST", f"{_CALLBACK}/succeed", self.succeed, _answers("SendDurableExecutionCallbackSuccess")),
             Route("POST", f"{_CALLBACK}/fail", self.fail, _answers("SendDurableExecutionCallbackFailure")),
             Route("POST", f"{_CALLBACK}/heartbeat", self.heartbeat, _answers("SendDurableExecutionCallbackHeartbeat")),
         ]
+        return with_errors(ErrorFormat.AWS, routes)
 
     async def succeed(self, request: Request) -> Reply:
         """SendDurableExecutionCallbackSuccess. The whole body is the result."""

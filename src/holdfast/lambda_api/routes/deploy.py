@@ -16,7 +16,7 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.web.policy import Needs, Policy, Reach
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import Route
+from holdfast.web.routing import ErrorFormat, Route, with_errors
 
 LOCAL_BUCKET: Final = "holdfast-local"
 """An S3 bucket of this name stands for the folders of the server's machine: the key is the absolute path of a folder with code."""
@@ -41,7 +41,7 @@ class DeployRoutes:
     def routes(self) -> list[Route]:
         """The routes of these handlers."""
         one = f"{_FUNCTIONS}/([^/]+)"
-        return [
+        routes = [
             Route("POST", f"{_FUNCTIONS}/?", self.create, _deploys("CreateFunction", MOST_BYTES)),
             Route("PUT", f"{one}/code", self.update_code, _deploys("UpdateFunctionCode", MOST_BYTES)),
             Route("PUT", f"{one}/configuration", self.update_configuration, _deploys("UpdateFunctionConfiguration")),
@@ -53,6 +53,7 @@ class DeployRoutes:
             Route("DELETE", f"{one}/aliases/([^/]+)", self.delete_alias, _deploys("DeleteAlias")),
             Route("DELETE", one, self.delete, _deploys("DeleteFunction")),
         ]
+        return with_errors(ErrorFormat.AWS, routes)
 
     # --- functions
 

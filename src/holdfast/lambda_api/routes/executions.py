@@ -13,7 +13,7 @@ from holdfast.web.policy import Needs, Policy, Reach
 from holdfast.web.refusals import unreadable
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import Route
+from holdfast.web.routing import ErrorFormat, Route, with_errors
 
 _EXECUTION = "/2025-12-01/durable-executions/(.+)"
 _FUNCTION = "/2025-12-01/functions/([^/]+)"
@@ -36,7 +36,7 @@ class Executions:
     def routes(self) -> list[Route]:
         """The routes of these handlers. The route of GetDurableExecution comes after those with longer paths: the ARN in its path may have
         slashes, so it would match them too."""
-        return [
+        routes = [
             Route("POST", f"{_EXECUTION}/checkpoint", self.checkpoint, _of_one("CheckpointDurableExecution", Needs.OPERATE)),
             Route("GET", f"{_EXECUTION}/state", self.state, _of_one("GetDurableExecutionState", Needs.OPERATE)),
             Route("GET", f"{_EXECUTION}/history", self.history, _of_one("GetDurableExecutionHistory", Needs.VIEW)),
@@ -45,6 +45,7 @@ class Executions:
             Route("GET", _EXECUTION, self.get, _of_one("GetDurableExecution", Needs.VIEW)),
             Route("GET", f"{_FUNCTION}/durable-executions/?", self.list, _of_many("ListDurableExecutionsByFunction")),
         ]
+        return with_errors(ErrorFormat.AWS, routes)
 
     async def checkpoint(self, request: Request) -> Reply:
         """CheckpointDurableExecution. AWS's model has no 404 for this operation, so a missing execution is reported as an invalid token."""

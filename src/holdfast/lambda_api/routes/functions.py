@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from holdfast.lambda_api.operations import LambdaApi
 from holdfast.lambda_api.operations.invoke import SYNC_BYTES, Invoke, Invoked
-from holdfast.web.policy import Needs, Policy, Reach, Waits
+from holdfast.web.policy import HeaderOf, Needs, Policy, Reach, Waits
 from holdfast.web.refusals import Header
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import Route
+from holdfast.web.routing import ErrorFormat, Route, with_errors
 
 _FUNCTIONS = "/2015-03-31/functions"
-_INVOKE = Policy("Invoke", Needs.OPERATE, Reach.START, body_bytes=SYNC_BYTES, waits=Waits.INVOCATION)
+
+
+def _wants_result(header: HeaderOf) -> bool:
+    return header(b"x-amz-invocation-type") in (None, "RequestResponse", "")
+
+
+_INVOKE = Policy("Invoke", Needs.OPERATE, Reach.START, body_bytes=SYNC_BYTES, waits=Waits.INVOCATION, wants_result=_wants_result)
 
 
 def _shows(operation: str) -> Policy:
@@ -26,13 +32,14 @@ class Functions:
 
     def routes(self) -> list[Route]:
         """The routes of these handlers."""
-        return [
+        routes = [
             Route("POST", f"{_FUNCTIONS}/([^/]+)/invocations", self.invoke, _INVOKE),
             Route("GET", f"{_FUNCTIONS}/([^/]+)/configuration", self.configuration, _shows("GetFunctionConfiguration")),
             Route("GET", f"{_FUNCTIONS}/([^/]+)/versions", self.versions, _shows("ListVersionsByFunction")),
             Route("GET", f"{_FUNCTIONS}/?", self.list, _shows("ListFunctions")),
             Route("GET", f"{_FUNCTIONS}/([^/]+)", self.get, _shows("GetFunction")),
         ]
+        return with_errors(ErrorFormat.AWS, routes)
 
     async def invoke(self, request: Request) -> Reply:
         """Invoke. The body is the payload. The other members are in the path, in the query and in headers."""

@@ -15,7 +15,7 @@ from holdfast.web.policy import UNKNOWN, Needs, Policy, Reach
 from holdfast.web.refusals import Header, Refused, retry_after
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import Route
+from holdfast.web.routing import ErrorFormat, Route
 
 TARGET: Final = "Logs_20140328."
 _CONTENT: Final[Header] = (b"content-type", b"application/x-amz-json-1.1")
@@ -49,7 +49,7 @@ class LogRoutes:
             TARGET: _policy(UNKNOWN.operation, UNKNOWN.needs, UNKNOWN.reach),
             None: msgspec.structs.replace(UNKNOWN, body_bytes=_BODY_BYTES),
         }
-        return [Route("POST", "/", self.answer, policy, target) for target, policy in (known | unknown).items()]
+        return [Route("POST", "/", self.answer, policy, target, ErrorFormat.AWS) for target, policy in (known | unknown).items()]
 
     async def answer(self, request: Request) -> Reply:
         """Answer any of the operations. The operation runs in a thread, because it reads files."""

@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.lambda_api.runtime.function_warnings import runs_on, warnings_of
 from holdfast.lambda_api.runtime.interpreters import Interpreters
@@ -19,9 +21,8 @@ from holdfast.lambda_api.runtime.invocation_events import Token, durable_event, 
 from holdfast.lambda_api.runtime.jobs import InvocationRequest, Job, JobResult, checked_header, json_header
 from holdfast.lambda_api.runtime.process_output import Log
 from holdfast.lambda_api.runtime.process_pool import Pool
-from holdfast.lambda_api.runtime.runtime_api import runtime_api
+from holdfast.lambda_api.runtime.runtime_api import PREFIX, runtime_api
 from holdfast.lambda_api.runtime.runtime_description import PoolLimits, Runtime
-from holdfast.lambda_api.runtime.runtime_listener import answer
 from holdfast.lambda_api.runtime.runtime_process import RuntimeProcess
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.errors import EngineClosed, FunctionNotFound, TooManyRequests
@@ -29,22 +30,21 @@ from holdfast.model.execution import Outcome
 from holdfast.model.ids import IdSource, id_at
 from holdfast.model.ports import Invocation, Port
 from holdfast.model.threads import Purpose, in_thread
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+from holdfast.web.aws_errors import shaped
+from holdfast.web.refusals import retry_after
+from holdfast.web.replies import json_reply
 
 log = logging.getLogger("holdfast.hosts")
 
 _TAILS: Final = 256
 """The last log lines of this many executions are kept, because a caller may ask for them with the result."""
-
-
 _INVOKE: Final = "/invocations"
-_TOO_NESTED: Final = b'{"Type":"User","message":"Too many functions wait for functions that they invoked. Try again later."}'
+_TOO_NESTED: Final = "Too many functions wait for functions that they invoked. Try again later."
 
 
 async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
-    await answer(send, 404, b'{"errorType":"NotFound","errorMessage":"Nothing but the Runtime API is served here."}')
+    reply = json_reply({"errorType": "NotFound", "errorMessage": "Nothing but the Runtime API is served here."}, 404)
+    await reply(scope, receive, send)
 
 
 class RuntimeHost:
@@ -85,11 +85,14 @@ class RuntimeHost:
         wait for functions that they invoked, a request of this process to invoke a function is refused with 429. It is not refused if this
         process already waits for a function."""
 
-        async def others(scope: Scope, receive: Receive, send: Send) -> None:
-            if not scope["path"].endswith(_INVOKE):
+        async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+            path: str = scope["path"]
+            if path.startswith(PREFIX):
+                await runtime_api(process, scope, receive, send)
+            elif not path.endswith(_INVOKE):
                 await self.api(scope, receive, send)
             elif not self._pool.may_invoke(process):  # else functions that invoke functions could start any number of processes
-                await answer(send, 429, _TOO_NESTED, [(b"x-amzn-errortype", b"TooManyRequestsException"), (b"retry-after", b"1")])
+                await shaped(429, "TooManyRequestsException", _TOO_NESTED, headers=retry_after())(scope, receive, send)
             else:
                 process.invoking += 1
                 try:
@@ -97,7 +100,7 @@ class RuntimeHost:
                 finally:
                     process.invoking -= 1
 
-        return runtime_api(process, others)
+        return serve
 
     # --- functions
 

@@ -11,24 +11,21 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
 from holdfast.lambda_api.runtime.peers import is_from_below
-from holdfast.model.errors import ExtraMissing
+from holdfast.web.replies import json_reply
 from holdfast.web.single_write import SingleWrite
-
-if TYPE_CHECKING:  # Starlette is a part of the server extra
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
 _KEEP_ALIVE_SECONDS: Final = 3600
 """An idle connection is closed after this time. It is long, because the client is a process that this server started: if its connection
 were closed earlier, it would only connect again."""
-_JSON: Final = [(b"content-type", b"application/json")]
-_NO_SERVER: Final = "Processes that speak the Lambda Runtime API need an HTTP server: pip install 'holdfast[server]'."
-
-
-class RequestLost(Exception):
-    """The client closed the connection before its whole request had arrived."""
+_FORBIDDEN: Final = {"errorType": "Forbidden", "errorMessage": "This listener belongs to a function."}
 
 
 class RuntimeListener:
@@ -40,12 +37,6 @@ class RuntimeListener:
     """
 
     def __init__(self, app: ASGIApp, hung_up: Callable[[tuple[str, int] | None], None], guard: Callable[[], int | None]) -> None:
-        try:
-            from uvicorn import Config
-            from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-            from uvicorn.server import ServerState
-        except ImportError:
-            raise ExtraMissing(_NO_SERVER) from None
         quiet: dict[str, Any] = {"log_config": None, "lifespan": "off", "ws": "none", "proxy_headers": False}
         config = Config(
             guarded(app, self), interface="asgi3", date_header=False, server_header=False, timeout_keep_alive=_KEEP_ALIVE_SECONDS, **quiet
@@ -122,34 +113,8 @@ def guarded(app: ASGIApp, listener: RuntimeListener) -> ASGIApp:
             return
         named = [value for name, value in scope["headers"] if name == b"host"]
         if named != [listener.address.encode()]:
-            await answer(send, 403, b'{"errorType":"Forbidden","errorMessage":"This listener belongs to a function."}')
-            return
-        await app(scope, receive, send)
+            await json_reply(_FORBIDDEN, 403)(scope, receive, send)
+        else:
+            await app(scope, receive, send)
 
     return serve
-
-
-async def answer(send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]] | None = None) -> None:
-    """Send a whole HTTP response. Without `headers`, its content type is JSON."""
-    sent = [*(_JSON if headers is None else headers), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": sent})
-    await send({"type": "http.response.body", "body": body})
-
-
-async def body_of(receive: Receive, most: int) -> bytes | None:
-    """The body of a request; None if it is larger than `most` bytes: it is read to its end and dropped. Raises RequestLost if the client
-    closes the connection before the whole body has arrived."""
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise RequestLost
-        part = message.get("body", b"")
-        size += len(part)
-        if size <= most:
-            parts.append(part)
-        else:
-            parts.clear()
-        if not message.get("more_body", False):
-            return b"".join(parts) if size <= most else None

@@ -39,7 +39,7 @@ from holdfast.web.asker import asker_of, trace_of
 from holdfast.web.policy import Needs, Policy, Reach
 from holdfast.web.replies import Header, Reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import Route
+from holdfast.web.routing import ErrorFormat, Route, with_errors
 from holdfast.web.worker_replies import document_reply
 from holdfast.workers.run_lookup import Asker, state_of
 from holdfast.workers.service import WorkerService
@@ -94,7 +94,7 @@ class Queues:
         """The routes of these handlers."""
         place = "/v1/queues/([^/]+)"
         changes = {"pause": self.pause, "resume": self.resume, "drain": self.drain, "set": self.set}
-        return [
+        routes = [
             Route("GET", "/v1/queues/?", self.list, Policy("ListQueues", Needs.VIEW, Reach.HANDLER)),
             Route("GET", place, self.show, Policy(_SEE, Needs.VIEW, Reach.HANDLER)),
             Route("POST", place, self.push, _PUSH),
@@ -105,6 +105,7 @@ class Queues:
                 for verb, handler in changes.items()
             ),
         ]
+        return with_errors(ErrorFormat.WORKERS, routes)
 
     # --- looking
 

@@ -1,0 +1,74 @@
+"""The way of a request that a deployed function sends with boto3: through few ASGI apps, with one match of its path."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType, SimpleNamespace
+from typing import Any
+
+from holdfast.lambda_api.runtime.runtime_host import RuntimeHost
+from holdfast.lambda_api.runtime.runtime_listener import guarded
+from holdfast.web.app import App
+from holdfast.web.limits import Limits
+from holdfast.web.policy import Needs, Policy, Reach, Waits
+from holdfast.web.replies import Reply, json_reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route, Router
+
+_INVOKE = Policy("Invoke", Needs.OPERATE, Reach.START, waits=Waits.INVOCATION)
+_ASGI = ("scope", "receive", "send")
+
+
+class Walk:
+    """Notes the ASGI apps of Holdfast and the matches of paths that run while a request is answered."""
+
+    def __init__(self) -> None:
+        self.apps: list[str] = []
+        self.matches = 0
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event != "call" or "/holdfast/" not in code.co_filename:
+            return
+        arguments = code.co_varnames[: code.co_argcount]
+        first = arguments[1:] if arguments[:1] == ("self",) else arguments
+        if first == _ASGI and code.co_qualname not in self.apps:
+            self.apps.append(code.co_qualname)
+        self.matches += code is Router.find.__code__
+
+
+async def answered(app: Callable[..., Any], path: str) -> int:
+    """Send a request without a body, and return the status of its reply."""
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"here")]
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers, "client": ("127.0.0.1", 1)}
+    await app(scope, receive, send)
+    status: int = sent[0]["status"]
+    return status
+
+
+async def test_an_invocation_from_inside_a_function_passes_three_apps_and_is_matched_once() -> None:
+    async def handler(_: Request) -> Reply:
+        return json_reply({})
+
+    path = "/2015-03-31/functions/f/invocations"
+    api = App([Route("POST", path, handler, _INVOKE)], Limits(), lambda: "an-id")
+    host, process, listener = RuntimeHost((), token=str, api=api), SimpleNamespace(invoking=0), SimpleNamespace(address="here")
+    app = guarded(host.app(process), listener)  # type: ignore[arg-type]
+    walk = Walk()
+    sys.setprofile(walk)
+    try:
+        status = await answered(app, path)
+    finally:
+        sys.setprofile(None)
+    assert status == 200
+    assert walk.apps == ["guarded.<locals>.serve", "RuntimeHost.app.<locals>.serve", "App.__call__"]
+    assert walk.matches == 1
