@@ -84,7 +84,7 @@ def test_the_table_explains_every_code_that_a_command_or_a_worker_can_end_with()
 
 
 def test_no_command_has_an_exit_code_of_its_own(root: Path) -> None:
-    allowed = ("typer.Exit(ExitCode.", "typer.Exit(order.run(", "typer.Exit(run_worker(")
+    allowed = ("typer.Exit(ExitCode.", "typer.Exit(command.run(", "typer.Exit(run_worker(")
     own = [
         f"{path.name}: {line.strip()}"
         for path in sorted((root / "src/holdfast/cli").glob("*.py"))

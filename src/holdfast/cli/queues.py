@@ -108,7 +108,7 @@ def push(
     from holdfast.cli.queue_push import PushCommand
 
     place = StorePlace.of(store, codec)
-    push = PushCommand.of(
+    command = PushCommand.of(
         queue,
         target,
         inputs,
@@ -124,7 +124,7 @@ def push(
         config=config,
         trust=trust,
     )
-    raise typer.Exit(push.run(json_output=json_output))
+    raise typer.Exit(command.run(json_output=json_output))
 
 
 @app.command("pause")
