@@ -33,6 +33,7 @@ from holdfast.workers.approvals import WITHDRAWN, Approval
 from holdfast.workers.links import Link, make_link, token_of
 from holdfast.workers.policy import Policy, RiskRule
 from holdfast.workers.tools.seam import Effect
+from tests.flow.harness import eventually
 from tests.pipelines.stage import LOCAL, PatientClock, Stage, graph_of, stage, worker
 from tests.pipelines.templates import ref
 from tests.surface.auth_server import BASE, bearer, client, token
@@ -155,6 +156,7 @@ async def test_a_list_comes_in_pages_and_reads_the_outermost_run_once_for_all_it
     async with scene(tmp_path, items, asking(), workers=(worker("asks", asks),)) as at:
         run = (await at.made.run()).run_id
         key = at.key("approver", person="ann")
+        await eventually(lambda: len(at.made.service.approvals(LOCAL)) == 5)
         expected = [one.approval_id for one in at.made.service.approvals(LOCAL)]
         seen: dict[str, list[str]] = {}
         for chosen in ({}, {"run": run}):
