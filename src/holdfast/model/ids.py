@@ -60,6 +60,16 @@ id_at: IdSource = Ids(_chance)
 """Makes the ids of this process."""
 
 
+def new_trace_id() -> str:
+    """The id of a new trace, as W3C Trace Context defines it."""
+    return f"{_chance.getrandbits(128) or 1:032x}"
+
+
+def new_span_id() -> str:
+    """The id of a new span, as W3C Trace Context defines it."""
+    return f"{_chance.getrandbits(64) or 1:016x}"
+
+
 class Arn(NamedTuple):
     """The parts of an execution's ARN that Holdfast uses. `str()` gives the ARN, always with the same region and account."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
@@ -15,6 +14,7 @@ from holdfast.contract.protocol import Observability, Response, ResponseError, r
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model import errors
 from holdfast.model.errors import HoldfastError
+from holdfast.model.ids import new_trace_id
 from holdfast.model.queue_errors import QueueFull, QueueNotFound
 from holdfast.model.restart_errors import NodeNotFound, RestartRefused
 from holdfast.model.schedule_errors import ScheduleChanged, ScheduleNotFound
@@ -158,7 +158,7 @@ def error_reply(
             retry_after_seconds=again_seconds,
             details=details or None,
         ),
-        observability=Observability(trace_id=subject.trace_id or secrets.token_hex(16), attempt=0),
+        observability=Observability(trace_id=subject.trace_id or new_trace_id(), attempt=0),
     )
     again = ((b"retry-after", str(again_seconds or RETRY_SECONDS).encode()),) if http in (429, 503) else ()
     own = tuple(header for header in headers if header[0] != b"retry-after")

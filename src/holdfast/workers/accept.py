@@ -31,6 +31,7 @@ from holdfast.model.charges import Charge
 from holdfast.model.errors import ExecutionAlreadyStarted, InvalidParameter, LimitReached, PayloadNotJson, PayloadTooLarge
 from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, Terms
 from holdfast.model.graphs import GraphText
+from holdfast.model.ids import new_span_id, new_trace_id
 from holdfast.model.operations import Kind
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts
@@ -83,7 +84,7 @@ def traced(request: WorkerRequest) -> WorkerRequest:
     """The request, with a new trace id if it has none."""
     if request.trace.trace_id is not None:
         return request
-    return msgspec.structs.replace(request, trace=msgspec.structs.replace(request.trace, trace_id=secrets.token_hex(16)))
+    return msgspec.structs.replace(request, trace=msgspec.structs.replace(request.trace, trace_id=new_trace_id()))
 
 
 def not_served(worker_id: str, known: Iterable[str]) -> InvalidRequest:
@@ -182,8 +183,8 @@ def first_run(request: WorkerRequest, served: Served, limits: RunLimits, asker: 
         # Never the request's `user`, which any caller can write: else a caller could decide its own request.
         requested_by=asker.principal,
         family=_family(request.idempotency_key, asker.tenant, contract.worker_id),
-        trace_id=request.trace.trace_id or secrets.token_hex(16),
-        span_id=secrets.token_hex(8),
+        trace_id=request.trace.trace_id or new_trace_id(),
+        span_id=new_span_id(),
         sampled=sampled,
         log_fields=contract.log_fields,
     )
@@ -279,7 +280,7 @@ def refusal(request: WorkerRequest, code: str, message: str, details: Any = None
         error=ResponseError(
             error_code=code, message=message, retryable=meaning.retryable, retry_after_seconds=retry_after_seconds, details=details or None
         ),
-        observability=Observability(trace_id=request.trace.trace_id or secrets.token_hex(16), attempt=0),
+        observability=Observability(trace_id=request.trace.trace_id or new_trace_id(), attempt=0),
     )
 
 

@@ -9,7 +9,6 @@ The ids of spans are the same after a crash. What is reported, when, and what is
 
 from __future__ import annotations
 
-import secrets
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -24,6 +23,7 @@ from holdfast.engine.engine import Engine
 from holdfast.model.clock import Clock, monotonic
 from holdfast.model.errors import ExecutionNotFound, LimitReached
 from holdfast.model.execution import Execution, ExecutionStatus, State
+from holdfast.model.ids import new_span_id
 from holdfast.model.operations import Operation
 from holdfast.signals.observers import (
     NO_OBSERVER,
@@ -350,7 +350,7 @@ class RunReporters:
         code = error.error_code if isinstance(error, InvalidRequest) else "rate_limited"
         trace = {
             "trace_id": request.trace.trace_id,
-            "span_id": secrets.token_hex(8),
+            "span_id": new_span_id(),
             "parent_span_id": caller_span(request.trace),
             "upstream_request_id": request.trace.upstream_request_id,
         }

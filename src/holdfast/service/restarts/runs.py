@@ -7,7 +7,6 @@ first.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -24,7 +23,7 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, InvalidParameter, LimitReached
 from holdfast.model.execution import Execution, ExecutionStatus, GraphText
 from holdfast.model.history import KIND
-from holdfast.model.ids import IdSource
+from holdfast.model.ids import IdSource, new_span_id
 from holdfast.model.operations import Kind
 from holdfast.model.restart_errors import RestartRefused
 from holdfast.model.starts import Restart, Start, Started
@@ -151,7 +150,7 @@ def prepare(store: Store, run_id: str, asker: Asker, asked: RestartAsked, servic
         requested_by=asker.principal,
         link=accepted.link + 1,
         before=(*accepted.before, header.id),
-        span_id=secrets.token_hex(8),
+        span_id=new_span_id(),
         log_fields=ground.log_fields,
         again=again,
     )
