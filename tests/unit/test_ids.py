@@ -1,6 +1,7 @@
 """Names and capabilities: what they look like, and that no caller can make or change one."""
 
 import base64
+import os
 import re
 import uuid
 from random import Random
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.errors import CallbackNotFound, InvalidParameter, InvalidToken
-from holdfast.model.ids import LATEST, Arn, Ids, Position, checked_function, checked_name, checked_version
+from holdfast.model.ids import LATEST, Arn, Ids, Position, checked_function, checked_name, checked_version, new_span_id, new_trace_id
 from holdfast.model.seal import Seal
 from tests.unit.lone import ID, T0
 
@@ -49,6 +50,21 @@ def test_ids_sort_as_they_were_made_however_many_a_millisecond_has() -> None:
 
 def test_ids_of_two_makers_differ() -> None:
     assert Ids(Random())(T0) != Ids(Random())(T0)
+
+
+def test_ids_of_traces_and_spans_have_the_form_of_w3c_and_differ_also_in_a_forked_process() -> None:
+    made = [(new_trace_id(), new_span_id()) for _ in range(100)]
+    assert len(set(made)) == 100
+    assert all(re.fullmatch("[0-9a-f]{32}", trace) and re.fullmatch("[0-9a-f]{16}", span) for trace, span in made)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, new_trace_id().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reading, 32).decode() != new_trace_id()
+    os.close(reading)
+    os.close(writing)
 
 
 def test_the_chance_in_an_id_can_be_given() -> None:
