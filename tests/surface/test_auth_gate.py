@@ -62,7 +62,7 @@ async def test_without_credentials_this_machine_may_ask_and_the_gate_says_so(sto
     async with client(app) as asking:
         for headers in ({}, {"Authorization": "Bearer whatever"}, {"Authorization": "AWS4-HMAC-SHA256 nonsense"}):
             answer = await asking.post(INVOKE, content=b"{}", headers=headers)
-            assert (answer.status_code, answer.json()["who"], answer.json()["body"]) == (200, "anybody", "{}")
+            assert (answer.status_code, answer.json()["who"], answer.json()["body"]) == (200, "no-credential", "{}")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "holdfast.example", ""])

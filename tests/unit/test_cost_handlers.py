@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.model.errors import ExecutionNotFound
 from holdfast.server.protocol.costs import Costs
-from holdfast.web.identity import ANYBODY
+from holdfast.web.identity import WITHOUT_CREDENTIAL
 
 
 class Noting:
@@ -34,6 +34,6 @@ async def test_costs_are_read_from_the_store_beside_the_event_loop(handler: str)
     costs: Any = Costs(served)  # type: ignore[arg-type]
     run = {"run": "none"}.get
     with pytest.raises(ExecutionNotFound):
-        await getattr(costs, handler)(SimpleNamespace(text=run, tenant="zoo", label="none", identity=ANYBODY, actor=None))
+        await getattr(costs, handler)(SimpleNamespace(text=run, tenant="zoo", label="none", identity=WITHOUT_CREDENTIAL, actor=None))
     assert store.readers
     assert threading.current_thread() not in store.readers

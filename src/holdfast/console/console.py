@@ -22,7 +22,7 @@ from holdfast.console.server_process import Served
 from holdfast.console.site import Site
 from holdfast.console.source import Source
 from holdfast.console.sources.viewer import Viewer
-from holdfast.console.static_files import StaticFiles
+from holdfast.console.static_files import ConsoleFiles
 from holdfast.console.ticks import Ticks
 from holdfast.model.clock import Clock
 from holdfast.model.ids import IdSource
@@ -60,7 +60,7 @@ class Console:
         """All routes of the console."""
         site = self._site
         parts = (
-            StaticFiles(),
+            ConsoleFiles(),
             Login(site, site.rendering, self._gate),
             self._ticks,
             RunsPages(site),

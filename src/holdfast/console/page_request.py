@@ -6,16 +6,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from holdfast.console.source import Source
-from holdfast.model.errors import InvalidParameter
 from holdfast.web.page_errors import PREFIX, root_of
 from holdfast.web.policy import Needs, may
 from holdfast.web.requests import Request
 from holdfast.web.routing import path_of
 
-_MOST_FIELDS: Final = 500
 _DEEPEST: Final = 8
 """A path in the header `hx-current-url` is used only if it has at most this many slashes after the console's prefix."""
 
@@ -85,15 +83,5 @@ class PageRequest:
     def read_form(self) -> None:
         """Read the fields of the form that a browser sent, into `form` (the first value of each field) and `chosen` (all values). Raises
         InvalidParameter if the form is not UTF-8, or has too many fields."""
-        try:
-            fields = parse_qsl(self.http.content.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
-        except (ValueError, UnicodeDecodeError):
-            raise InvalidParameter(
-                f"The form could not be read: it must be UTF-8, with at most {_MOST_FIELDS} fields. "
-                "Open the page again, and send the form again."
-            ) from None
-        chosen: dict[str, tuple[str, ...]] = {}
-        for name, value in fields:
-            chosen[name] = (*chosen.get(name, ()), value.replace("\r\n", "\n"))
-        self.chosen = chosen
-        self.form = {name: values[0] for name, values in chosen.items()}
+        self.chosen = self.http.form_values()
+        self.form = {name: values[0] for name, values in self.chosen.items()}

@@ -23,7 +23,7 @@ _KINDS: Final[Mapping[str, bytes]] = {
 }
 
 
-class StaticFiles:
+class ConsoleFiles:
     """Serves the files from memory. A browser that has a file already asks whether the file has changed. If it has not, the reply has no
     body."""
 

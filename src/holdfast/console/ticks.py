@@ -20,7 +20,7 @@ from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.store.seam import Store
 from holdfast.web import sse
-from holdfast.web.identity import ANYBODY
+from holdfast.web.identity import WITHOUT_CREDENTIAL
 from holdfast.web.page_errors import PREFIX
 from holdfast.web.policy import Needs, Policy, Reach, Waits
 from holdfast.web.refusals import too_many
@@ -70,7 +70,7 @@ class Ticks:
         run = request.text("run") or ""
         if len(run) > _MOST_ID:
             raise InvalidParameter(f"run: is too long. The id of an execution has at most {_MOST_ID} characters.")
-        who = "" if request.identity == ANYBODY else request.identity.name
+        who = "" if request.identity == WITHOUT_CREDENTIAL else request.identity.name
         theirs = sum(stream.who == who for stream in self._streams) if who else 0
         if len(self._streams) >= _MOST_STREAMS or theirs >= _MOST_OF_ONE:
             raise too_many("Too many pages are open. Close some, and load this one again.", "TooManyStreams")

@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.model.audit import principal
 from holdfast.model.errors import InvalidParameter
 from holdfast.signals.traceparent import Parent, parent_of
-from holdfast.web.identity import ANYBODY
+from holdfast.web.identity import WITHOUT_CREDENTIAL
 from holdfast.web.requests import Request
 from holdfast.workers.run_lookup import Asker
 
@@ -20,7 +20,7 @@ def asker_of(request: Request) -> Asker:
     """The caller. Its name (`principal`) is the person who holds its credential, or the id of the credential if that names no person. If
     the server needs no credentials, the name is `local:USER`, where USER is the user of the machine who runs the server."""
     identity = request.identity
-    if identity == ANYBODY:
+    if identity == WITHOUT_CREDENTIAL:
         return Asker(principal=principal(), actor=request.actor)
     everywhere = identity.tenant is None
     tenant = identity.tenant or "default"

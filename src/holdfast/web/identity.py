@@ -13,7 +13,7 @@ class Identity(msgspec.Struct, frozen=True):
     """A caller, and what it may do."""
 
     name: str
-    """The id of the caller's credential; `anybody` if no credential was needed."""
+    """The id of the caller's credential; `no-credential` if no credential was needed."""
     roles: tuple[Role, ...]
     tenant: str | None = None
     """The only tenant whose executions the caller sees and starts; None: those of all tenants."""
@@ -26,7 +26,7 @@ class Identity(msgspec.Struct, frozen=True):
         return cls(credential.id, credential.roles, credential.tenant, credential.person)
 
 
-ANYBODY: Final = Identity("anybody", (Role.ADMIN,))
+WITHOUT_CREDENTIAL: Final = Identity("no-credential", (Role.ADMIN,))
 """The caller of every request to a server that needs no credentials: it may do everything."""
-STRANGER: Final = Identity("anybody", ())
+UNKNOWN_CALLER: Final = Identity("no-credential", ())
 """The caller of a route that needs no role. The gate does not ask who this caller is."""

@@ -1,6 +1,6 @@
 """Requests: what a client sent. The methods here raise Refused or InvalidParameter if the part of the request that they read is wrong.
 
-A request is a Starlette request, so a handler may also use Starlette's headers, cookies and forms.
+A request is a Starlette request, so a handler may also use Starlette's headers, cookies and query. Forms are read by `form_values`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from holdfast.model.credentials import Role
 from holdfast.model.errors import InvalidParameter
 from holdfast.web.bodies import Incoming
 from holdfast.web.capacity import Capacities
-from holdfast.web.identity import ANYBODY, Identity
+from holdfast.web.identity import WITHOUT_CREDENTIAL, Identity
 from holdfast.web.policy import Policy
 from holdfast.web.refusals import Gone, Refused, unreadable
 
 T = TypeVar("T")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,12}")
 _MAX_FIELDS: Final = 200
+_MAX_FORM_FIELDS: Final = 500
 _LEAST_BYTES_A_SECOND: Final = 1024
 
 
@@ -64,7 +65,7 @@ class Request(StarletteRequest):
     @property
     def identity(self) -> Identity:
         """The caller; if the app has no gate, a caller that may do everything."""
-        return self.caller or ANYBODY
+        return self.caller or WITHOUT_CREDENTIAL
 
     @property
     def tenant(self) -> str | None:
@@ -83,7 +84,7 @@ class Request(StarletteRequest):
         found = self.caller
         if found is None:
             return None
-        who = principal() if found == ANYBODY else found.name
+        who = principal() if found == WITHOUT_CREDENTIAL else found.name
         return Actor(who=who, origin=self.origin, tenant=found.tenant, days=kept_days(os.environ))
 
     @property
@@ -181,6 +182,21 @@ class Request(StarletteRequest):
             raise InvalidParameter(f"The request's body: {error}") from None
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise unreadable(f"The request's body is not JSON: {error}") from None
+
+    def form_values(self) -> dict[str, tuple[str, ...]]:
+        """The fields of the form that a browser sent, each with all its values in order. A line in a value ends with LF alone.
+        Raises InvalidParameter if the form is not UTF-8, or has too many fields."""
+        try:
+            fields = parse_qsl(self.content.decode(), keep_blank_values=True, max_num_fields=_MAX_FORM_FIELDS)
+        except ValueError:
+            raise InvalidParameter(
+                f"The form could not be read: it must be UTF-8, with at most {_MAX_FORM_FIELDS} fields. "
+                "Open the page again, and send the form again."
+            ) from None
+        values: dict[str, tuple[str, ...]] = {}
+        for name, value in fields:
+            values[name] = (*values.get(name, ()), value.replace("\r\n", "\n"))
+        return values
 
     async def parts(self, seconds: float) -> AsyncIterator[bytes]:
         """The body in parts, while it arrives. Raises Refused if the client sends less than about 1 KB a second: the next `seconds`

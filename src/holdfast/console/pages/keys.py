@@ -33,7 +33,7 @@ from holdfast.console.tables import (
 from holdfast.model.credentials import Credential, Role
 from holdfast.model.errors import InvalidParameter
 from holdfast.web.auth.keys import Issued
-from holdfast.web.identity import ANYBODY
+from holdfast.web.identity import WITHOUT_CREDENTIAL
 from holdfast.web.policy import Needs, Reach
 from holdfast.web.replies import Reply
 from holdfast.web.routing import Route
@@ -132,7 +132,7 @@ class KeysPages:
             title="Keys",
             path="keys",
             lead=_LEAD,
-            notice=_OPEN if request.http.identity == ANYBODY and found else "",
+            notice=_OPEN if request.http.identity == WITHOUT_CREDENTIAL and found else "",
             problem=problem,
             sections=(Section(id="keys", table=_table(found, request)), _new(asked or TokenAsked())),
         )

@@ -10,7 +10,6 @@ import os
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
-from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -32,7 +31,6 @@ from holdfast.workers.run_lookup import Asker, find_approval
 log = logging.getLogger("holdfast.server")
 
 _BODY_BYTES: Final = 256 * 1024
-_MOST_FIELDS: Final = 200
 _MAX_COMMENT: Final = 4096
 _PATH: Final = "/v1/links/([^/]+)"
 _STATUS: Final[Mapping[type[HoldfastError], int]] = {
@@ -79,7 +77,7 @@ class Links:
         asker = msgspec.structs.replace(holder(link.person), actor=_actor(link, request))
         given: dict[str, str] = {}
         try:
-            given = _given(request.content)
+            given = {name: values[0] for name, values in request.form_values().items()}
             decided = await self._served.worker_service.decide(approval.approval_id, self._decision(approval, given, link.person), asker)
         except Rejected as refused:
             await self._note(asker, link, refused)
@@ -124,13 +122,6 @@ class Links:
 
 def _actor(link: Link, request: Request) -> Actor:
     return Actor(who=f"link:{link.person}", origin=request.origin, days=kept_days(os.environ))
-
-
-def _given(content: bytes) -> dict[str, str]:
-    try:
-        return dict(parse_qsl(content.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS))
-    except (ValueError, UnicodeDecodeError):
-        raise InvalidParameter("The form could not be read. Open the link again, and send the form again.") from None
 
 
 def _closed(approval: Approval) -> str:

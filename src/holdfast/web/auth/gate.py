@@ -28,7 +28,7 @@ from holdfast.web.auth.origins import check_host, check_origin, is_loopback
 from holdfast.web.auth.refusal_log import RefusalLog
 from holdfast.web.auth.secret import KeysSecrets
 from holdfast.web.auth.sessions import Sessions, cookie_in
-from holdfast.web.identity import ANYBODY, STRANGER, Identity
+from holdfast.web.identity import UNKNOWN_CALLER, WITHOUT_CREDENTIAL, Identity
 from holdfast.web.policy import UNKNOWN, Needs, Reach, enough, may
 from holdfast.web.refusals import Refused
 from holdfast.web.replies import Response
@@ -218,13 +218,13 @@ class Gate:
         check_origin(signed.values("origin"), host, *fetch, **at, allowed=self._origins)
         needs, operation = request.policy.needs, request.policy.operation
         if needs is Needs.NOTHING:
-            return STRANGER
+            return UNKNOWN_CALLER
         if self._keys is None:
             if needs is Needs.DEPLOY and not self._allow_deploy:
                 raise Denied(
                     Denial.DENIED, f"{operation} changes which code runs here. Start the server with --allow-deploy, or with credentials."
                 )
-            return ANYBODY
+            return WITHOUT_CREDENTIAL
         identity = await self._identify(self._keys, request, signed)
         try:
             if not may(identity.roles, needs):
