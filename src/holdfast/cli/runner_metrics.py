@@ -1,4 +1,5 @@
-"""The metrics of `holdfast runner --metrics-port`: one page over plain HTTP, on this machine only. A runner needs no web server for it."""
+"""The metrics of `holdfast runner --metrics-port`: one page over plain HTTP, on this machine only. A runner needs no web server for it
+(docs/internals/http.md)."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
+from http import HTTPStatus
 from typing import Final
 
 from holdfast.cli.serve import cannot_listen
@@ -66,7 +68,6 @@ async def _reply(head: str, text: Callable[[], str]) -> bytes:
 
 
 def _written(status: int, body: str, kind: str = "text/plain; charset=utf-8") -> bytes:
-    words = {200: "OK", 404: "Not Found", 421: "Misdirected Request", 503: "Service Unavailable"}
     content = body.encode()
-    head = f"HTTP/1.1 {status} {words[status]}\r\ncontent-type: {kind}\r\ncontent-length: {len(content)}\r\nconnection: close\r\n\r\n"
-    return head.encode() + content
+    first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"
+    return f"{first}\r\ncontent-type: {kind}\r\ncontent-length: {len(content)}\r\nconnection: close\r\n\r\n".encode() + content

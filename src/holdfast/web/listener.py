@@ -7,6 +7,7 @@ import contextlib
 import socket
 from asyncio import Handle, TimerHandle
 from collections.abc import AsyncIterator, Callable, Generator
+from http import HTTPStatus
 from typing import Any
 
 import uvicorn
@@ -22,7 +23,6 @@ from holdfast.web.single_write import SingleWrite
 
 BACKLOG = 2048
 _TICK_SECONDS = 1.0
-_REASONS = {400: "Bad Request", 429: "Too Many Requests", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
 _LATER = (b"retry-after", b"1")
 _SLICE = 16 * 1024
 """The server parses at most this many bytes of one connection before other connections get their turn. One slice of this size may hold
@@ -238,7 +238,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if cycle is not None and cycle.response_started and not self.in_head:  # the answer is sent, or is being sent
             self.transport.close()
             return
-        head = f"HTTP/1.1 {reply.status_code} {_REASONS[reply.status_code]}\r\nconnection: close\r\n"
+        head = f"HTTP/1.1 {reply.status_code} {HTTPStatus(reply.status_code).phrase}\r\nconnection: close\r\n"
         headers = (*reply.raw_headers, *more, (b"x-amzn-requestid", self.request_id().encode()))
         lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
         self.transport.write(head.encode() + lines + b"\r\n" + reply.body)
