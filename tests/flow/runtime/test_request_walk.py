@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from types import FrameType, SimpleNamespace
@@ -42,8 +43,12 @@ async def answered(app: Callable[..., Any], path: str) -> int:
     """Send a request without a body, and return the status of its reply."""
     sent: list[dict[str, Any]] = []
 
+    body = [{"type": "http.request", "body": b"", "more_body": False}]
+
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
+        if not body:
+            await asyncio.Event().wait()  # the client stays connected, and sends nothing more
+        return body.pop()
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
