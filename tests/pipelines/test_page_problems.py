@@ -210,6 +210,14 @@ def test_a_page_is_a_pipeline_by_its_heading_and_not_by_a_block_that_shows_one()
     assert "so it is a pipeline of its own" in problem.message
 
 
+def test_the_word_pipeline_id_inside_a_value_stays() -> None:
+    page = read_pipeline(
+        NOTICE.replace('purpose: Pin notices: short ones, #1 first, and say "why".', "purpose: Say the pipeline_id to all").encode()
+    )
+    assert page.contract is not None
+    assert (page.contract.worker_id, page.contract.purpose) == ("notice-board", "Say the pipeline_id to all")
+
+
 def test_the_definition_of_a_coding_agent_is_recognised() -> None:
     agent = "---\nname: reviewer\ndescription: Reads diffs\ntools: Read, Grep\n---\n\nYou review code.\n"
     first = read(agent).errors[0]

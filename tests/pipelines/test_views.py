@@ -26,6 +26,7 @@ from holdfast.workers.run_lookup import find_run
 from tests.pipelines.stage import LOCAL, PatientClock, Stage, graph_of, stage, worker
 from tests.pipelines.templates import out, ref
 
+SKIP: dict[str, Any] = {"broken_part": "skip"}
 ERROR = {"error_code": "gone", "message": "There is no page."}
 
 
@@ -130,6 +131,16 @@ async def test_items_of_shards_that_are_over_count_also_if_their_pages_are_artif
     async with stage(graph, worker("w", body), folder=tmp_path, policy=Policy(inline_artifact_bytes=400)) as made:
         await made.run()
     assert seen == [(5, 0, 0), (5, 1, 0), (5, 1, 1), (5, 2, 1), (5, 3, 1)]
+
+
+async def test_items_that_did_not_run_because_too_many_failed_did_not_succeed(tmp_path: Path) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        raise WorkerError("broken_part", "no")
+
+    node = MapNode(name="m", worker="w", over=list(range(10)), inputs={"n": ref("item")}, at_most=10, at_once=1, on_failure=SKIP)
+    async with stage(readable(node), worker("w", body), folder=tmp_path) as made:
+        await made.run()
+        assert view_of(made).counts == {"m": Counts(10, 0, 1)}
 
 
 async def test_each_end_each_round_and_each_question_is_told_once_and_the_table_has_the_last_round(

@@ -187,7 +187,10 @@ def test_every_status_has_its_exit_code(plain: Program, inputs: Any, exit_code: 
         (["--detach"], "error[invalid_parameter]: --detach is for durable functions."),
         (["--constraints", '{"max_token": 3}'], "invalid_request"),
         (["--constraints", '{"max_tokens": 1000}'], "invalid_request: constraint_widened: "),
-        (["--isolation", "none"], "error[invalid_parameter]: isolation is 'none'; it must be all, process or inline."),
+        (
+            ["--isolation", "none"],
+            "error[invalid_parameter]: --isolation (in a program: isolation=) is 'none'; it must be all, process or inline.",
+        ),
     ],
 )
 def test_a_bad_request_is_exit_code_two_and_leaves_no_run(plain: Program, words: list[str], told: str) -> None:

@@ -321,7 +321,10 @@ def test_a_folder_has_workers_beside_functions_and_ready_workers_have_names(tmp_
     "arguments, complaint",
     [
         (("worker.py", "twin.py"), "error[duplicate_function]: Several targets have a worker or a function echo."),
-        (("worker.py", "--isolation", "none"), "error[invalid_parameter]: isolation is 'none'; it must be all, process or inline."),
+        (
+            ("worker.py", "--isolation", "none"),
+            "error[invalid_parameter]: --isolation (in a program: isolation=) is 'none'; it must be all, process or inline.",
+        ),
         (("lone.py",), "error[worker_invalid]: lone.py, line 5: the page nowhere.md of lone is not in the folder of the file."),
     ],
 )

@@ -167,14 +167,15 @@ def link(
 def settle(
     approval_id: IdArgument,
     verdict: Annotated[
-        str, typer.Argument(metavar="happened|not_happened|stop", help="What you found out about the call; stop ends the run.")
+        str, typer.Argument(metavar="happened|not_happened|stop", help="What you found out about the call; stop lets it fail.")
     ],
     result: Annotated[str | None, typer.Option("--result", metavar="JSON|@FILE|-", help="The result of the call, if it happened.")] = None,
     comment: CommentOption = None,
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Decide about a call whose outcome is unknown: it happened, it did not happen, or stop the run."""
+    """Say what became of a call whose outcome is unknown: it happened, it did not happen, or stop: the call fails, which ends the run
+    unless the worker catches the error."""
     from holdfast.workers.approvals import check_settles
 
     check_settles(verdict)

@@ -17,7 +17,8 @@ class FunctionLogHandler(logging.Handler):
     level WARNING or above, as Python does by default."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Accept records of functions, and all records of level WARNING or above."""
+        """Accept records that name an execution (`context.logger` makes these), records of `holdfast.plain`, and all records of level
+        WARNING or above."""
         said = hasattr(record, "executionArn") or record.name == plain.log.name
         return said or record.levelno >= logging.WARNING
 

@@ -34,7 +34,7 @@ class Source:
 
     @cached_property
     def runs(self) -> RunsSource:
-        """Reads the list of runs and executions, and the views that the caller has saved."""
+        """Reads the list of runs and executions; reads, saves and removes the views of the caller."""
         return RunsSource(self.viewer)
 
     @cached_property

@@ -53,7 +53,7 @@ def parsed_rate(text: object) -> Rate:
     """A rate from its text: `100/m`, `20000 tokens/m burst 5000`, `5/10s`. If the text names no burst, the burst is the number of units:
     all of them may be admitted at one moment. Raises InvalidParameter if the text is not a rate."""
     if not isinstance(text, str):
-        raise InvalidParameter(f"{text!r:.100} is not a rate. Write a number and a time, such as '100/m'.")
+        raise InvalidParameter(f"A rate is a text such as '100/m', not {text!r:.100}.")
     return _parsed(text)
 
 

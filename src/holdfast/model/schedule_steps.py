@@ -103,9 +103,8 @@ def _held_up(state: ScheduleState, at: int, missed: list[Handled]) -> ScheduleSt
 
 
 def _due(state: ScheduleState, now: int) -> tuple[int | None, list[Handled]] | None:
-    """A pair: the time of the next occurrence to start, and a record of the missed occurrences before it, which are not started. None
-    instead of the pair if nothing is due yet. The first part of the pair is None if all occurrences that are due were missed, and none of
-    them is started."""
+    """What is due: the time of the occurrence to start, and a record of the missed ones before it, which are not started. The time is None
+    if this step only records missed ones; another occurrence may be due after them. None instead of the pair if nothing is due yet."""
     timing, definition = state.definition.timing, state.definition
     first = after(timing, state.cursor)
     if first is None or first + delay_of(timing, state.name, first) > now:

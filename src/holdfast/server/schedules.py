@@ -64,7 +64,7 @@ class ScheduleRoutes:
         return document_reply({"schedules": [described(state, now, times=1) for state in found]})
 
     async def show(self, request: Request) -> Reply:
-        """One schedule, with its next five times and how the last occurrences were handled."""
+        """One schedule, with at most five next times (none while it is paused) and how the last occurrences were handled."""
         state = await in_thread(Purpose.STORE, self._verbs(request).get, request.label)
         return self._told(state)
 

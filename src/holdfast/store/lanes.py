@@ -164,7 +164,7 @@ class Walk:
 
     def committed(self, taken: Sequence[Execution], changes: Sequence[Change], followed: Sequence[Change], *, signalled: bool) -> Committed:
         """The result of an admission that is on disk: the executions in `taken`, which were claimed, all other executions in `changes` and
-        `followed`, and when the first lane that it closed opens again."""
+        `followed`, and the earliest time at which a lane that it closed opens again."""
         claimed = {header.id for header in taken}
         others = [*(change for change in changes if change.header.id not in claimed), *followed]
         told = {change.header.id: change for change in others}

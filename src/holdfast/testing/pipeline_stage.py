@@ -267,9 +267,8 @@ class People:
         raise InvalidParameter(f"The run asked for more than {_MOST_QUESTIONS} decisions.")
 
     async def _rested(self, run_id: str, deadline: float) -> Approval | None:
-        """Wait until the run is over, is quarantined, or waits for a person. Returns None if it is over or quarantined. If it waits for a
-        person, returns an open question: one for which the test has a decision, or, if there is no such question, any. Raises NotYet after
-        the deadline."""
+        """Wait until the run is over or quarantined (returns None), or until it asks a question to which the test does not let people stay
+        silent. Returns that question; of several, one for which the test has a decision. Raises NotYet after the deadline."""
         spins = 0
         while True:
             spins += 1

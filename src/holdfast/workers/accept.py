@@ -104,7 +104,7 @@ def served_version(versions: dict[str, Served] | None, request: WorkerRequest, k
     if request.version not in versions:
         known = ", ".join(versions)
         raise InvalidRequest(
-            f"{request.worker_id} is served here as {known}, not as {request.version!r:.50}.", error_code="version_not_found"
+            f"{request.worker_id} is served here in version {known}, not in {request.version!r:.50}.", error_code="version_not_found"
         )
     return versions[request.version]
 

@@ -153,7 +153,7 @@ def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_se
     """The section with the settings of a queue. For each setting: the value that the code gives, the value that the operator set, and the
     value that is in force. `here` is the path of the queue's page. `said` has the values of a form that was refused, to be shown again;
     None if no form was refused. If `may_set` is False, the section has no form."""
-    columns = (Column("Setting"), Column("Code says"), Column("Operator says"), Column("Counts"), Column("Set by"))
+    columns = (Column("Setting"), Column("Declared"), Column("Operator says"), Column("Counts"), Column("Set by"))
     rows = []
     for one in settings_of(row):
         value = (one.operator or "") if said is None else said.get(one.name, "")

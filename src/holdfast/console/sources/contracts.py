@@ -126,8 +126,8 @@ class Cleaner:
         self._long = [form[:_PREFIX] for form in self._forms if len(form) > _PREFIX]
 
     def text(self, text: str) -> str:
-        """The text, with a placeholder in place of each secret. If there are too many secrets, or if the text has only the first part of a
-        long secret, the result is only a placeholder."""
+        """The text, with a placeholder in place of each secret, and of the beginning of a secret at the end of a text that was cut with …
+        Only a placeholder if there are too many secrets, or if the text has the first 60 characters of a longer one."""
         if self._all:
             return REDACTED
         for form in self._forms:

@@ -28,8 +28,9 @@ of other tenants are skipped."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting of a queue, all as texts: `declared`, the value that the code declares; `operator`, the value that the operator set; and
-    `counts`, the value that is in force. `declared` and `operator` are None if that value is not set."""
+    """One setting of a queue, all as texts: `declared`, the value in code or in holdfast.toml; `operator`, the value that was set with
+    `queues set` or in the console; and `counts`, the value that is in force. `declared` and `operator` are None if that value is not
+    set."""
 
     name: str
     declared: str | None
@@ -38,8 +39,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def setter(self) -> str:
-        """Who has set the value that is in force: `operator`, `code`, or `default` if neither has set one."""
-        return "operator" if self.operator is not None else "code" if self.declared is not None else "default"
+        """Where the value in force comes from: `operator`, `declared`, or `default` if neither value is set."""
+        return "operator" if self.operator is not None else "declared" if self.declared is not None else "default"
 
 
 class LanePage(msgspec.Struct, frozen=True, kw_only=True):

@@ -48,8 +48,7 @@ class Veil:
             self._cleaner = Cleaner(*own, below)
 
     def text(self, text: str) -> str:
-        """The text, with a placeholder in place of each secret. If there are too many secrets or runs to look through, or if the text has
-        only the beginning of a long secret, only a placeholder."""
+        """The text without secrets (`Cleaner.text`). Only a placeholder if there are too many secrets or runs to look through."""
         return text if self._cleaner is None else self._cleaner.text(text)
 
     def given(self, text: str | None) -> str | None:

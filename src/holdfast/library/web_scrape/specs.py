@@ -64,7 +64,7 @@ class Field(Struct, frozen=True, kw_only=True):
 
 
 class _Where(NamedTuple):
-    """A place in a spec: the name of the field for people, and its JSON pointer."""
+    """A place in a spec: the name of the field that it belongs to, and the JSON pointer of the place."""
 
     field: str = ""
     path: str = ""

@@ -37,7 +37,7 @@ _GATES: Final = ("advised", "required")
 _CALLED: Final = {SPEC: PIPELINE_SPEC, "worker_id": "pipeline_id", "worker.md": "pipeline.md", "the worker is for": "the pipeline is for"}
 """Words in the problems of the worker.md reader, and the words that a pipeline.md uses instead."""
 _OTHER_KEYS: Final = tuple("pipeline_id" if key == "worker_id" else key for key in (*TOP, *OWNER))
-_ID: Final = re.compile(r"([ \t]*[\"'`]?)pipeline_id\b")
+_ID: Final = re.compile(r"^([ \t]*[\"'`]?)pipeline_id\b")
 
 
 class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +131,7 @@ class _PipelineReader:
         )
 
     def _contract_page(self) -> Page:
-        """The page rewritten as a worker.md: its spec has only the keys of the contract, under the names that a worker.md uses."""
+        """The page rewritten as a worker.md: its spec is without the keys of the graph, and `pipeline_id` is called `worker_id`."""
         lines = tuple(Line(line.number, _ID.sub(r"\1worker_id", line.text, count=1)) for line in self._parts.contract)
         fences = tuple(Fence(fence.line, "yaml", lines, fence.closed) for fence in self._section.fences[:1])
         spec = Section(SPEC, self._section.line, () if fences else lines, fences)

@@ -138,7 +138,7 @@ def items_over(
     """How many items of a map have succeeded, and how many have failed, in the newest try of the node in this round. `operations` are those
     of the pipeline's run; `running` reads the operations of a shard that still runs. An item may have several runs (fallbacks, or another
     run after a rate refused the first): it is counted once, with its last run. An item that failed without a run is counted when its shard
-    has ended. A shard that ended well counts as SHARD_ITEMS items, also if it has or ran fewer: the caller must bound the sum."""
+    has ended. A shard whose page is in an artifact counts as SHARD_ITEMS items, also if it ran fewer: the caller must bound the sum."""
     positions = [NodePosition(node.name, round, turn) for turn in range(MOST_TURNS, 0, -1)]
     position = next((each for each in positions if run_at(each, WORK, 1).operation_id in operations), positions[-1])
     workers, number, ok, failed = (node.worker, *node.fallback), 0, 0, 0
@@ -149,11 +149,10 @@ def items_over(
             good = [response.status is Status.OK for response in ends if response is not None]
             ok, failed = ok + sum(good), failed + len(good) - sum(good)
         elif (response := child_response(shard)).status is Status.OK:
-            before, failed = (
-                failed,
-                int((response.outputs or {}).get("failed", 0)),
-            )  # failed items of this shard and of all shards before it
-            ok += SHARD_ITEMS - (failed - before)
+            page = response.outputs or {}
+            before, failed = failed, int(page.get("failed", 0))
+            rows = page.get("items")
+            ok += sum(row["status"] == "ok" for row in rows) if isinstance(rows, list) else SHARD_ITEMS - (failed - before)
         number += 1
     return ok, failed
 

@@ -57,7 +57,9 @@ class Workers:
         found = next((one for one in reversed(contracts) if version in (None, one.version)), None)
         if found is None:
             known = ", ".join(one.version for one in contracts)
-            raise InvalidRequest(f"{request.label} is served here as {known}, not as {version!r:.50}.", error_code="version_not_found")
+            raise InvalidRequest(
+                f"{request.label} is served here in version {known}, not in {version!r:.50}.", error_code="version_not_found"
+            )
         return document_reply({**_brief(found, contracts), **_whole(found)})
 
     async def invoke(self, request: Request) -> Reply:

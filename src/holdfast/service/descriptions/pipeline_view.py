@@ -135,8 +135,7 @@ def _costs(operations: Sequence[Operation]) -> dict[str, NodeCost]:
 
 
 def _counts(view: PipelineView, store: Store, accepted: AcceptedRequest, operations: Sequence[Operation]) -> dict[str, Counts]:
-    """How many items each map has, how many succeeded and how many failed, in the present round of its node; only for maps that have
-    begun."""
+    """The counts of each map that has begun or was skipped, in the present round of its node."""
     known, found = {op.id: op for op in operations}, {}
     for node, node_status in zip(view.graph.nodes, view.nodes, strict=True):
         begun = known.get(node_at(node.name, node_status.round).operation_id)

@@ -238,5 +238,5 @@ def _converted(value: Any, kind: Any, path: Path, setting: str) -> Any:
 
 def _isolation(word: str) -> Any:
     if word not in ("all", "process", "inline"):
-        raise InvalidParameter(f"isolation is {word!r}; it must be all, process or inline.")
+        raise InvalidParameter(f"--isolation (in a program: isolation=) is {word!r}; it must be all, process or inline.")
     return word
