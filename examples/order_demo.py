@@ -119,7 +119,7 @@ class Demo:
 def started() -> Client | None:
     try:
         client = Client.open(STORE)
-        client.find(NAME)
+        client.get(NAME)
     except holdfast.HoldfastError:
         return None
     return client

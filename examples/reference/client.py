@@ -2,7 +2,7 @@
 
 A `Client` looks at a store and changes it from a process that runs no functions, beside any number of runners. Its verbs block. They take
 the arguments of the engine's verbs. `client.approvals`, `client.queues`, `client.schedules` and `client.restarts` have the verbs of an
-operator; [What verbs return](results.md) lists these verbs, and the types of what a client returns.
+operator, which [a page of their own](operator_verbs.md) shows. [What verbs return](results.md) has the types of what a client returns.
 """
 
 import tempfile
@@ -11,7 +11,7 @@ from queue import Queue
 from typing import Any
 
 import holdfast
-from holdfast import Client, CostQuestion, DurableContext, ExecutionStatus, Filter, NoteFilter, durable_execution, read_operator
+from holdfast import Client, DurableContext, ExecutionStatus, Filter, NoteFilter, durable_execution, read_operator
 
 folder = tempfile.TemporaryDirectory()
 store = str(Path(folder.name) / "orders.db")
@@ -44,11 +44,11 @@ with runner() as engine:
 with Client.open(store) as client:  # `with` calls `client.close()` at its end
     assert client.describe("order-42").result == "receipt-42"
 
-# --- Client.list, Client.find, Client.is_hosted
+# --- Client.list, Client.get, Client.is_hosted
 client = Client.open(store)
 ended = client.list(Filter(function="order", statuses=(ExecutionStatus.SUCCEEDED,), limit=10))
 assert [execution.name for execution in ended] == ["order-43", "order-42"]
-assert client.find("order/order-42").status is ExecutionStatus.SUCCEEDED  # by its ARN, id, function and name, or name
+assert client.get("order/order-42").status is ExecutionStatus.SUCCEEDED  # by its ARN, id, function and name, or name
 assert client.is_hosted("order")
 
 # --- Client.describe, Client.operations, Client.history, Client.trouble
@@ -56,7 +56,7 @@ told = client.describe("order-42")
 assert (told.function, told.status, told.result) == ("order", "SUCCEEDED", "receipt-42")
 assert [operation.name for operation in client.operations("order-42") if operation.name] == ["charge"]
 assert [event.type for event in client.history("order-42", include_data=False)][-1] == "ExecutionSucceeded"
-assert client.trouble(client.find("order-42")) is None  # its last invocation did not fail
+assert client.trouble(client.get("order-42")) is None  # its last invocation did not fail
 
 # --- Client.start, Client.stop
 started = client.start(order, {"id": 44}, name="order-44")  # a runner that hosts the function will run it
@@ -103,7 +103,7 @@ assert place.queue == "emails"
 # --- Client.audit, NoteFilter
 assert list(client.audit(NoteFilter(what="stop", limit=20))) == []  # this client has no actor, so it writes no notes
 
-# --- Client.runs, Client.run, Client.view, Client.follow, Client.finished, Client.cancel
+# --- Client.runs, Client.get_run, Client.view, Client.follow, Client.finished, Client.cancel
 counting = Path(folder.name, "counting.py")
 counting.write_text("""
 from holdfast import Pipeline
@@ -122,7 +122,7 @@ with holdfast.open(store, workers=[counting]) as engine:
     engine.run("counting", {"word": "holdfast"})
 (newest,) = client.runs("counting", limit=1)
 response = newest.response
-assert client.run(response.run_id).response == response
+assert client.get_run(response.run_id).response == response
 view = client.view(response.run_id)  # None for a run of a worker
 assert view is not None
 assert [node.node for node in view.nodes] == ["count"]
@@ -130,10 +130,10 @@ assert [event.event for event in client.follow(response.run_id)][-1] == "done"
 assert client.finished(response.run_id).operations
 assert client.cancel(response.run_id)[1] is False  # it had ended before
 
-# --- Client.cost, CostQuestion, Client.spent_today
-report = client.cost(CostQuestion(run=response.run_id, by="node,model"))
+# --- Client.cost, Client.spent_today
+report = client.cost(run=response.run_id, by="node,model")
 assert (report.total.calls, report.lines) == (0, ())  # a step asks no model
 settings = read_operator(environment={})
-assert client.spent_today(settings.policy) == []  # the policy has no caps for a day
+assert client.spent_today(settings) == []  # the policy has no caps for a day
 client.close()
 folder.cleanup()

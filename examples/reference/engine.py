@@ -17,6 +17,7 @@ from holdfast import (
     BlockingEngine,
     BlockingExecution,
     Client,
+    Clock,
     DurableContext,
     Duration,
     ExecutionStatus,
@@ -64,7 +65,7 @@ emails = holdfast.Queue(
     ttl="1h",  # what has waited an hour expires
 )
 with holdfast.open(store, functions=[order, asking], queues=[emails]), Client.open(store) as operator:
-    assert operator.queues.show("emails").settings.most_waiting == 10_000  # the queue is declared in the store
+    assert operator.queues.get("emails").settings.most_waiting == 10_000  # the queue is declared in the store
     operator.queues.pause("emails")  # it accepts executions, and admits none
     operator.queues.resume("emails")
 
@@ -153,7 +154,7 @@ assert (found.function, found.status, found.result) == ("order", "SUCCEEDED", "r
 
 # --- OpenEngine.list, Filter, ExecutionStatus
 with holdfast.open(store, functions=[order, asking]) as engine:
-    ended = engine.list(Filter(function="order", statuses=(ExecutionStatus.SUCCEEDED,), limit=10))
+    ended = list(engine.list(Filter(function="order", statuses=(ExecutionStatus.SUCCEEDED,), limit=10)))
 assert [execution.name for execution in ended] == ["order-43", "order-42"]
 
 
@@ -186,8 +187,8 @@ with holdfast.open(store, functions=[order, asking]) as engine:
 # --- OpenExecution.stop
 with holdfast.open(store, functions=[order, asking]) as engine:
     execution = engine.start(asking, name="ask-3")
-    execution.stop("the customer left")
-    assert execution.status() is ExecutionStatus.STOPPED
+    record, is_stopped = execution.stop("the customer left")
+    assert (record.status, is_stopped) == (ExecutionStatus.STOPPED, True)
 
 
 # --- OpenEngine.release_all, OpenExecution.release
@@ -322,8 +323,9 @@ async def closed_by_hand() -> None:
 asyncio.run(closed_by_hand())
 
 
-# --- Settings
-settings = Settings(threads=4, clock=VirtualClock())  # a clock that goes on by itself: no wait takes time
+# --- Settings, Clock
+clock: Clock = VirtualClock()
+settings = Settings(threads=4, clock=clock)  # a clock that goes on by itself: no wait takes time
 
 
 @durable_execution

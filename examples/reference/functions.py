@@ -27,7 +27,7 @@ from holdfast import (
 )
 from holdfast.durable import ParallelBranch, WithRetryConfig, types
 from holdfast.durable.config import CompletionConfig
-from holdfast.durable.context import AsyncCallback, AsyncTimer, Callback, Timer
+from holdfast.durable.context import AsyncCallback, AsyncTimer, Callback, Invocable, Timer
 from holdfast.durable.execution import DurableFunction
 from holdfast.durable.retries import RetryPresets
 from holdfast.durable.types import OperationContext, WaitForCallbackContext, WaitForConditionCheckContext
@@ -224,15 +224,18 @@ def packing_tea(event: Any, context: DurableContext) -> str:
 assert run(packing_tea) == "tea in a box"
 
 
-# --- DurableContext.invoke, plain_function
+# --- DurableContext.invoke, plain_function, Invocable
 @plain_function
 def tax(event: Any, context: Any) -> int:
     return int(event["cents"]) // 5
 
 
+called: Invocable = tax  # a durable function is one, too; or give a name
+
+
 @durable_execution
 def billing(event: Any, context: DurableContext) -> int:
-    taxes: int = context.invoke(tax, {"cents": 500}, name="tax")
+    taxes: int = context.invoke(called, {"cents": 500}, name="tax")
     return 500 + taxes
 
 

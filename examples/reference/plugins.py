@@ -30,7 +30,7 @@ from holdfast.durable.plugin import (
     UserFunctionStartInfo,
 )
 from holdfast.durable.plugin_discovery import load_configured_plugins
-from holdfast.durable.types import LambdaContext
+from holdfast.durable.types import LambdaContext, LoggerInterface
 from holdfast.testing import Runner
 
 seen: list[str] = []
@@ -172,10 +172,11 @@ assert OperationAction("SUCCEED") is OperationAction.SUCCEED
 assert OperationSubType.WAIT_FOR_CALLBACK.value == "WaitForCallback"
 
 
-# --- Logger, LogInfo
+# --- Logger, LogInfo, LoggerInterface
+to: LoggerInterface = logging.getLogger("orders")  # any logger with these five methods
 where = LogInfo(SimpleNamespace(durable_execution_arn="arn"), operation_id="operation-1", name="charge", attempt=2)
 assert where.to_extra() == {"executionArn": "arn", "operationName": "charge", "attempt": 2, "operationId": "operation-1"}
-log = Logger.from_log_info(logging.getLogger("orders"), where)
+log = Logger.from_log_info(to, where)
 log.info("the card was charged")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import holdfast
 from holdfast import DurableContext, Settings, StatusSignal, durable_execution
-from holdfast.signals import EventBridge, FunctionMetrics, JsonLines, Webhook, event_of, new_secret, read_sinks, verify
+from holdfast.signals import EventBridge, FunctionMetrics, JsonLines, Observer, Webhook, event_of, new_secret, read_sinks, verify
 
 folder = tempfile.TemporaryDirectory()
 
@@ -89,9 +89,10 @@ with holdfast.open(":memory:", functions=[order], subscribers={"mine": hear}) as
     engine.start(order, {"id": 44}).result()
     assert [events.get()["detail"]["status"], events.get()["detail"]["status"]] == ["RUNNING", "SUCCEEDED"]
 
-# --- FunctionMetrics
+# --- FunctionMetrics, Observer
 metrics = FunctionMetrics()  # needs holdfast[metrics]
-with holdfast.open(":memory:", functions=[order], settings=Settings(observers=(metrics,))) as engine:
+observer: Observer = metrics  # an engine tells an observer what happens
+with holdfast.open(":memory:", functions=[order], settings=Settings(observers=(observer,))) as engine:
     engine.start(order, {"id": 45}).result()
 assert 'holdfast_executions_closed_total{function="order",status="SUCCEEDED"} 1.0' in metrics.text()
 folder.cleanup()

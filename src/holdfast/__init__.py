@@ -33,9 +33,12 @@ if TYPE_CHECKING:
     from holdfast.durable.run_response import RunResponse as RunResponse
     from holdfast.durable.run_response import WorkerFailed as WorkerFailed
     from holdfast.hosts.toolhost.tool_call import ToolCall as ToolCall
+    from holdfast.model.audit import Actor as Actor
     from holdfast.model.audit import NoteFilter as NoteFilter
+    from holdfast.model.audit import NoteKind as NoteKind
     from holdfast.model.browse_errors import ReadTooLong as ReadTooLong
     from holdfast.model.browse_errors import TooManyViews as TooManyViews
+    from holdfast.model.clock import Clock as Clock
     from holdfast.model.errors import AccessRefused as AccessRefused
     from holdfast.model.errors import CallbackClosed as CallbackClosed
     from holdfast.model.errors import CallbackNotFound as CallbackNotFound
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
     from holdfast.model.errors import Unsuccessful as Unsuccessful
     from holdfast.model.execution import ExecutionStatus as ExecutionStatus
     from holdfast.model.payloads import PayloadCodec as PayloadCodec
+    from holdfast.model.places import Only as Only
     from holdfast.model.queue_errors import QueueFull as QueueFull
     from holdfast.model.queue_errors import QueueNotFound as QueueNotFound
     from holdfast.model.queues import Limits as Limits
@@ -72,7 +76,6 @@ if TYPE_CHECKING:
     from holdfast.pipelines.builder.pipeline import Pipeline as Pipeline
     from holdfast.pipelines.graph.refusals import PipelineInvalid as PipelineInvalid
     from holdfast.service.client import Client as Client
-    from holdfast.service.costs.reports import CostQuestion as CostQuestion
     from holdfast.service.descriptions.history import HistoryEvent as HistoryEvent
     from holdfast.service.engines import BlockingEngine as BlockingEngine
     from holdfast.service.engines import BlockingExecution as BlockingExecution
@@ -96,6 +99,7 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "AccessRefused": "holdfast.model.errors",
+    "Actor": "holdfast.model.audit",
     "AesGcm": "holdfast.store.encryption",
     "ApprovalNotFound": "holdfast.workers.approvals",
     "AsyncDurableContext": "holdfast.durable",
@@ -105,8 +109,8 @@ _WHERE = {
     "CallbackConfig": "holdfast.durable.config",
     "CallbackNotFound": "holdfast.model.errors",
     "Client": "holdfast.service.client",
+    "Clock": "holdfast.model.clock",
     "CodecFailed": "holdfast.model.errors",
-    "CostQuestion": "holdfast.service.costs.reports",
     "DeliveryFailed": "holdfast.model.errors",
     "DurableContext": "holdfast.durable",
     "Duration": "holdfast.durable.config",
@@ -132,6 +136,8 @@ _WHERE = {
     "Limits": "holdfast.model.queues",
     "MapConfig": "holdfast.durable.config",
     "NoteFilter": "holdfast.model.audit",
+    "NoteKind": "holdfast.model.audit",
+    "Only": "holdfast.model.places",
     "OpenEngine": "holdfast.service.engines",
     "OpenExecution": "holdfast.service.open_engine.open_execution",
     "ParallelConfig": "holdfast.durable.config",

@@ -103,7 +103,7 @@ async def test_a_paused_queue_and_a_schedule_that_comes_are_told(scene: Scene) -
     header = new_execution(id_at(now), "m", "send", "1", payload="1", now=now, terms=Terms())
     scene.store.commit([Start(header, "1", enqueue=Enqueue(queue="emails"))], now)
     StoreQueues(scene.store, scene.clock, id_at).pause("emails")
-    Schedules(scene.store, scene.clock).add(Schedule("nightly", "send", cron="0 2 * * *"), Origin.CLI)
+    Schedules(scene.store, scene.clock).add(Schedule("nightly", "send", cron="0 2 * * *"), origin=Origin.CLI)
     async with scene.browser() as browser:
         said = await browser.text()
     assert re.search(r"emails paused 1 0 ", said)

@@ -155,7 +155,7 @@ async def test_a_tenant_sees_its_own_lanes_and_parked_runs_and_sets_nothing(scen
 
 async def test_a_viewer_sees_no_buttons_and_may_not_act(scene: Scene) -> None:
     (parked,) = park(scene, 1)
-    Schedules(scene.store, scene.clock).declare(Schedule("nightly", "report", cron="0 2 * * *"), Origin.CODE)
+    Schedules(scene.store, scene.clock).declare(Schedule("nightly", "report", cron="0 2 * * *"), origin=Origin.CODE)
     async with scene.browser("viewer") as browser:
         for path in ("queues", "queues/emails", "schedules", "schedules/nightly"):
             page = (await browser.get(path)).text
@@ -179,7 +179,7 @@ def test_admissions_are_counted_by_span_and_begin_with_the_first_look() -> None:
 
 async def test_a_schedule_is_told_in_words_with_its_next_times(scene: Scene) -> None:
     verbs = Schedules(scene.store, scene.clock)
-    verbs.declare(Schedule("digest", "report", cron="0 9 * * 1-5", zone="Europe/Berlin"), Origin.CODE)
+    verbs.declare(Schedule("digest", "report", cron="0 9 * * 1-5", zone="Europe/Berlin"), origin=Origin.CODE)
     async with scene.browser("operator") as browser:
         assert "At 09:00 on Monday through Friday (Europe/Berlin)" in await browser.text("schedules")
         page = await browser.text("schedules/digest")
@@ -195,7 +195,7 @@ async def test_a_schedule_is_told_in_words_with_its_next_times(scene: Scene) -> 
 
 
 async def test_a_backfill_counts_first_and_needs_the_number_typed(scene: Scene) -> None:
-    Schedules(scene.store, scene.clock).declare(Schedule("daily", "report", cron="0 2 * * *"), Origin.CODE)
+    Schedules(scene.store, scene.clock).declare(Schedule("daily", "report", cron="0 2 * * *"), origin=Origin.CODE)
     times: dict[str, Any] = {"begin": "2026-01-01T00:00", "end": "2026-01-13T00:00"}
     async with scene.browser("operator") as browser:
         page = await browser.text("schedules/daily/backfill?begin=2026-01-01T00:00&end=2026-01-13T00:00")
@@ -211,7 +211,7 @@ async def test_a_backfill_counts_first_and_needs_the_number_typed(scene: Scene) 
 
 
 async def test_the_last_occurrences_lead_to_their_runs_and_say_how_these_stand(scene: Scene) -> None:
-    state = Schedules(scene.store, scene.clock).declare(Schedule("daily", "report", cron="0 2 * * *"), Origin.CODE)
+    state = Schedules(scene.store, scene.clock).declare(Schedule("daily", "report", cron="0 2 * * *"), origin=Origin.CODE)
     run, now = scene.start("report", None, name="daily-1"), scene.clock.now()
     lines = (Handled(at=now, outcome="started", execution=run.id), Handled(at=now - 1, outcome="skipped", execution=run.id, why=HOSTILE))
     assert scene.store.put_schedule(changed(state, recent=lines))
@@ -224,7 +224,7 @@ async def test_the_last_occurrences_lead_to_their_runs_and_say_how_these_stand(s
 
 
 async def test_a_schedule_of_another_tenant_is_not_there(scene: Scene) -> None:
-    Schedules(scene.store, scene.clock).declare(Schedule("acmes", "report", cron="0 2 * * *", tenant="acme"), Origin.CODE)
+    Schedules(scene.store, scene.clock).declare(Schedule("acmes", "report", cron="0 2 * * *", tenant="acme"), origin=Origin.CODE)
     async with scene.browser("operator", tenant="rival") as browser:
         assert "acmes" not in await browser.text("schedules")
         await browser.get("schedules/acmes", expect=404)

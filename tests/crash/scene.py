@@ -135,8 +135,8 @@ class Scene:
 
     def closed(self, execution: str) -> Execution:
         """Wait until it is over."""
-        until(lambda: self.client.find(execution).state is State.CLOSED, f"{execution} to be closed")
-        return self.client.find(execution)
+        until(lambda: self.client.get(execution).state is State.CLOSED, f"{execution} to be closed")
+        return self.client.get(execution)
 
     def result(self, execution: str) -> Any:
         """What it came to."""

@@ -105,7 +105,7 @@ def test_a_stop_killed_in_the_middle_stops_a_whole_tree_or_nothing_of_it(scene: 
 
 def now(scene: Scene, members: list[Execution]) -> list[Execution]:
     """These executions as they stand."""
-    return [scene.client.find(header.id) for header in members]
+    return [scene.client.get(header.id) for header in members]
 
 
 def check_stopped(scene: Scene, members: list[Execution]) -> None:

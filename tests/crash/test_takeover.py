@@ -28,7 +28,7 @@ from tests.histories import wire
 
 
 def until_suspended(scene: Scene, execution: str) -> None:
-    until(lambda: scene.client.find(execution).state is State.SUSPENDED, "the execution to wait")
+    until(lambda: scene.client.get(execution).state is State.SUSPENDED, "the execution to wait")
 
 
 def until_told(scene: Scene, step: str, times: int) -> None:
@@ -42,7 +42,7 @@ def test_a_restart_takes_over_before_the_lease_is_over(scene: Scene, once: bool)
     execution = scene.start(hosted.holding, "x", once=once)
     until(lambda: scene.told("x", "held"), "the step to be at work")
     until(lambda: scene.client.operations(execution), "its start to be on disk")
-    runner = scene.client.find(execution).runner
+    runner = scene.client.get(execution).runner
     assert runner is not None
     scene.kill(first)
     lease_until = scene.leases()[runner]
@@ -67,7 +67,7 @@ def test_another_live_process_takes_over_before_the_lease_is_over(scene: Scene) 
     execution = scene.start(hosted.holding, "x")
     until(lambda: scene.told("x", "held"), "the step to be at work")
     second = scene.worker().wait_until_ready()
-    runner = scene.client.find(execution).runner
+    runner = scene.client.get(execution).runner
     assert runner is not None
     scene.kill(first)
     lease_until = scene.leases()[runner]
@@ -87,11 +87,11 @@ def test_a_process_that_dies_again_and_again_without_progress_is_not_tried_for_e
         worker = scene.worker().wait_until_ready()
         until_told(scene, "held", deaths)
         until(lambda: scene.client.operations(execution), "its start to be on disk: it is progress, and would end the count")
-        assert scene.client.find(execution).deaths == deaths - 1
+        assert scene.client.get(execution).deaths == deaths - 1
         scene.kill(worker)
     scene.hold.unlink()
     scene.worker().wait_until_ready()
-    until(lambda: next_try(scene.client.find(execution)), "the execution to be put aside for a while")
+    until(lambda: next_try(scene.client.get(execution)), "the execution to be put aside for a while")
     assert len(scene.told("x", "held")) == 3
     scene.client.release(execution)
     scene.closed(execution)
@@ -108,8 +108,8 @@ def test_only_what_kills_its_process_is_put_aside_and_not_what_runs_beside_it(sc
         worker.wait_until_dead()
         scene.kill(worker)
     scene.worker().wait_until_ready()
-    until(lambda: next_try(scene.client.find(killer)), "the killer to be put aside for a while")
-    until(lambda: all(scene.client.find(execution).state is State.CLOSED for execution in beside), "the others to end")
+    until(lambda: next_try(scene.client.get(killer)), "the killer to be put aside for a while")
+    until(lambda: all(scene.client.get(execution).state is State.CLOSED for execution in beside), "the others to end")
     for execution in beside:
         assert scene.result(execution)
         assert died(wire(scene.client.history(execution))) == 2, "it was hit as often as it may be"
@@ -124,7 +124,7 @@ def test_a_paused_process_that_wakes_late_can_write_nothing(scene: Scene, once: 
     execution = scene.start(hosted.holding, "x", once=once)
     until(lambda: scene.told("x", "held"), "the step to be at work")
     until(lambda: scene.client.operations(execution), "its start to be on disk")
-    stale = scene.client.find(execution).runner
+    stale = scene.client.get(execution).runner
     assert stale is not None
     paused.pause()
     scene.hold.unlink()
@@ -194,14 +194,14 @@ async def test_a_suspect_neither_waits_for_ever_nor_keeps_others_out_for_ever(
             await fact(lambda: begun == ["busy"])
         suspect = make_suspect(scene.store, "waiting")
         await fact(lambda: begun[-1:] == ["None"])
-        assert scene.client.find(suspect).deaths == 2
+        assert scene.client.get(suspect).deaths == 2
         if progress:
             monkeypatch.setattr(due_work, "monotonic", lambda: 0.0)  # its time will not be over
         await engine.start(waiting, "later")
         assert begun[-1] == "None", "nothing is claimed beside it"
         on.set()
         await fact(lambda: begun[-1] == "later")
-        assert scene.client.find(suspect).state is State.RUNNING
+        assert scene.client.get(suspect).state is State.RUNNING
         go.set()
         await fact(registry.is_unused)
 
@@ -323,5 +323,5 @@ def test_a_stop_from_another_process_ends_a_waiting_execution(scene: Scene) -> N
     until_suspended(scene, execution)
     scene.client.stop(execution)
     scene.closed(scene.start(hosted.holding, "y"))
-    assert scene.client.find(execution).status is ExecutionStatus.STOPPED
+    assert scene.client.get(execution).status is ExecutionStatus.STOPPED
     check_history(wire(scene.client.history(execution)))

@@ -21,6 +21,8 @@ MIRRORS: Final = tuple(
 """Modules named as the official SDK names its own: the classes and functions that their text defines are public."""
 CHOSEN: Final = {
     "holdfast.durable.config": ("JitterStrategy",),
+    "holdfast.durable.context": ("Invocable",),
+    "holdfast.durable.types": ("LoggerInterface",),
     "holdfast.durable.retries": ("RetryDecision",),
     "holdfast.durable.serdes": ("SerDes", "SerDesContext"),
     "holdfast.testing.worker_kit": ("Ran", "crash_everywhere", "run"),
@@ -37,6 +39,13 @@ INSIDE: Final = frozenset(
 """Names in the mirrors that only Holdfast itself uses."""
 VERBS: Final = ("Client", "DurableContext", "OpenEngine", "OpenExecution", "Pipeline", "Runner", "ToolCall", "WorkerContext")
 """Classes each of whose methods has an entry and an example of its own."""
+HOLDERS: Final = {
+    "Schedules": "holdfast.service.schedules.store_schedules",
+    "StoreApprovals": "holdfast.service.store_approvals",
+    "StoreQueues": "holdfast.service.queues.store_queues",
+    "StoreRestarts": "holdfast.service.restarts.store_restarts",
+}
+"""Classes with verbs, by the module that defines them. Programs do not import them: `client.queues.pause("emails")`."""
 TWINS: Final = {"DurableContext": "AsyncDurableContext", "OpenEngine": "BlockingEngine", "OpenExecution": "BlockingExecution"}
 """Classes with a twin that has the same methods, to be called with `await` or without it. One entry shows a method of both."""
 
@@ -104,5 +113,11 @@ def methods(cls: type) -> dict[str, Any]:
 
 def needed() -> set[str]:
     """Everything that needs an entry and an example."""
+    return {*public(), *(f"{title}.{method}" for title, owner in verb_owners().items() for method in methods(owner))}
+
+
+def verb_owners() -> dict[str, type]:
+    """Every class each of whose methods has an entry and an example of its own, by its title."""
     names = public()
-    return {*names, *(f"{title}.{method}" for title in VERBS for method in methods(names[title].value))}
+    held = {title: getattr(importlib.import_module(module), title) for title, module in HOLDERS.items()}
+    return {title: names[title].value for title in VERBS} | held

@@ -16,15 +16,15 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from tests.drawings.public_names import PARTS, TWINS, VERBS, Name, methods, parts, public
+from tests.drawings.public_names import HOLDERS, PARTS, TWINS, VERBS, Name, methods, parts, public, verb_owners
 from tests.drawings.returned_types import member_types, members_of, returned_types
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 EXAMPLES: Final = ROOT / "examples" / "reference"
 FOLDER: Final = ROOT / "docs" / "reference" / "python"
 PAGES: Final = (
-    *("functions", "configuration", "errors", "plugins", "engine", "client", "verb_errors", "signals", "workers", "pipelines"),
-    "testing",
+    *("functions", "configuration", "errors", "plugins", "engine", "client", "operator_verbs", "verb_errors", "signals", "workers"),
+    *("pipelines", "testing"),
 )
 RESULTS: Final = "results"
 _WIDTH: Final = 110
@@ -97,6 +97,9 @@ def _results() -> str:
     for kind, verbs in returned.items():
         by = ", ".join(f"`{verb}`" for verb in verbs)
         texts += [f"## {kind.__name__}", f"Returned by {by}.", _fenced(stub(kind)), _doc(kind)]
+        if kind.__name__ in HOLDERS:
+            links = ", ".join(f"[`{verb}`](operator_verbs.md#{kind.__name__.lower()}{verb})" for verb in methods(kind))
+            texts.append(f"Its methods: {links}.")
     rows = (
         (
             f"`{kind.__name__}`",
@@ -125,8 +128,8 @@ def _index(names: dict[str, Name]) -> str:
 
 def _entry(title: str, names: dict[str, Name]) -> list[str]:
     owner, _, last = title.rpartition(".")
-    if owner in VERBS:
-        method = getattr(names[owner].value, last)
+    if owner in verb_owners():
+        method = getattr(verb_owners()[owner], last)
         beside = getattr(names[TWINS[owner]].value, last, None) if owner in TWINS else None
         return [f"### {title}", *_both(method, beside, f"{TWINS.get(owner)}.{last}")]
     name = names[title]
@@ -193,7 +196,7 @@ def _members(source: type, owner: type) -> Iterator[str]:
                 marks = {ast.unparse(each) for each in node.decorator_list}
                 if "overload" in marks or name not in _BRIEF.get(owner.__name__, (name,)) or name.startswith("test_"):
                     continue
-                if owner.__name__ not in (*VERBS, *TWINS.values()) or marks & _ATTRIBUTES or name == "__init__":
+                if owner.__name__ not in (*VERBS, *HOLDERS, *TWINS.values()) or marks & _ATTRIBUTES or name == "__init__":
                     yield _function(node) + _note(node)
 
 

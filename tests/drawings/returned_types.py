@@ -12,10 +12,8 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any, Final
 
-from tests.drawings.public_names import TWINS, VERBS, public
+from tests.drawings.public_names import HOLDERS, TWINS, VERBS, public
 
-VERB_HOLDERS: Final = ("Schedules", "StoreApprovals", "StoreQueues", "StoreRestarts")
-"""Returned types that have verbs themselves: `client.queues.pause("emails")`."""
 _INSIDE: Final = frozenset({"Draft", "WorkerService"})
 """Types that only Holdfast's own servers and sandboxes use."""
 
@@ -25,7 +23,7 @@ def returned_types() -> dict[type, list[str]]:
     names = public()
     owners = [(title, names[title].value) for title in VERBS if title not in TWINS.values()]
     found = _led_to((f"{title}.{member}", kind) for title, owner in owners for member, kind in _members(owner))
-    holders = [kind for kind in found if kind.__name__ in VERB_HOLDERS]
+    holders = [kind for kind in found if kind.__name__ in HOLDERS]
     deeper = _led_to((f"{holder.__name__}.{member}", kind) for holder in holders for member, kind in _members(holder))
     for kind, verbs in deeper.items():
         found.setdefault(kind, []).extend(verbs)

@@ -247,7 +247,7 @@ async def test_the_engines_verbs_say_what_they_were_given(harness: Harness) -> N
         execution = await engine.start(handler)
         await execution.result()
         await execution.stop(5, object())  # type: ignore[arg-type]
-        assert await engine.list() != []
+        assert [x async for x in engine.list()] != []
 
 
 @pytest.mark.parametrize("given", ["5", True, None, [5], float("nan"), float("inf")])

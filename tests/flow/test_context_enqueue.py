@@ -68,7 +68,7 @@ def caller(colour: str, *calls: Call, after: float = 0, give: Callable[..., Any]
 
 
 async def jobs(engine: OpenEngine, function: str = "echo") -> list[Any]:
-    return sorted(await engine.list(Filter(function=function)), key=lambda header: header.id)
+    return sorted([x async for x in engine.list(Filter(function=function))], key=lambda header: header.id)
 
 
 @BOTH

@@ -134,7 +134,7 @@ def test_a_refused_request_fails_its_operation_in_the_write_that_starts_it(colou
     calling = function(colour, (arguments, {**more, "check": False}), give=lambda one: [one.error.error_code, one.run_id])
     with Runner(calling, workers=WORKERS) as runner:
         result = runner.run()
-        headers = runner.engine.list()
+        headers = list(runner.engine.list())
     assert result.result == [code, ""]
     assert [header.function for header in headers] == ["caller"]
     assert [event.type for event in result.history if event.type.startswith("Chained")] == ["ChainedInvokeStarted", "ChainedInvokeFailed"]

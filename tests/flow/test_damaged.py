@@ -81,7 +81,9 @@ async def test_a_damaged_execution_that_is_ready_keeps_no_other_from_being_claim
         late = await engine.start(quick, "later")
         assert await asyncio.wait_for(late.result(), 20) == "later"
         if "status" in damage:
-            assert {found.id for found in await engine.list()} == {x.id for x in (*executions, late)}, "it is left out of lists"
+            assert {found.id for found in [x async for x in engine.list()]} == {x.id for x in (*executions, late)}, (
+                "it is left out of lists"
+            )
 
 
 async def test_what_is_in_trouble_is_left_alone_for_a_while_instead_of_being_asked_again_and_again(

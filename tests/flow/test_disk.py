@@ -125,7 +125,7 @@ async def test_what_a_full_disk_does_not_take_is_written_when_there_is_room(
         disk.trouble = None
         assert await asyncio.wait_for(execution.result(), 20) == ["first", "filling", "third"]
         history = wire(await execution.history())
-        assert [header.name for header in await engine.list()] == [execution.name], "a start that was refused has left nothing"
+        assert [header.name for header in [x async for x in engine.list()]] == [execution.name], "a start that was refused has left nothing"
         await in_real_time(lambda: len(told(caplog)) == 2)
     assert ran == ["first", "filling", "third"]
     assert "Error" not in str([event for event in history if event["EventType"] == "InvocationCompleted"])

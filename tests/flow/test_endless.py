@@ -40,7 +40,7 @@ async def test_whoever_waits_for_the_first_gets_the_lasts_result(harness: Harnes
     async with harness.engine(function) as engine:
         first = await engine.start(function, 0, name="loop")
         assert await first.result() == "three"
-        chain = await engine.list(Filter(oldest_first=True))
+        chain = [x async for x in engine.list(Filter(oldest_first=True))]
         assert [x.status for x in chain] == [ExecutionStatus.SUCCEEDED] * 3
         assert [x.continued_as for x in chain] == [chain[1].id, chain[2].id, None]
         told = wire(await first.history())[-1]

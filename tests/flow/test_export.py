@@ -250,7 +250,7 @@ async def test_a_copy_is_forgotten_when_its_retention_is_over(harness: Harness, 
         assert not client._store.expire(header.expires_at - 1, 100)
         assert client._store.expire(header.expires_at, 100)
         with pytest.raises(ExecutionNotFound):
-            client.find(header.id)
+            client.get(header.id)
 
 
 async def test_an_old_execution_is_not_forgotten_as_soon_as_it_is_imported(harness: Harness, tmp_path: Path) -> None:
@@ -260,16 +260,16 @@ async def test_an_old_execution_is_not_forgotten_as_soon_as_it_is_imported(harne
     with Client.open(str(tmp_path / "other.db"), create=True, clock=clock) as client:
         header, _ = client.import_execution(document)
         assert not client._store.expire(clock.now(), 100)
-        assert client.find(header.id).expires_at == clock.now() + 14 * 86_400_000
+        assert client.get(header.id).expires_at == clock.now() + 14 * 86_400_000
 
 
 async def test_another_execution_of_that_id_or_name_is_a_conflict_and_nothing_is_written(harness: Harness, tmp_path: Path) -> None:
     document = await open_order(harness)
     with Client.open(harness.store, clock=harness.clock) as client:
-        before = client.find("order/a")
+        before = client.get("order/a")
         with pytest.raises(ExecutionAlreadyStarted, match=f"another execution {before.id} in .*, which differs from this copy"):
             client.import_execution(document)
-        assert client.find("order/a") == before, "the living one is as it was"
+        assert client.get("order/a") == before, "the living one is as it was"
     with elsewhere(tmp_path) as client:
         started = client.start(order, {}, name="a").header
         with pytest.raises(ExecutionAlreadyStarted, match=f"another execution order/a in .*: {started.id}"):
@@ -280,7 +280,7 @@ async def test_another_execution_of_that_id_or_name_is_a_conflict_and_nothing_is
 async def test_the_original_is_its_own_copy(harness: Harness) -> None:
     document = await closed_order(harness)
     with Client.open(harness.store, clock=harness.clock) as client:
-        before = client.find("a")
+        before = client.get("a")
         assert client.import_execution(document) == (before, False)
 
 
@@ -369,7 +369,7 @@ async def test_a_child_that_ends_leaves_the_copy_of_its_parent_alone(harness: Ha
         execution = await engine.start(parent, name="p")
         await pending(execution, "part")
         document = sent(await execution.export())
-        (born,) = [x for x in await engine.list() if x.function == "child"]
+        (born,) = [x for x in [x async for x in engine.list()] if x.function == "child"]
         engine._store._writer.execute("DELETE FROM executions WHERE id = ?", (execution.id,))  # type: ignore[attr-defined]
         engine._store.adopt(copied(read(document).snapshot, harness.clock.now()))
         waits = await pending(await engine.get(born.id), "work")

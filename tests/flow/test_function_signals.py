@@ -199,7 +199,7 @@ async def test_an_execution_that_another_process_ends_is_counted_where_it_ends_a
     async with first.open(where, clock, resting=0) as engine:
         started = await engine.start("order", {})
         while "step reserve" not in [span.name for span in first.spans]:
-            await engine.list()
+            [x async for x in engine.list()]
             await _turn()
     later = VirtualClock(clock.now() + 60_000)
     async with second.open(where, later) as engine:

@@ -2,8 +2,8 @@
 
 from holdfast.durable import DurableContext, durable_execution
 from holdfast.model.execution import Execution
-from holdfast.service.descriptions.executions import Description, history_of
-from holdfast.service.descriptions.history import HistoryEvent
+from holdfast.service.descriptions.executions import Description
+from holdfast.service.descriptions.history import HistoryEvent, wire_history
 from tests.flow.harness import Harness
 
 
@@ -19,7 +19,7 @@ async def test_lists_descriptions_and_histories_are_objects(harness: Harness) ->
     async with harness.engine(order) as engine:
         execution = await engine.start(order, name="order-1")
         assert await execution.result() == "packed"
-        (listed,) = await engine.list()
+        (listed,) = [x async for x in engine.list()]
         assert (type(listed), type(await execution.describe())) == (Execution, Description)
         history = await execution.history()
     assert {type(event) for event in history} == {HistoryEvent}
@@ -34,8 +34,8 @@ async def test_the_wire_form_of_an_event_is_what_the_history_api_shows(harness: 
     async with harness.engine(order) as engine:
         execution = await engine.start(order)
         await execution.result()
-        (header,) = await engine.list()
-        shown = history_of(engine._store, header)
+        (header,) = [x async for x in engine.list()]
+        shown = wire_history(engine._store, header)
         assert [event.wire() for event in await execution.history()] == shown
         bare = [event.wire() for event in await execution.history(include_data=False)]
-        assert bare == history_of(engine._store, header, include_data=False) != shown
+        assert bare == wire_history(engine._store, header, include_data=False) != shown

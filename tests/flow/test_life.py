@@ -251,11 +251,11 @@ async def test_a_list_is_filtered_and_comes_in_pages(harness: Harness) -> None:
         for execution in done:
             await execution.result()
         open_one = await engine.start("sleeper")
-        newest = await engine.list(Filter(function="echo", limit=2))
+        newest = [x async for x in engine.list(Filter(function="echo", limit=2))]
         assert [x.id for x in newest] == [done[4].id, done[3].id]
-        rest = await engine.list(Filter(function="echo", beyond=newest[-1].id))
+        rest = [x async for x in engine.list(Filter(function="echo", beyond=newest[-1].id))]
         assert [x.id for x in rest] == [done[2].id, done[1].id, done[0].id]
-        running = await engine.list(Filter(statuses=(ExecutionStatus.RUNNING,)))
+        running = [x async for x in engine.list(Filter(statuses=(ExecutionStatus.RUNNING,)))]
         assert [x.id for x in running] == [open_one.id]
 
 
@@ -273,7 +273,7 @@ async def test_bad_names_and_versions_are_refused_before_anything_is_written(har
             await engine.start("echo", name="no spaces please")
         with pytest.raises(InvalidParameter, match="Version"):
             await engine.start("echo", version=-1)
-        assert await engine.list() == []
+        assert [x async for x in engine.list()] == []
 
 
 async def test_two_functions_of_one_name_are_refused_at_open(harness: Harness) -> None:

@@ -52,7 +52,7 @@ async def test_an_input_that_cannot_be_stored_starts_nothing(harness: Harness, v
         with pytest.raises(HoldfastError) as refused:
             await engine.start(asks, value, name="a")
         assert refused.value.code == code
-        assert await engine.list() == []
+        assert [x async for x in engine.list()] == []
 
 
 async def test_an_input_as_large_as_the_limit_is_stored_whole(harness: Harness) -> None:
@@ -163,7 +163,7 @@ async def test_a_value_of_the_functions_own_that_cannot_be_stored_fails_the_exec
             await asyncio.wait_for(execution.result(), 20)
         assert told in str(failed.value)
         assert types(wire(await execution.history()))[-1] == "ExecutionFailed"
-        assert len(await engine.list()) == 1
+        assert len([x async for x in engine.list()]) == 1
 
 
 @pytest.mark.parametrize("text", ["NaN", "[1, -Infinity]", '{"a": Infinity}', "{", "1 2", "[" * 200_000], ids=lambda text: text[:20])

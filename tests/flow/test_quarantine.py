@@ -189,7 +189,7 @@ async def test_a_parent_waits_for_a_child_that_was_put_aside(harness: Harness) -
     async with harness.engine(parent, made("charge"), clock=VirtualClock(skipping=False)) as engine:
         execution = await engine.start(parent)
         await pending(execution)
-        (child,) = [x for x in await engine.list() if x.function == "order"]
+        (child,) = [x for x in [x async for x in engine.list()] if x.function == "order"]
         await pending(await engine.get(child.id))
     async with harness.engine(parent, made("refund")) as engine:
         with pytest.raises(ExecutionQuarantined):

@@ -46,7 +46,7 @@ async def test_a_failed_name_is_started_again_with_any_input_and_the_old_executi
         assert told.why == f"It is over: FAILED. Its name was started again: {new.id}."
         assert (await engine.start(sale, "good", name="sale-1")).id == new.id
         assert (await engine.start(sale, "good", name="sale-1", on_failed="restart")).id == new.id, "it succeeded"
-        assert [x.id for x in await engine.list(Filter(name="sale-1"))] == [new.id, old.id]
+        assert [x.id for x in [x async for x in engine.list(Filter(name="sale-1"))]] == [new.id, old.id]
 
 
 async def test_without_the_word_a_failed_name_keeps_the_rule_of_aws(harness: Harness) -> None:
@@ -93,8 +93,8 @@ async def test_a_client_without_an_engine_starts_a_failed_name_again(harness: Ha
     with Client.open(harness.store) as client:
         assert client.start(sale, "bad", name="sale-1").created is False
         started = client.start(sale, "good", name="sale-1", on_failed="restart")
-        assert (started.created, client.find("sale-1").id, client.find("sale/sale-1").id) == (True, started.header.id, started.header.id)
-        assert client.find(old.arn).superseded_by == started.header.id
+        assert (started.created, client.get("sale-1").id, client.get("sale/sale-1").id) == (True, started.header.id, started.header.id)
+        assert client.get(old.arn).superseded_by == started.header.id
     async with harness.engine(sale) as engine:
         assert await (await engine.get(started.header.id)).result() == "good"
 
@@ -111,8 +111,8 @@ async def test_an_old_execution_is_exported_and_imported_beside_the_one_that_has
         for document in documents:
             copy, is_new = other.import_execution(document)
             assert (is_new, copy.state) == (True, State.CLOSED)
-        assert other.find("sale/sale-1").id == new.id
-        assert other.find(old.arn).superseded_by == new.id
+        assert other.get("sale/sale-1").id == new.id
+        assert other.get(old.arn).superseded_by == new.id
 
 
 async def test_the_name_is_free_again_when_retention_has_removed_both(harness: Harness) -> None:
@@ -122,7 +122,7 @@ async def test_the_name_is_free_again_when_retention_has_removed_both(harness: H
         await (await engine.start(sale, "good", name="sale-1", on_failed="restart")).result()
         while engine._store.expire(clock.now() + 2 * 86_400_000, 100):
             pass
-        assert list(await engine.list()) == []
+        assert [x async for x in engine.list()] == []
         assert await (await engine.start(sale, 3, name="sale-1")).result() == 3
 
 

@@ -61,7 +61,7 @@ def left(engine: OpenEngine) -> dict[str, int]:
 
 
 async def names(engine: OpenEngine) -> list[str]:
-    return [header.name for header in await engine.list(Filter(oldest_first=True, limit=10_000))]
+    return [header.name for header in [x async for x in engine.list(Filter(oldest_first=True, limit=10_000))]]
 
 
 async def test_an_execution_is_gone_after_its_retention_and_its_name_is_free(harness: Harness) -> None:

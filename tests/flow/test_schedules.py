@@ -241,7 +241,7 @@ async def test_a_backfill_follows_the_expression_that_counted_at_the_time_and_re
 async def test_a_backfill_of_more_than_a_thousand_is_refused(stage: Stage) -> None:
     from holdfast.model.schedule_errors import ScheduleInvalid
 
-    stage.verbs.declare(Schedule("s", "report", every="1m"), "code")  # type: ignore[arg-type]
+    stage.verbs.declare(Schedule("s", "report", every="1m"))
     with pytest.raises(ScheduleInvalid, match="More than 1,000 occurrences"):
         stage.verbs.backfill("s", 0, stage.clock.now())
 
@@ -249,7 +249,7 @@ async def test_a_backfill_of_more_than_a_thousand_is_refused(stage: Stage) -> No
 async def test_what_an_operator_changed_counts_more_than_the_declaration(stage: Stage) -> None:
     declared = Schedule("s", report, cron="0 2 * * *")
     async with stage.runners(report, schedules=[declared]):
-        stage.verbs.add(Schedule("s", "report", cron="0 4 * * *"), "cli", replace=True)  # type: ignore[arg-type]
+        stage.verbs.add(Schedule("s", "report", cron="0 4 * * *"), replace=True)
         await stage.until("2026-01-01 12:00")
     async with stage.runners(report, schedules=[declared], count=2):
         await stage.until("2026-01-02 12:00")

@@ -279,7 +279,7 @@ async def test_no_run_spends_more_than_the_most_and_the_overshoots_that_it_repor
 
 async def overshoots(on: Stage) -> tuple[int, Decimal]:
     """What the runs of workers report in their logs, and the same by the entries of the ledger."""
-    runs = [header.id for header in await on.engine.list() if header.function in ("w", "big", "fails", "judge", "boss")]
+    runs = [header.id for header in [x async for x in on.engine.list()] if header.function in ("w", "big", "fails", "judge", "boss")]
     lines = [line for run in runs for line in (await on.service.response(run, LOCAL)).logs if line["event"] == "overshoot"]
     ended = [entry for run in runs for entry in on.engine._store.ledger(run) if entry.state is EntryState.SETTLED]
     told = sum(line["tokens"] for line in lines), sum((Decimal(str(line["cost_usd"])) for line in lines), Decimal(0))
@@ -373,7 +373,7 @@ async def test_a_question_of_a_worker_without_a_pipeline_tells_what_its_caps_lea
             await on.run(name=name)
             (asked,) = [one for one in on.service.approvals(LOCAL) if one.worker_id == name]
             told[name] = on.estimates.with_rest(asked).may_cost
-            alone = StoreApprovals(on.engine._store, on.clock).show(asked.approval_id).may_cost
+            alone = StoreApprovals(on.engine._store, on.clock).get(asked.approval_id).may_cost
             assert alone is not None
             assert alone["most"]["tokens"] == (told[name] or {})["most"]["tokens"], "also where no worker is served"
     assert told["asks"] == {"most": most, "p50": None, "p95": None}
@@ -392,7 +392,7 @@ async def test_where_no_worker_is_served_past_runs_and_caps_tell_what_the_rest_m
         for name in ("p", "p", "q"):
             run = (await on.run(name=name)).run_id
             (asked,) = approvals.list()
-            assert approvals.list(run) == [asked] == [approvals.show(asked.approval_id)]
+            assert [*approvals.list(run)] == [asked] == [approvals.get(asked.approval_id)]
             told.append((asked.may_cost or {}) | {"words": shown_rest(asked)})
             say_unknown([asked])
             await on.answer()
@@ -425,7 +425,7 @@ async def test_a_run_that_may_cost_more_than_is_allowed_does_not_begin(
     graph = graph_of(one(fallback=("big",)), max_tokens=1000, max_cost_usd=Decimal(1))
     async with stage(graph, *workers(), folder=tmp_path, model=PRICED, policy=policy) as on:
         response = await on.run(constraints=Constraints(**constraints))
-        began = [run.function for run in await on.engine.list()]
+        began = [run.function for run in [x async for x in on.engine.list()]]
     refused = response.error is not None and response.error.error_code == "estimate_exceeded"
     assert (refused, began == []) == ((True, True) if code else (False, False)), response.error
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from holdfast.service.client import Client
-from holdfast.service.restarts.runs import RestartAsked
 from tests.crash.scene import until
 from tests.pipelines.paying import ENOUGH_SECONDS, Payday, PaydayScene, payday_scene
 from tests.postgres import new_schema
@@ -132,7 +131,7 @@ def test_a_restarted_pipeline_survives_the_death_of_its_runner_and_pays_nothing_
     assert {order: at.shop.effects_of(order) for order in day.effects} == day.effects
     at.shop.hold(day.first, "done")
     inputs = {**day.inputs, "fails": False}
-    header = at.client.restarts.restart(at.client.restarts.prepare(failed["run_id"], RestartAsked(inputs=inputs)))
+    header = at.client.restarts.restart(at.client.restarts.prepare(failed["run_id"], inputs=inputs))
     at.shop.wait_for(day.first, "done")
     at.runners[0].kill()
     at.shop.let_go(day.first, lost=True)
@@ -152,8 +151,8 @@ def test_a_restart_that_would_pay_again_asks_and_pays_by_the_answer_though_its_r
     before = {action: at.runners[0].answer(at.ask(at.runners[0], day)) for action, day in days.items()}
     inputs = {action: {**day.inputs, "last": f"{action}-other"} for action, day in days.items()}
     for action, response in before.items():
-        at.client.restarts.restart(at.client.restarts.prepare(response["run_id"], RestartAsked(inputs=inputs[action])))
-    until(lambda: len(at.client.approvals.list()) == 2, "both restarts to ask")
+        at.client.restarts.restart(at.client.restarts.prepare(response["run_id"], inputs=inputs[action]))
+    until(lambda: len(list(at.client.approvals.list())) == 2, "both restarts to ask")
     at.runners[0].kill()
     assert {at.shop.effects_of(f"{action}-other") for action in days} == {0}
     for approval in at.client.approvals.list():

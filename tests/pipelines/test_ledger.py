@@ -203,7 +203,7 @@ async def test_a_run_that_is_stopped_in_the_middle_of_a_call_costs_what_its_resp
     async with stage([], alone, folder=tmp_path, where=store or empty_store()) as on:
         running = asyncio.create_task(on.run(name="w"))
         await asked.wait()
-        (run,) = await on.engine.list()
+        (run,) = [x async for x in on.engine.list()]
         await on.engine._engine.stop(run.id)
         usage = (await running).observability.usage
         total = report(on, run=run.id).total

@@ -16,7 +16,6 @@ import pytest
 
 from holdfast.model.ledger import EntryState, nanos_of
 from holdfast.service.client import Client
-from holdfast.service.costs.reports import CostQuestion
 from holdfast.store.backends import open_maintenance
 from holdfast.store.seam import Filter
 from holdfast.workers.run_lookup import Asker, find_run, response_of
@@ -94,7 +93,7 @@ async def test_fifty_killed_pipelines_settle_to_the_token_and_the_cent_at_every_
         responses = await asyncio.to_thread(chaos.end)
     assert {response["status"] for response in responses} == {"ok"}
     with Client.open(store) as client:
-        whole = client.cost(CostQuestion()).total
+        whole = client.cost().total
         ledger = client._store
         runs = [header.id for header in client.list(Filter(function="thinking", limit=1000))]
         assert len(runs) == CALLS * PIPELINES
@@ -131,9 +130,9 @@ def _check_server(meter: Meter, settled: list[Any], unknown: list[Any]) -> None:
 
 def _check_levels(client: Client, responses: list[dict[str, Any]], whole: Any) -> None:
     """Runs, pipelines, days, counters and all together."""
-    assert client.cost(CostQuestion(since="2d")).total == whole
+    assert client.cost(since="2d").total == whole
     for by, groups in {"tenant": 1, "model": 1, "worker": 1, "pipeline,node": 3, "node,model,tenant": 3}.items():
-        lines = client.cost(CostQuestion(by=by, since="2d")).lines
+        lines = client.cost(by=by, since="2d").lines
         assert (len(lines), sum(line.nanos for line in lines), sum(line.settled.calls for line in lines)) == (
             groups,
             whole.nanos,
@@ -142,7 +141,7 @@ def _check_levels(client: Client, responses: list[dict[str, Any]], whole: Any) -
     spent = 0
     for response in responses:
         run, usage = response["run_id"], response["observability"]["usage"]
-        total = client.cost(CostQuestion(run=run)).total
+        total = client.cost(run=run).total
         assert total.input_tokens + total.output_tokens == usage["tokens"]["input"] + usage["tokens"]["output"]
         assert total.nanos == nanos_of(Decimal(str(usage["cost_usd"])))
         counters = {one.key.rpartition("/")[2]: one for one in client._store.counters([f"budget/{run}/tokens", f"budget/{run}/cost"])}
@@ -159,7 +158,7 @@ def _check_runs(client: Client, runs: list[str], meter: Meter) -> None:
     for run in (*runs, *inner):
         header, accepted = find_run(client._store, run, Asker())
         usage = response_of(client._store, header, accepted).observability.usage
-        total = client.cost(CostQuestion(run=run)).total
+        total = client.cost(run=run).total
         assert (total.input_tokens, total.output_tokens) == (usage.tokens.input, usage.tokens.output)
         assert (total.nanos, total.settled.calls) == (nanos_of(usage.cost_usd), 1)
         if run in runs:

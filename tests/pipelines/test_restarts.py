@@ -534,7 +534,7 @@ async def test_runs_that_go_on_that_were_restarted_that_are_below_others_or_of_o
         failed = await made.service.response(asks.run_id, LOCAL)
         with pytest.raises(ExecutionNotFound):
             await restart_run(made.service, failed.run_id, Asker(tenant="other", logged_in=True), asked)
-        child = next(one for one in await made.engine.list() if one.parent == failed.run_id)
+        child = next(one for one in [x async for x in made.engine.list()] if one.parent == failed.run_id)
         with pytest.raises(RestartRefused, match=f"was invoked by {failed.run_id}"):
             await restart_run(made.service, child.id, LOCAL, RETRY)
         header, _ = await restart_run(made.service, failed.run_id, LOCAL, asked)

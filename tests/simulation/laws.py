@@ -13,7 +13,7 @@ from holdfast.model import codec
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.ids import Arn
 from holdfast.model.operations import OPEN, Operation, Status, Type
-from holdfast.service.descriptions.executions import history_of
+from holdfast.service.descriptions.history import wire_history
 from holdfast.store.seam import Store
 
 ENDINGS: Final = ("ExecutionSucceeded", "ExecutionFailed", "ExecutionStopped", "ExecutionTimedOut")
@@ -174,7 +174,7 @@ class Bodies:
 
 def check_execution(store: Store, header: Execution, family: Family, bodies: Bodies) -> int:
     """All laws for one execution that is over; answers how many events it has."""
-    history = history_of(store, header)
+    history = wire_history(store, header)
     for broken in broken_laws(history):
         raise AssertionError(f"{header.name} ({header.function}): {broken}")
     family.check(header, history)

@@ -63,7 +63,7 @@ def looked_at_in_every_way(client: Client, execution: str) -> None:
         shown.description_page(told, operations, place, 0)
         json.dumps(shown.description_json(told, operations))
     shown.history_table(client.history(execution))
-    found = client.find(execution)
+    found = client.get(execution)
     shown.executions_table([(found, client.trouble(found))], 0)
     client.export(execution)
 

@@ -133,7 +133,7 @@ def test_a_bare_name_is_looked_up_without_reading_all_executions(store: SqliteSt
             return 0
 
         reader.set_progress_handler(count, 10)
-        assert client.find("mine").name == "mine"
+        assert client.get("mine").name == "mine"
         assert steps < 100, "tens of steps of SQLite's machine, not thousands"
 
 

@@ -252,7 +252,7 @@ def _read_everything(where: str) -> None:
             client.describe(header.id)
             client.history(header.id)
             client.export(header.id)
-        client.queues.list()
+        list(client.queues.list())
         list(client.queues.parked(None))
         list(client.schedules.list())
 

@@ -121,7 +121,7 @@ def test_a_runner_declares_the_schedules_of_its_files_and_of_the_operators_file(
     scene.functions.write_text(FUNCTIONS + '\nfrom holdfast import Schedule\nnightly = Schedule("nightly", send, cron="0 2 * * *")\n')
     (scene.folder / "operator.toml").write_text('[schedules.weekly]\nrun = "other"\ncron = "0 6 * * MON"\n')
     store = scene.opened()
-    Schedules(store, SystemClock()).declare(Schedule("deleted", "send", cron="0 3 * * *"), Origin.CODE)
+    Schedules(store, SystemClock()).declare(Schedule("deleted", "send", cron="0 3 * * *"), origin=Origin.CODE)
     store.close()
     holdfast = Program(scene.folder)
     process = holdfast.begin("runner", "mail.py", "--config", "operator.toml", "--store", scene.store)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.drawings import reference
-from tests.drawings.public_names import TWINS, VERBS, importable, methods, needed, parts, public
+from tests.drawings.public_names import TWINS, importable, methods, needed, parts, public, verb_owners
 from tests.drawings.returned_types import returned_types
 
 ROOT = reference.ROOT
@@ -36,8 +36,8 @@ def test_no_name_has_two_entries() -> None:
 
 def test_every_public_name_has_a_docstring() -> None:
     names = {title: name.value for title, name in public().items()}
-    owners = [*VERBS, *TWINS.values()]
-    verbs = {f"{title}.{verb}": method for title in owners for verb, method in methods(names[title]).items()}
+    owners = verb_owners() | {title: names[title] for title in TWINS.values()}
+    verbs = {f"{title}.{verb}": method for title, owner in owners.items() for verb, method in methods(owner).items()}
     listed = {name: value for name, value in parts().items() if isinstance(value, type)} | {
         kind.__name__: kind for kind in returned_types()
     }

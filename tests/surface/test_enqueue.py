@@ -88,7 +88,7 @@ async def test_many_that_are_refused_in_part_say_how_many_are_enqueued_and_can_b
         engine._store.declare([checked_declaration("emails", {})])
         jobs = await engine.enqueue_many(double, range(5), queue="emails", idempotency_keys=keys)
         assert [await job.result() for job in jobs] == [0, 2, 4, 6, 8]
-        assert len(await engine.list()) == 5
+        assert len([x async for x in engine.list()]) == 5
         with pytest.raises(InvalidParameter, match="one key for each input"):
             await engine.enqueue_many(double, range(5), queue="emails", idempotency_keys=["a"])
 
@@ -111,7 +111,7 @@ async def test_one_bad_input_of_many_writes_nothing_and_its_error_names_its_inde
         with pytest.raises(error, match=rf"^inputs\[1200\]: .*{says}") as refused:
             await engine.enqueue_many(double, many, queue="emails", idempotency_keys=names)
         assert len(str(refused.value)) < 250
-        assert await engine.list() == []
+        assert [x async for x in engine.list()] == []
 
 
 def test_one_bad_input_of_many_for_a_worker_writes_nothing_and_its_error_names_its_index() -> None:
@@ -120,7 +120,7 @@ def test_one_bad_input_of_many_for_a_worker_writes_nothing_and_its_error_names_i
             runner.engine.enqueue_many("scrape", [{"url": "b"}, ["no object"]], queue="pages")
         with pytest.raises(HoldfastError, match=r"^inputs\[1\]: "):
             runner.engine.enqueue_many("scrape", [{"url": "b"}, {"url": "x" * 7_000_000}], queue="pages")
-        assert runner.engine.list() == []
+        assert list(runner.engine.list()) == []
 
 
 async def test_a_key_of_many_that_was_used_before_is_named_by_its_index() -> None:
@@ -152,7 +152,7 @@ async def test_a_wrong_argument_of_enqueue_is_refused_and_writes_nothing(wrong: 
         asked: dict[str, Any] = {"target": double, "input": 1, "queue": "emails", **wrong}
         with pytest.raises(error):
             await engine.enqueue(**asked)
-        assert await engine.list() == []
+        assert [x async for x in engine.list()] == []
 
 
 def test_a_worker_is_enqueued_by_its_id_and_its_run_has_the_response() -> None:

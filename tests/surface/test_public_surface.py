@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from tests.drawings.argument_types import unnamed_types
 from tests.drawings.public_names import public
 from tests.drawings.raised_errors import error_classes, raised_errors
 from tests.drawings.returned_types import member_types, returned_types
@@ -31,3 +32,7 @@ def test_no_name_stands_for_two_things() -> None:
     returned = returned_types()
     names = [*public(), *(kind.__name__ for kind in (*returned, *member_types(returned)))]
     assert [name for name, count in Counter(names).items() if count > 1] == []
+
+
+def test_a_caller_can_make_or_get_every_argument_of_a_public_name() -> None:
+    assert unnamed_types() == {}

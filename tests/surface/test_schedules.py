@@ -78,7 +78,7 @@ def test_what_was_asked_for_runs_with_the_next_runner_and_its_execution_names_th
         return f"hello {event['who']}"
 
     with open_engine(holdfast.folder / "holdfast.db", functions=[greet]) as engine:
-        until(lambda: len(engine.list()) == 3 or None)
+        until(lambda: len(list(engine.list())) == 3 or None)
     page = holdfast("executions", "show", "greet/s-20240101T000000Z").stdout
     assert "s, backfill, due 2024-01-01T00:00:00Z" in page
     assert holdfast.document("executions", "show", "greet/s-20240101T000000Z")["occurrence"]["how"] == "backfill"

@@ -98,7 +98,7 @@ async def test_a_function_that_invokes_a_worker_is_told_that_there_is_no_such_fu
         force.attach(engine._engine)
         execution = await engine.start("caller")
         assert await execution.result() == "ResourceNotFoundException"
-        assert [header.function for header in await engine.list()] == ["caller"]
+        assert [header.function for header in [x async for x in engine.list()]] == ["caller"]
     assert RAN == []
 
 
@@ -142,7 +142,7 @@ async def test_a_row_that_was_not_accepted_runs_nothing_and_is_no_run(tmp_path: 
         with pytest.raises(ExecutionNotFound):
             find_run(store, made_up, LOCAL)
         assert [one.header.id for one in run_views(store, LOCAL, limit=10)] == [mine.id]
-        assert undecided(store, LOCAL) == []
+        assert list(undecided(store, LOCAL)) == []
 
 
 async def test_rows_from_before_runs_were_marked_stay_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ RunOption = Annotated[
 NodeOption = Annotated[
     str | None, typer.Option("--node", metavar="NODE", help="With --run: only those that this node of the pipeline waits for.")
 ]
+_ALL = 1 << 62
 IdArgument = Annotated[str, typer.Argument(metavar="APPROVAL_ID", help="The approval's id, as `holdfast approvals list` prints it.")]
 CommentOption = Annotated[str | None, typer.Option("--comment", metavar="TEXT", help="The reason. It is stored with the decision.")]
 
@@ -42,7 +43,7 @@ def list_(run: RunOption = None, json_output: LinesOption = False, store: StoreO
     from holdfast.workers.approvals import approval_document
 
     with StorePlace.of(store, codec).client() as client:
-        found = client.approvals.list(None if run is None else client.find(run).id)
+        found = list(client.approvals.list(None if run is None else client.get(run).id, limit=_ALL))
     if json_output:
         for approval in found:
             print_line(approval_document(approval))
@@ -63,7 +64,7 @@ def show(approval_id: IdArgument, store: StoreOption = None, codec: CodecOption 
     from holdfast.workers.approvals import approval_document
 
     with StorePlace.of(store, codec).client() as client:
-        found = client.approvals.show(approval_id)
+        found = client.approvals.get(approval_id)
     print_document(approval_document(found))
     _say_unknown([found])
 
@@ -196,7 +197,7 @@ def _decide_many(
     place: StorePlace, verdict: BatchVerdict, ids: list[str], run: str | None, node: str | None, comment: str | None, result: Any = None
 ) -> None:
     with working("deciding"), place.client() as client:
-        below = None if run is None else client.find(run).id
+        below = None if run is None else client.get(run).id
         results = client.approvals.decide_many(verdict, ids, run=below, node=node, comment=comment, result=result)
     for one in results:
         print(f"{one.approval_id} {one.state}" if one.error_code is None else f"{one.approval_id} error[{one.error_code}]: {one.message}")

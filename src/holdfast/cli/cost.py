@@ -68,11 +68,10 @@ def cost(
         return
     if input_ is not None:
         raise InvalidParameter("--input is for an estimate: name the file of a pipeline or worker.")
-    from holdfast.service.costs.reports import CostQuestion, csv_rows
+    from holdfast.service.costs.reports import csv_rows
 
-    asked = CostQuestion(run=target, by=by, since=since, until=until, tenant=tenant, pipeline=pipeline)
     with working("summing up"), place.client() as client:
-        report = client.cost(asked)
+        report = client.cost(run=target, by=by, since=since, until=until, tenant=tenant, pipeline=pipeline)
     if json_output:
         print_document(report.document())
     elif csv_output:

@@ -45,7 +45,7 @@ def restart(
     place = StorePlace.of(store, codec)
     given = None if input_ is None else texts.dumps(read_json("--input", input_))
     with place.client() as client, contextlib.redirect_stdout(sys.stderr):
-        function, found = load(target).function, client.find(execution)
+        function, found = load(target).function, client.get(execution)
         try:
             prepared = client.restarts.prepare_execution(found.id, function, operation, given)
         except NonDeterministicExecutionError as mismatch:

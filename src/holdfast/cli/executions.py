@@ -81,7 +81,7 @@ def list_(
         limit=limit,
     )
     with StorePlace.of(store, codec).client() as client:
-        found = client.list(wanted if parent is None else msgspec.structs.replace(wanted, parent=client.find(parent).id))
+        found = client.list(wanted if parent is None else msgspec.structs.replace(wanted, parent=client.get(parent).id))
         if json_lines:
             for header in found:
                 print_line(shown.execution_json(header, client.trouble(header)))
@@ -113,7 +113,7 @@ def show(execution: ExecutionArgument, json_output: JsonOption = False, store: S
     """Show an execution: its data, its state, why it waits, and what can wake it."""
     place = StorePlace.of(store, codec)
     with place.client() as client:
-        found = client.find(execution).id
+        found = client.get(execution).id
         told, operations = client.describe(found), client.operations(found)
     if json_output:
         print_document(shown.description_json(told, operations))
@@ -131,7 +131,7 @@ def history(
 ) -> None:
     """Show every event of an execution, in order."""
     with working("reading the history"), StorePlace.of(store, codec).client() as client:
-        found = client.find(execution)
+        found = client.get(execution)
         events, trouble = client.history(found.id, include_data=not no_data), client.trouble(found)
     if json_lines:
         for event in events:
@@ -178,9 +178,9 @@ def import_(
     Importing the same document again changes nothing.
     """
     with working(f"importing {file}"):
-        document = read(file)  # read it before the store is opened, so that a bad document creates no file
+        read(file)  # before the store is opened, so that a bad document creates no file
         with StorePlace.of(store, codec).client(create=True) as client:
-            header, new = client.import_execution(document)
+            header, new = client.import_execution(file)
     if json_output:
         print_document(shown.execution_json(header))
     else:

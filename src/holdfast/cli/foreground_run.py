@@ -156,7 +156,7 @@ class _ForegroundRun:
         """
         options, function = self._options, self._loaded.function
         if options.payload is None and options.name is not None and not options.again:
-            for found in await engine.list(Filter(function=function.name, name=options.name, limit=1)):
+            async for found in engine.list(Filter(function=function.name, name=options.name, limit=1)):
                 if all((f.name, f.version) != (found.function, found.version) for f in self._loaded.beside):
                     raise FunctionNotFound(
                         f"{found.function}/{found.name} was started with version {found.version}, which {options.target} does not have. "
@@ -169,7 +169,7 @@ class _ForegroundRun:
     async def _input_before(self, engine: OpenEngine, name: str) -> str | None:
         """The input of the execution that has this name now; None if there is none. It is the input of the new execution if the user gives
         `--again` and no input."""
-        for found in await engine.list(Filter(function=self._loaded.function.name, name=name, limit=1)):
+        async for found in engine.list(Filter(function=self._loaded.function.name, name=name, limit=1)):
             return codec.dumps((await (await engine.get(found.id)).describe()).input)
         return None
 

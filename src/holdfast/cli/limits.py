@@ -29,9 +29,9 @@ def limits(
     """
     from holdfast.cli.consent import Consent, operators_settings
 
-    policy = operators_settings(None, config, Consent(trust=trust))[0].policy
+    settings = operators_settings(None, config, Consent(trust=trust))[0]
     with StorePlace.of(store, codec).client() as client:
-        found = client.spent_today(policy, tenant or ())
+        found = client.spent_today(settings, tenant or ())
     if json_output:
         for each in found:
             amounts = {name: float(value) for name, value in (("spent", each.spent), ("cap", each.cap), ("left", each.left))}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import msgspec
 from rich.console import Console
@@ -17,6 +17,7 @@ from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.operators_queues import operators_queues
 from holdfast.cli.terminal import print_document, printable, say, working
 from holdfast.cli.workers import declares_workers
+from holdfast.durable.execution import DurableFunction
 from holdfast.engine.enqueues import milliseconds
 from holdfast.model.admission import Same
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
@@ -27,7 +28,7 @@ from holdfast.service.author_files.declared_beside import not_declared_told, que
 from holdfast.service.author_files.function_loader import load
 from holdfast.service.client import Client
 from holdfast.service.queues.declarations import Queue, declared_together
-from holdfast.service.queues.pushes import PushedLine, PushOptions, PushTarget
+from holdfast.service.queues.pushes import PushedLine, PushOptions
 
 if TYPE_CHECKING:
     from holdfast.service.worker_pushes import WorkerPush
@@ -44,7 +45,10 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
     file: Path | None
     """The file whose lines are pushed; None: stdin."""
     place: StorePlace
+    asked: Mapping[str, Any]
+    """The arguments of `StoreQueues.push`."""
     options: PushOptions
+    """The same, checked: for a push to a worker or a pipeline."""
     config: Path | None = None
     """The operator's file that --config names; None if the user named none."""
     trust: bool = False
@@ -82,7 +86,9 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
             head_start_ms=milliseconds(head_start, "--head-start"),
             same=Same(same),
         )
-        return cls(target=target, file=_file_of(inputs), place=place, options=options, config=config, trust=trust)
+        fields = {"key_field": key_field, "lane_field": lane_field, "units_field": units_field}
+        asked = {"queue": queue, "tenant": tenant, "same": same, "delay": delay, "ttl": ttl, "head_start": head_start, **fields}
+        return cls(target=target, file=_file_of(inputs), place=place, asked=asked, options=options, config=config, trust=trust)
 
     def run(self, *, json_output: bool) -> int:
         """Push all lines and print the result. Returns the exit code: 0, or 1 if lines were refused. Raises QueueFull if the queue is full
@@ -100,7 +106,7 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
                 near = client.queues.meant(self.options.queue)
                 say(f"note: queue {self.options.queue} is new here, and has no limits until a runner or a program declares it.{near}")
             lines = _lines(opened, bar)
-            pushing = client.queues.push(target, lines, self.options) if isinstance(target, str | PushTarget) else target.push(lines)
+            pushing = client.queues.push(target, lines, **self.asked) if isinstance(target, str | DurableFunction) else target.push(lines)
             try:
                 for batch in pushing:
                     counted.add(batch)
@@ -117,7 +123,7 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
             say(f"queue {self.options.queue}: {counted.told()}")
         return ExitCode.UNSUCCESSFUL if counted.refusals else ExitCode.OK
 
-    def _target(self) -> tuple[PushTarget | WorkerPush | str, Sequence[Queue]]:
+    def _target(self) -> tuple[DurableFunction | WorkerPush | str, Sequence[Queue]]:
         """The target, and the queues to declare first. The target is the worker or the function of a file, or the name of a function
         that the store knows. The queues are those of the operator's file; for a function of a file also those of its file."""
         if declares_workers(self.target):
@@ -128,10 +134,7 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
             return self.target, declared_together((), operators)
         with contextlib.redirect_stdout(sys.stderr):
             found = load(self.target)
-        function = found.function
-        return PushTarget(function.name, function.version, function.terms), declared_together(
-            queues_beside(found.beside, found.module), operators
-        )
+        return found.function, declared_together(queues_beside(found.beside, found.module), operators)
 
     def _worker(self) -> WorkerPush:
         """The push to a worker or a pipeline. It has the operator's settings, because the rate that the operator sets applies to the

@@ -40,7 +40,7 @@ _ALL = 1 << 62
 def list_(json_lines: LinesOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
     """List queues: how many runs wait, hold a slot and are parked, and how fast each queue drains."""
     with StorePlace.of(store, codec).client() as client:
-        found = client.queues.list()
+        found = list(client.queues.list(limit=_ALL))
     if json_lines:
         for view in found:
             print_line(queue_document(view))
@@ -58,7 +58,7 @@ def show(
 ) -> None:
     """Show a queue: its counts, the settings of code and operator and those in force, and its lanes with their limits."""
     with StorePlace.of(store, codec).client() as client:
-        view = client.queues.show(queue, lanes=lanes)
+        view = client.queues.get(queue, lanes=lanes)
     if json_output:
         print_document(page_document(view))
     else:
@@ -240,7 +240,7 @@ def redrive(
         found = (
             [run.header for run in client.queues.parked(queue, error=error, limit=_ALL)]
             if every
-            else [client.find(run) for run in runs or ()]
+            else [client.get(run) for run in runs or ()]
         )
         say(f"{len(found)} {'run' if len(found) == 1 else 'runs'} to start again")
         with working("starting again"):

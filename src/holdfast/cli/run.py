@@ -148,7 +148,7 @@ def _left(options: RunOptions, loaded: LoadedFunction) -> tuple[Execution, bool]
         payload = options.payload
         if payload is None and options.name is not None:
             with contextlib.suppress(ExecutionNotFound):
-                found = client.find(f"{function.name}/{options.name}")
+                found = client.get(f"{function.name}/{options.name}")
                 if not options.again:
                     return found, False
                 payload = codec.dumps(client.describe(found.id).input)

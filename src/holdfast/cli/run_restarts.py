@@ -4,7 +4,8 @@ serves the worker or pipeline runs it. `compare` starts nothing."""
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,7 +18,6 @@ from holdfast.model.restart_errors import ConfirmationNeeded
 if TYPE_CHECKING:
     from holdfast.pipelines.restart.compare import Comparison, Difference, Side
     from holdfast.pipelines.restart.plan import Plan
-    from holdfast.service.restarts.runs import RestartAsked
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, as `holdfast run` and `holdfast runs list` print it.")]
 YesOption = Annotated[bool, typer.Option("--yes", help="Start without a question.")]
@@ -34,9 +34,7 @@ def retry(
     the start does not count against a daily cap of runs or a rate, and `policy.estimate` does not refuse it. The calls that the new run
     makes do count.
     """
-    from holdfast.service.restarts.runs import RETRY
-
-    _restarted(run, RETRY, ["runs", "retry", run], StorePlace.of(store, codec), yes=yes, json_output=json_output)
+    _restarted(run, {}, ["runs", "retry", run], StorePlace.of(store, codec), yes=yes, json_output=json_output)
 
 
 def restart(
@@ -66,23 +64,23 @@ def restart(
     again; if a write has other arguments now, a person is asked. The command says first what it will do, and asks. As with `holdfast runs
     retry`, the start does not count against a daily cap of runs or a rate, and `policy.estimate` does not refuse it.
     """
-    from holdfast.service.restarts.runs import RestartAsked
-
     inputs = None if input_ is None else read_json("--input", input_)
     if not isinstance(inputs, dict | None):
         raise InvalidParameter("--input must be a JSON object: the inputs by name.")
-    asked = RestartAsked(nodes=tuple(nodes or ()), inputs=inputs, resend=tuple(resend or ()))
+    if not nodes and inputs is None:
+        raise InvalidParameter("A restart needs a node to begin from, or other inputs. Name a node, give inputs, or ask for a retry.")
+    asked = {"nodes": nodes or (), "inputs": inputs, "resend": resend or ()}
     words = ["runs", "restart", run, *(word for node in nodes or () for word in ("--from", node))]
     words += [] if input_ is None else ["--input", input_]
     words += [word for node in resend or () for word in ("--resend", node)]
     _restarted(run, asked, words, StorePlace.of(store, codec), yes=yes, json_output=json_output)
 
 
-def _restarted(run: str, asked: RestartAsked, words: list[str], place: StorePlace, *, yes: bool, json_output: bool) -> None:
+def _restarted(run: str, asked: Mapping[str, Any], words: list[str], place: StorePlace, *, yes: bool, json_output: bool) -> None:
     with place.client() as client:
         restarts = client.restarts
         with working("looking at the run"):
-            prepared = restarts.prepare(client.find(run).id, asked)
+            prepared = restarts.prepare(client.get(run).id, **asked)
         say_plan(prepared.plan)
         if not yes:
             agreed("Start the new run?", place.command(*words, "--yes"))
@@ -132,7 +130,7 @@ def compare(
     The exit code is 1 if they differ in something else than time and cost.
     """
     with working("comparing"), StorePlace.of(store, codec).client() as client:
-        told = client.restarts.compare(client.find(a).id, client.find(b).id)
+        told = client.restarts.compare(client.get(a).id, client.get(b).id)
     if json_output:
         print_document(told.document())
     else:

@@ -71,7 +71,7 @@ def list_(
 def show(run: RunArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
     """Show a run: its request, its response or what it waits for, and every call that it made; for a pipeline also its graph."""
     with StorePlace.of(store, codec).client() as client:
-        run_view, view, place = client.run(run), client.view(run), client.place(run)
+        run_view, view, place = client.get_run(run), client.view(run), client.place(run)
     if json_output:
         stands = {"place": None if place is None else msgspec.to_builtins(place)}
         print_document(_document(run_view) | stands | ({} if view is None else {"nodes": view.document()["nodes"]}))

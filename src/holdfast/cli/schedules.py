@@ -11,7 +11,6 @@ from holdfast.cli import completion
 from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace, read_json
 from holdfast.cli.terminal import distance, print_document, print_line, print_table, printable, say, seconds, shortened, working
 from holdfast.model.clock import SystemClock
-from holdfast.model.schedules import Origin
 
 if TYPE_CHECKING:
     from holdfast.model.schedules import ScheduleState
@@ -74,7 +73,7 @@ def add(
         end=end,
     )
     with StorePlace.of(store, codec).client(create=True) as client:
-        state = client.schedules.add(asked, Origin.CLI, replace=replace)
+        state = client.schedules.add(asked, replace=replace)
         is_known = client.is_hosted(run)
     if not is_known:
         say(f"warning: no runner has hosted {printable(run)} with this store yet; the schedule waits for one that does")

@@ -321,18 +321,21 @@ class Engine:
         target = self.registry.wanted(made.header.function, made.header.version, made.kind)
         return await self.invocations.start(msgspec.structs.replace(made, by=self._reservations.reserve(target, now)), target)
 
-    async def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True, notes: Notes = ()) -> Execution:
+    async def stop(
+        self, execution: str, error: Failure | None = None, *, cascade: bool = True, notes: Notes = ()
+    ) -> tuple[Execution, bool]:
         """Stop an execution with this error (None: an empty error). `cascade`: whether the executions that it invoked are stopped as well,
         and those below them. If the execution has continued as another one, that other one is stopped. Returns the header of the last
-        execution of this chain. An execution that has ended is not changed. `notes` are written to the audit log together with the
-        stop."""
+        execution of this chain, and whether this call stopped it; False if it had ended before. `notes` are written to the audit log
+        together with the stop."""
         while True:
             before = self.store.find(execution)
             header = cast("Execution", await self._writer.write(Stop(execution, error or Failure(), cascade, notes=notes)))
             was_running = before is not None and before.status is ExecutionStatus.RUNNING
-            self.invocations.finish(header, ours=was_running and header.status is ExecutionStatus.STOPPED)
+            stopped = was_running and header.status is ExecutionStatus.STOPPED
+            self.invocations.finish(header, ours=stopped)
             if header.continued_as is None or not goes_on_as(header, self.store.find(header.continued_as)):
-                return header
+                return header, stopped
             execution = header.continued_as
 
     async def answer(self, callback_id: str, result: str | None = None, error: Failure | None = None, notes: Notes = ()) -> None:

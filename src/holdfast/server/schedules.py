@@ -82,7 +82,7 @@ class ScheduleRoutes:
         if not isinstance(name, str) or not isinstance(replace, bool):
             raise InvalidRequest("The body must have a `name`, and `replace` must be true or false.")
         asked = schedule_from(name, body, "The body")
-        state = await self._changed(lambda: self._verbs(request).add(asked, Origin.HTTP, replace=replace))
+        state = await self._changed(lambda: self._verbs(request).add(asked, origin=Origin.HTTP, replace=replace))
         return self._told(state, 201)
 
     async def remove(self, request: Request) -> Reply:

@@ -22,11 +22,11 @@ from holdfast.model.outside import Answering, Heartbeat, Release, Stop
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.verbs import Answer, Start, Started, Write
 from holdfast.service.costs.reports import CostQuestion, CostReport, cost_report
-from holdfast.service.descriptions.executions import Description, Trouble, describe, quarantined_of, trouble_of
+from holdfast.service.descriptions.executions import Description, Trouble, describe, listed, quarantined_of, trouble_of
 from holdfast.service.descriptions.history import HistoryEvent, events_of
 from holdfast.service.descriptions.open_callbacks import OpenCallback, open_callbacks
 from holdfast.service.exports.exporting import exported
-from holdfast.service.exports.importing import Imported, Source, copied, read
+from holdfast.service.exports.importing import Source, copied, read
 from holdfast.store.backends import open_store, placed
 from holdfast.store.seam import Filter, Store
 from holdfast.store.shown_address import shown
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from holdfast.service.queues.places import QueuePlace
     from holdfast.service.queues.store_queues import StoreQueues
     from holdfast.service.restarts.store_restarts import StoreRestarts
+    from holdfast.service.runtimes.worker_runtime import WorkerSettings
     from holdfast.service.schedules.store_schedules import Schedules
     from holdfast.service.store_approvals import StoreApprovals
     from holdfast.workers.day_usage import Spent
     from holdfast.workers.events import RunEvent
-    from holdfast.workers.policy import Policy
     from holdfast.workers.replay import Finished
     from holdfast.workers.run_lookup import RunView
 
@@ -115,18 +115,9 @@ class Client:
     def list(self, wanted: Filter | None = None) -> Iterator[Execution]:
         """The executions that match the filter `wanted`, at most `wanted.limit`; without a filter, the newest ones, up to the default
         limit. They are read page by page while the caller iterates, so that a large limit needs little memory."""
-        wanted = wanted or Filter()
-        left, beyond = wanted.limit, wanted.beyond
-        while left > 0:
-            size = min(left, _PAGE)
-            page = self._store.list(msgspec.structs.replace(wanted, beyond=beyond, limit=size))
-            yield from page
-            if len(page) < size:
-                return
-            left -= size
-            beyond = page[-1].id
+        return listed(self._store, wanted)
 
-    def find(self, execution: str) -> Execution:
+    def get(self, execution: str) -> Execution:
         """The execution that a text names. Raises ExecutionNotFound if there is none, and InvalidParameter, which lists them, if several
         executions have the name."""
         found = self._meant(execution)
@@ -153,7 +144,7 @@ class Client:
 
     def describe(self, execution: str) -> Description:
         """A description of the execution. If it waits, the description says why."""
-        header = self.find(execution)
+        header = self.get(execution)
         told = describe(self._store, header)
         # `dead(0)` has only runners that are surely dead, not those whose heartbeat is late: the machine may only have slept.
         if header.state in (State.RUNNING, State.CLOSING) and header.runner in self._store.dead(0):
@@ -166,7 +157,7 @@ class Client:
 
     def operations(self, execution: str) -> Sequence[Operation]:
         """The operations of an execution in their present state, in the order in which they began."""
-        return self._store.operations(self.find(execution).id)
+        return self._store.operations(self.get(execution).id)
 
     def callbacks(self, function: str | None = None, limit: int = 50) -> Iterator[OpenCallback]:
         """At most `limit` open callbacks that can be answered by their id, of all functions or of `function`; oldest execution first."""
@@ -175,25 +166,24 @@ class Client:
 
     def history(self, execution: str, *, include_data: bool = True) -> Sequence[HistoryEvent]:
         """All events of an execution, in order; `include_data=False` leaves inputs, results and errors out."""
-        return events_of(self._store, self.find(execution), include_data=include_data)
+        return events_of(self._store, self.get(execution), include_data=include_data)
 
     def export(self, execution: str, *, include_data: bool = True) -> dict[str, Any]:
         """An execution as one JSON document, for `import_execution` and `holdfast.replay`. Payloads are plain text in it. With
         `include_data=False` they are left out; then the document cannot be replayed."""
-        found = self._store.snapshot(self.find(execution).id)
+        found = self._store.snapshot(self.get(execution).id)
         if found is None:
             raise ExecutionNotFound(f"There is no execution {execution!r} in {self._where} any more.")
         return exported(found, self._clock.now(), include_data=include_data)
 
     # --- writing
 
-    def import_execution(self, document: Source | Imported) -> tuple[Execution, bool]:
+    def import_execution(self, document: Source) -> tuple[Execution, bool]:
         """Write a copy of an exported execution into the store. No runner runs the copy. Returns the copy, and whether this call wrote it;
         False if the store had it before. Raises ExportInvalid if the document is not an export."""
-        found = document if isinstance(document, Imported) else read(document)
-        copy = copied(found.snapshot, self._clock.now())
+        copy = copied(read(document).snapshot, self._clock.now())
         new = self._store.adopt(copy)
-        return self.find(copy.header.id), new
+        return self.get(copy.header.id), new
 
     def start(self, function: DurableFunction, input: object = None, *, name: str | None = None, on_failed: str = "find") -> Started:
         """Write an execution that is ready for a runner. The same name with the same input finds the existing execution; with another input
@@ -225,7 +215,7 @@ class Client:
         copy that was not closed."""
         error = Failure(message=message, type=error_type)
         while True:
-            before = self.find(execution)
+            before = self.get(execution)
             after = self._write(Stop(before.id, error, cascade, notes=self._did("stop", before.id, "stopped")))
             assert isinstance(after, Execution)
             if after.continued_as is None or not goes_on_as(after, self._store.find(after.continued_as)):
@@ -236,7 +226,7 @@ class Client:
     def release(self, execution: str) -> Execution:
         """Let an execution run again. It must be quarantined, or wait for another try after its runners died; else this raises
         InvalidParameter."""
-        found = self.find(execution).id
+        found = self.get(execution).id
         header = self._write(Release(found, self._did("release", found, "released")))
         assert isinstance(header, Execution)
         return header
@@ -282,7 +272,7 @@ class Client:
         for are left out."""
         from holdfast.workers.run_lookup import Asker, run_views
 
-        above = None if parent is None else self.find(parent).id
+        above = None if parent is None else self.get(parent).id
         return run_views(self._store, Asker(), worker=worker, limit=limit, parent=above, queue=queue)
 
     def follow(self, run: str, after: int | str = 0) -> Iterator[RunEvent]:
@@ -292,20 +282,20 @@ class Client:
         from holdfast.service.descriptions.run_events import followed
         from holdfast.workers.run_lookup import Asker, find_run
 
-        return followed(self._store, *find_run(self._store, self.find(run).id, Asker()), after)
+        return followed(self._store, *find_run(self._store, self.get(run).id, Asker()), after)
 
-    def run(self, run: str) -> RunView:
+    def get_run(self, run: str) -> RunView:
         """A run with its state, its response so far and its calls."""
         from holdfast.workers.run_lookup import Asker, run_view
 
-        return run_view(self._store, self.find(run).id, Asker())
+        return run_view(self._store, self.get(run).id, Asker())
 
     def view(self, run: str) -> PipelineView | None:
         """The present state of the nodes of a pipeline's run; None for a run of a worker, or if its graph is not stored."""
         from holdfast.service.descriptions.pipeline_view import pipeline_view
         from holdfast.workers.run_lookup import Asker, find_run
 
-        return pipeline_view(self._store, *find_run(self._store, self.find(run).id, Asker()))
+        return pipeline_view(self._store, *find_run(self._store, self.get(run).id, Asker()))
 
     def finished(self, run: str) -> Finished:
         """Everything that the store keeps of a run that has ended, for `service.runtimes.worker_replays.replay_run`. Raises
@@ -313,7 +303,7 @@ class Client:
         from holdfast.workers.replay import finished_in
         from holdfast.workers.run_lookup import Asker
 
-        return finished_in(self._store, self.find(run).id, Asker())
+        return finished_in(self._store, self.get(run).id, Asker())
 
     def cancel(self, run: str) -> tuple[RunView, bool]:
         """Cancel a run; a runner ends it after this call. Returns the run, and whether it was still open: False means that it had ended
@@ -321,19 +311,19 @@ class Client:
         from holdfast.workers.decisions import cancel_write
         from holdfast.workers.run_lookup import Asker
 
-        found = self.find(run).id
+        found = self.get(run).id
         write = cancel_write(self._store, found, Asker(actor=self._actor), self._clock.now())
         if write is not None:
             self._write(write)
-        return self.run(found), write is not None
+        return self.get_run(found), write is not None
 
-    def spent_today(self, policy: Policy, tenants: Sequence[str] = ()) -> Sequence[Spent]:
-        """What each of these tenants has used today (in UTC) of the amounts that the policy caps. Without `tenants`: the tenant `default`,
-        and those of the policy's caps and of the credentials."""
+    def spent_today(self, settings: WorkerSettings, tenants: Sequence[str] = ()) -> Sequence[Spent]:
+        """What each of these tenants has used today (in UTC) of the amounts that the policy of the settings caps. Without `tenants`: the
+        tenant `default`, and those of the policy's caps and of the credentials."""
         from holdfast.workers.day_usage import spent_today
 
-        named = {credential.tenant for credential in self._store.credentials() if credential.tenant} | set(policy.tenant_caps)
-        return spent_today(self._store, policy, tenants or ["default", *sorted(named - {"default"})], self._clock.now())
+        named = {credential.tenant for credential in self._store.credentials() if credential.tenant} | set(settings.policy.tenant_caps)
+        return spent_today(self._store, settings.policy, tenants or ["default", *sorted(named - {"default"})], self._clock.now())
 
     @property
     def restarts(self) -> StoreRestarts:
@@ -342,9 +332,20 @@ class Client:
 
         return StoreRestarts(self._store, self._clock, self._ids, self._actor)
 
-    def cost(self, asked: CostQuestion | None = None) -> CostReport:
-        """What runs have cost, from the ledger. The fields of a CostQuestion are the arguments of `OpenEngine.cost`."""
-        return cost_report(self._store, asked or CostQuestion(), self._clock.now())
+    def cost(
+        self,
+        *,
+        run: str | None = None,
+        by: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        tenant: str | None = None,
+        pipeline: str | None = None,
+        worker: str | None = None,
+    ) -> CostReport:
+        """What runs have cost, from the ledger. The arguments are those of `OpenEngine.cost`."""
+        asked = CostQuestion(run=run, by=by, since=since, until=until, tenant=tenant, pipeline=pipeline, worker=worker)
+        return cost_report(self._store, asked, self._clock.now())
 
     # --- queues
 
@@ -352,7 +353,7 @@ class Client:
         """The place of an execution or run in its queue; None if it was not enqueued."""
         from holdfast.service.queues.places import queue_place
 
-        return queue_place(self._store, self.find(execution), self._clock.now())
+        return queue_place(self._store, self.get(execution), self._clock.now())
 
     @property
     def queues(self) -> StoreQueues:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -28,15 +29,15 @@ class StoreApprovals:
         self._store, self._clock, self._actor = store, clock, actor
         self._asker = asker or Asker(principal=principal(), actor=actor)
 
-    def list(self, run: str | None = None) -> Sequence[Approval]:
-        """The approvals that wait for a decision: all, or, if `run` is given, at most 500 of this run and of all runs below it. Each says
-        what the rest of its run may cost, if the store has data for an estimate."""
+    def list(self, run: str | None = None, *, limit: int = 1000) -> Iterator[Approval]:
+        """At most `limit` approvals that wait for a decision, the oldest run first: of all runs, or, if `run` is given, at most 500 of this
+        run and of all runs below it. Each says what the rest of its run may cost, if the store has data for an estimate."""
         estimates, spending = without_workers(self._store), Spending(self._store)
         if run is None:
-            return estimates.with_rests(undecided(self._store, self._asker))
-        return estimates.with_rests(map(spending.with_spent, waiting_below(self._store, run, self._asker)))
+            return estimates.with_rests(itertools.islice(undecided(self._store, self._asker), limit))
+        return estimates.with_rests(map(spending.with_spent, waiting_below(self._store, run, self._asker)[:limit]))
 
-    def show(self, approval_id: str) -> Approval:
+    def get(self, approval_id: str) -> Approval:
         """One approval, decided or not. Raises ApprovalNotFound if there is no such approval."""
         return without_workers(self._store).with_rest(find_approval(self._store, approval_id, self._asker))
 

@@ -19,6 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from holdfast.model.ports import Observer as Observer
     from holdfast.signals.event import event_of as event_of
     from holdfast.signals.eventbridge import EventBridge as EventBridge
     from holdfast.signals.function_metrics import FunctionMetrics as FunctionMetrics
@@ -32,6 +33,7 @@ _WHERE = {
     "EventBridge": "holdfast.signals.eventbridge",
     "FunctionMetrics": "holdfast.signals.function_metrics",
     "JsonLines": "holdfast.signals.sinks",
+    "Observer": "holdfast.model.ports",
     "Webhook": "holdfast.signals.webhook",
     "event_of": "holdfast.signals.event",
     "new_secret": "holdfast.signals.signatures",

@@ -39,7 +39,7 @@ class CrashDiffers(HoldfastError, AssertionError):
 class Answers(msgspec.Struct, frozen=True):
     """The answers to callbacks, by the callback's name: a text or an error."""
 
-    by_name: Mapping[str, str | Failure]
+    by_name: Mapping[str, str | Exception]
 
 
 class ComparedRun(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ def crash_everywhere(
     function: DurableFunction,
     input: Any = None,
     *,
-    answers: Mapping[str, str | Failure] | None = None,
+    answers: Mapping[str, str | Exception] | None = None,
     effects: Callable[[], Any] | None = None,
     reset: Callable[[], None] | None = None,
     functions: Sequence[DurableFunction] = (),
@@ -83,10 +83,10 @@ def crash_everywhere(
     Returns the number of crashes. Raises `CrashDiffers` at the first crash that changes the status, the result, the error, an operation or
     the side effects, or that quarantines the execution.
 
-    `answers` are the answers to callbacks, by the callback's name: a text, or a `Failure`. (The callback of `wait_for_callback` with
-    the name `sign` has the name `sign create callback id`; both names may be used.) `reset()` is called before each run, and
-    `effects()` after it; what `effects()` returns must be the same for every run. If the crash comes before the result of a step is on
-    disk, the step's body may run again. So `effects()` should return what stays equal: the used keys, not the number of calls.
+    `answers` are the answers to callbacks, by the callback's name: a text, or an exception if the callback fails. (The callback of
+    `wait_for_callback` with the name `sign` has the name `sign create callback id`; both names may be used.) `reset()` is called before
+    each run, and `effects()` after it; what `effects()` returns must be the same for every run. If the crash comes before the result of a
+    step is on disk, the step's body may run again. So `effects()` should return what stays equal: the used keys, not the number of calls.
     `functions`, `stubs` and `workers` are as in `Runner`; ids and times of runs of workers are not compared.
     """
     script = Answers(answers or {})
@@ -119,8 +119,8 @@ def _driven(runner: Runner, input: Any, script: Answers) -> Result:
         if callback is None:
             return runner.look(arn)
         answer = next(script.by_name[name] for name in callback.names if name in script.by_name)
-        if isinstance(answer, Failure):
-            runner.send_callback_failure(callback.id, answer.message, answer.type)
+        if isinstance(answer, Exception):
+            runner.send_callback_failure(callback.id, str(answer), type(answer).__name__)
         else:
             runner.send_callback_success(callback.id, answer)
 

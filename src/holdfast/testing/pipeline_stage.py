@@ -32,8 +32,7 @@ from holdfast.pipelines.run.served_pipeline import ServedPipeline
 from holdfast.pipelines.steps.entry import called
 from holdfast.pipelines.steps.steps import StepDone, StepFailed, Steps, told_by
 from holdfast.service.engines import Opening
-from holdfast.service.open_engine.restart_verbs import restart_asked
-from holdfast.service.restarts.runs import restart_run
+from holdfast.service.restarts.runs import restart_asked, restart_run
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Store

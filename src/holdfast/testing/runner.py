@@ -264,7 +264,7 @@ class Runner:
         from holdfast.workers.approval_pages import undecided
         from holdfast.workers.run_lookup import Asker
 
-        return undecided(self._store, Asker())
+        return list(undecided(self._store, Asker()))
 
     def decide(self, approval_id: str, verdict: str = "approve", **more: Any) -> None:
         """Decide an approval as a person does, with the verdict `approve`, `reject` or `answer`. `more` may have `edited_arguments`,

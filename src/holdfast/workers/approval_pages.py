@@ -51,11 +51,11 @@ def approval_page(
     return ApprovalPage(approvals=shown, next=shown[-1].approval_id if len(found) > limit else None)
 
 
-def undecided(store: ExecutionStore, asker: Asker) -> list[Approval]:
+def undecided(store: ExecutionStore, asker: Asker) -> Iterator[Approval]:
     """The approvals that wait for a decision and that the caller may see, oldest run first. Runs that cannot be read are logged and left
     out."""
     spending = Spending(store)
-    return [spending.with_spent(one) for run_id in _waiting_runs(store, asker, None) for one in _open_in(store, asker, run_id, None)]
+    return (spending.with_spent(one) for run_id in _waiting_runs(store, asker, None) for one in _open_in(store, asker, run_id, None))
 
 
 def _waiting_runs(store: ExecutionStore, asker: Asker, first: str | None) -> Iterator[str]:

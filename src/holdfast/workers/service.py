@@ -354,7 +354,7 @@ class WorkerService(PipelineParts):
 
     def approvals(self, asker: Asker) -> list[Approval]:
         """The approvals that wait for a decision and that the caller may see, oldest run first (`undecided`)."""
-        return undecided(self._engine.store, asker)
+        return list(undecided(self._engine.store, asker))
 
     async def decide(self, approval_id: str, decision: Decision, asker: Asker, *, in_batch: bool = False) -> Approval:
         """Write the decision or the vote of a person, and return the approval as it is after that; with `in_batch` (as part of a batch),

@@ -23,7 +23,7 @@ from holdfast.model.execution import Execution, ExecutionStatus, Outcome, State
 from holdfast.model.ids import id_at
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.model.ports import Host, Invocation, Port
-from holdfast.service.descriptions.executions import history_of
+from holdfast.service.descriptions.history import wire_history
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter
 from tests.flow.official.host import Handler, OfficialHost
@@ -167,7 +167,7 @@ class Running:
 
     def history(self, execution: str) -> list[dict[str, Any]]:
         """Its events, with what differs between any two executions taken out: the random ids."""
-        return [self._plain(event, execution) for event in history_of(self.engine.store, self.header(execution))]
+        return [self._plain(event, execution) for event in wire_history(self.engine.store, self.header(execution))]
 
     def _plain(self, event: dict[str, Any], execution: str) -> dict[str, Any]:
         event = dict(event)

@@ -19,7 +19,7 @@ from holdfast.lambda_api.runtime.runtime_host import RuntimeHost
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.execution import Terms
 from holdfast.model.ids import id_at
-from holdfast.service.descriptions.executions import history_of
+from holdfast.service.descriptions.history import wire_history
 from holdfast.store.backends import open_store
 
 FUNCTIONS = Path(__file__).with_name("functions")
@@ -73,7 +73,7 @@ class Service:
         """Its events."""
         header = self.engine.store.find(execution)
         assert header is not None
-        return history_of(self.engine.store, header)
+        return wire_history(self.engine.store, header)
 
 
 @contextlib.asynccontextmanager

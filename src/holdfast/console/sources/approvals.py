@@ -188,7 +188,7 @@ class ApprovalsSource:
         return ()
 
     def _cards(self, approvals: Iterable[Approval]) -> list[Card]:
-        told = self._estimates.with_rests(approvals)
+        told = list(self._estimates.with_rests(approvals))
         return [
             Card(approval=one, refusal=self._refusal(one), rest="" if one.may_cost is None else rest_in_words(one.may_cost)) for one in told
         ]

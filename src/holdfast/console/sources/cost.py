@@ -25,7 +25,7 @@ class CostSource:
         summed, also when `asked` names another one."""
         tenant = self._viewer.tenant
         confined = asked if tenant is None else msgspec.structs.replace(asked, tenant=tenant)
-        return self._viewer.client.cost(confined)
+        return self._viewer.client.cost(**msgspec.structs.asdict(confined))
 
     def table(self, report: CostReport) -> list[list[str]]:
         """The report as rows for a spreadsheet, the names of the columns first."""

@@ -227,7 +227,7 @@ class HomeSource:
         told = [row for row in rows if waiting.get(row.name) or row.mode is not Mode.OPEN]
         told.sort(key=lambda row: (row.mode is Mode.OPEN, -waiting.get(row.name, 0), row.name))
         queues = StoreQueues(viewer.store, viewer.clock, viewer.ids, viewer.actor)
-        shown = tuple(queues.show(row.name, tenant=viewer.tenant, lanes=0) for row in told[:_MOST_LINES])
+        shown = tuple(queues.get(row.name, tenant=viewer.tenant, lanes=0) for row in told[:_MOST_LINES])
         return shown, max(0, len(told) - _MOST_LINES)
 
     def _reasons(self) -> tuple[int, tuple[Reason, ...]]:

@@ -69,11 +69,11 @@ class QueuesSource:
     def list(self, most: int) -> Sequence[QueueView]:
         """At most `most` queues, in the order of their names. There may be very many, because every caller who starts a run may name a new
         queue."""
-        return self._queues.list(self._viewer.tenant, most)
+        return list(self._queues.list(tenant=self._viewer.tenant, limit=most))
 
     def show(self, queue: str) -> QueueView:
         """One queue, without its lanes. Raises QueueNotFound if there is no such queue."""
-        return self._queues.show(queue, tenant=self._viewer.tenant, lanes=0)
+        return self._queues.get(queue, tenant=self._viewer.tenant, lanes=0)
 
     def lanes(self, queue: str, beyond: str) -> LanePage:
         """A page of lanes, after the key `beyond`; if that is empty, from the first lane on."""

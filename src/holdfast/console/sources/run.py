@@ -23,7 +23,7 @@ from holdfast.model.shown_status import ShownStatus, shown_status
 from holdfast.model.starts import restart_in
 from holdfast.pipelines.draw.svg import draw_svg
 from holdfast.pipelines.run.served_pipeline import PACKAGE
-from holdfast.service.costs.reports import CostLine, CostQuestion
+from holdfast.service.costs.reports import CostLine
 from holdfast.service.descriptions.executions import arn_of
 from holdfast.service.descriptions.failure_path import failed_in
 from holdfast.service.descriptions.pipeline_view import PipelineView, pipeline_view
@@ -165,7 +165,7 @@ class RunSource:
             arn=arn_of(header),
             version=header.version if accepted is None else accepted.version,
             key=None if accepted is None else accepted.request.idempotency_key,
-            cost=self._viewer.client.cost(CostQuestion(run=header.id)).total,
+            cost=self._viewer.client.cost(run=header.id).total,
             place=queue_place(store, header, self._viewer.now),
             occurrence=occurrence_in(detail),
             near=tuple(self._near(header, restart_in(detail), accepted, children)),

@@ -118,7 +118,7 @@ class LambdaApi:
         """StopDurableExecution. If the execution has ended already, nothing changes. If another execution continues it, that one is stopped
         instead. `by` is who asked, for the audit log; None writes nothing there."""
         execution = found(self.engine.store, arn).id
-        header = await self.engine.stop(execution, error, notes=self._did(by, "stop", execution, "stopped"))
+        header, _ = await self.engine.stop(execution, error, notes=self._did(by, "stop", execution, "stopped"))
         return {"StopTimestamp": wire.seconds(header.ended_at or self.engine.clock.now())}
 
     # --- callbacks

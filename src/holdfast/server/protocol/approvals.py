@@ -94,7 +94,7 @@ class Approvals:
 
     def _page(self, asker: Asker, run: str | None, after: str | None, limit: int) -> ApprovalPage:
         page = approval_page(self._served.store, asker, run=run, after=after, limit=limit)
-        return msgspec.structs.replace(page, approvals=self._served.estimates().with_rests(page.approvals))
+        return msgspec.structs.replace(page, approvals=list(self._served.estimates().with_rests(page.approvals)))
 
     async def show(self, request: Request) -> Reply:
         """One approval, open or closed, with what the rest of its outermost run may cost."""

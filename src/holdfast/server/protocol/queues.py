@@ -111,13 +111,14 @@ class Queues:
 
     async def list(self, request: Request) -> Reply:
         """All queues, without their lanes. A caller who belongs to a tenant sees only the numbers of that tenant."""
-        found = await in_thread(Purpose.STORE, self._queues(request).list, _kept_to(request))
+        queues, tenant = self._queues(request), _kept_to(request)
+        found = await in_thread(Purpose.STORE, lambda: list(queues.list(tenant=tenant, limit=1 << 62)))
         return document_reply({"queues": [queue_document(view) for view in found]})
 
     async def show(self, request: Request) -> Reply:
         """One queue with its settings and its lanes: at most `?lanes=` lanes, else at most 100."""
         queues, lanes = self._queues(request), _number(request, "lanes", 100)
-        view = await in_thread(Purpose.STORE, lambda: queues.show(request.label, tenant=_kept_to(request), lanes=lanes))
+        view = await in_thread(Purpose.STORE, lambda: queues.get(request.label, tenant=_kept_to(request), lanes=lanes))
         return document_reply(queue_page(view))
 
     async def parked(self, request: Request) -> Reply:

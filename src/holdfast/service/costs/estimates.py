@@ -7,7 +7,7 @@ run, and with what is left today of the tenant's daily limits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final
@@ -155,18 +155,16 @@ class Estimates:
     def with_rest(self, approval: Approval) -> Approval:
         """The approval with `may_cost`: what the rest of the outermost run above the approval may cost. `may_cost` is None if that cannot
         be estimated. An approval that does not say what was spent is returned unchanged."""
-        return self.with_rests([approval])[0]
+        return next(self.with_rests([approval]))
 
-    def with_rests(self, approvals: Iterable[Approval]) -> list[Approval]:
+    def with_rests(self, approvals: Iterable[Approval]) -> Iterator[Approval]:
         """The approvals, each with `may_cost` as in `with_rest`. A run that is the outermost one of several approvals is read once."""
         known: dict[str, dict[str, Any] | None] = {}
-        told = []
         for approval in approvals:
             outermost = approval.spent[-1].run_id if approval.spent else None
             if outermost is not None and outermost not in known:
                 known[outermost] = self._brief_rest(outermost)
-            told.append(approval if outermost is None else msgspec.structs.replace(approval, may_cost=known[outermost]))
-        return told
+            yield approval if outermost is None else msgspec.structs.replace(approval, may_cost=known[outermost])
 
     def in_response(self, response: Response) -> Response:
         """The response, in which each approval that the run waits for has got `may_cost`: what the rest of the outermost run may cost; None

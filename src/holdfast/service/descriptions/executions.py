@@ -20,7 +20,7 @@ from holdfast.model.errors import (
     Unsuccessful,
 )
 from holdfast.model.execution import Execution, ExecutionStatus, State
-from holdfast.model.history import PLACE, EventType, event_to_wire
+from holdfast.model.history import PLACE, EventType
 from holdfast.model.ids import Arn
 from holdfast.model.life import next_try, reason_of
 from holdfast.model.operations import RUN, Operation, Status, Type, is_pending
@@ -31,6 +31,7 @@ from holdfast.service.descriptions.failure_path import failed_in
 from holdfast.service.queues.places import QueuePlace, queue_place, why_it_waits
 from holdfast.store.seam import ExecutionStore, Filter, Store
 
+_PAGE = 200
 _LATEST_EVENTS = 50
 """The latest failure is searched among this many events at the end of the history. That is enough, because there are only few other events
 (answers, timers) between two failed invocations."""
@@ -167,13 +168,19 @@ def quarantined_of(store: ExecutionStore, function: str) -> Iterator[Execution]:
         beyond = page[-1].id
 
 
-def history_of(store: Store, header: Execution, *, include_data: bool = True) -> list[dict[str, Any]]:
-    """All events of an execution, in the form of AWS's history API. Without `include_data`, payloads are left out."""
-    events: list[dict[str, Any]] = []
-    while page := store.history(header.id, len(events)):
-        who = (header.id, header.name)
-        events += [event_to_wire(line.event, who, line.operation, include_data=include_data) for line in page]
-    return events
+def listed(store: ExecutionStore, wanted: Filter | None) -> Iterator[Execution]:
+    """The executions that match the filter, at most `wanted.limit`, read page by page while the caller iterates; None: the newest ones, up
+    to the default limit. So a large limit needs little memory."""
+    wanted = wanted or Filter()
+    left, beyond = wanted.limit, wanted.beyond
+    while left > 0:
+        size = min(left, _PAGE)
+        page = store.list(msgspec.structs.replace(wanted, beyond=beyond, limit=size))
+        yield from page
+        if len(page) < size:
+            return
+        left -= size
+        beyond = page[-1].id
 
 
 def describe(store: Store, header: Execution, hosted: bool | None = None) -> Description:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.model.execution import Execution
-from holdfast.service.descriptions.executions import history_of
+from holdfast.model.history import event_to_wire
 from holdfast.store.seam import Store
 
 
@@ -43,9 +43,18 @@ class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
+def wire_history(store: Store, header: Execution, *, include_data: bool = True) -> list[dict[str, Any]]:
+    """All events of an execution, in the form of AWS's history API. Without `include_data`, payloads are left out."""
+    events: list[dict[str, Any]] = []
+    while page := store.history(header.id, len(events)):
+        who = (header.id, header.name)
+        events += [event_to_wire(line.event, who, line.operation, include_data=include_data) for line in page]
+    return events
+
+
 def events_of(store: Store, header: Execution, *, include_data: bool = True) -> list[HistoryEvent]:
     """All events of an execution, in order. Without `include_data`, inputs, results and errors are left out."""
-    return [_event(wire) for wire in history_of(store, header, include_data=include_data)]
+    return [_event(wire) for wire in wire_history(store, header, include_data=include_data)]
 
 
 def _event(wire: dict[str, Any]) -> HistoryEvent:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.hosts.threads import on_engine_thread
 from holdfast.model.errors import BlockingCallRefused
+from holdfast.model.execution import Execution
 from holdfast.service.open_engine.loop_thread import LoopThread
 from holdfast.service.open_engine.open_engine import OpenEngine
 from holdfast.service.open_engine.open_execution import OpenExecution
+from holdfast.store.seam import Filter
 
 if TYPE_CHECKING:  # a program without workers does not load their modules
     from holdfast.workers.events import RunEvent
+
+_T = TypeVar("_T")
 
 
 def _check_thread(verb: str) -> None:
@@ -48,13 +52,19 @@ class BlockingEngine:
 
     def follow(self, run_id: str, *, after: int | str = 0) -> Iterator[RunEvent]:
         """The events of a run, as in `OpenEngine.follow`: `for event in engine.follow(run_id)`. Blocks between the events."""
-        _check_thread("follow")
-        events = self._inner.follow(run_id, after=after)
+        return self._each("follow", self._inner.follow(run_id, after=after))
+
+    def list(self, wanted: Filter | None = None) -> Iterator[Execution]:
+        """The executions that match the filter, as in `OpenEngine.list`: `for execution in engine.list()`."""
+        return self._each("list", self._inner.list(wanted))
+
+    def _each(self, verb: str, found: AsyncGenerator[_T, None]) -> Iterator[_T]:
+        _check_thread(verb)
         try:
-            while (event := self._loop_thread.call(lambda: anext(events, None))) is not None:
-                yield event
+            while (one := self._loop_thread.call(lambda: anext(found, None))) is not None:
+                yield one
         finally:
-            self._loop_thread.call(events.aclose)
+            self._loop_thread.call(found.aclose)
 
     start = _blocking(OpenEngine.start)
     enqueue = _blocking(OpenEngine.enqueue)
@@ -72,7 +82,6 @@ class BlockingEngine:
     estimate_rest = _blocking(OpenEngine.estimate_rest)
     get = _blocking(OpenEngine.get)
     release_all = _blocking(OpenEngine.release_all)
-    list = _blocking(OpenEngine.list)
     succeed_callback = _blocking(OpenEngine.succeed_callback)
     fail_callback = _blocking(OpenEngine.fail_callback)
     heartbeat_callback = _blocking(OpenEngine.heartbeat_callback)

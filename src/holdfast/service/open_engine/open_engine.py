@@ -19,7 +19,7 @@ from holdfast.model.ports import Host
 from holdfast.model.schedules import Origin
 from holdfast.model.signals import Subscriber
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.service.descriptions.executions import quarantined_of
+from holdfast.service.descriptions.executions import listed, quarantined_of
 from holdfast.service.input_text import input_text
 from holdfast.service.open_engine.interpreter_tuning import tune
 from holdfast.service.open_engine.open_execution import OpenExecution
@@ -247,10 +247,11 @@ class OpenEngine(QueueVerbs, RestartVerbs):
                 count += 1
         return count
 
-    async def list(self, wanted: Filter | None = None) -> Sequence[Execution]:
-        """One page of the executions that match the filter `wanted`, at most `wanted.limit`. Without a filter: the newest executions of
-        the store, up to the default limit of a Filter."""
-        return self._store.list(wanted or Filter())
+    async def list(self, wanted: Filter | None = None) -> AsyncGenerator[Execution, None]:
+        """The executions that match the filter `wanted`, at most `wanted.limit`; without a filter, the newest ones, up to the default
+        limit. They are read page by page while the caller iterates. Write `async for execution in engine.list()`."""
+        for execution in listed(self._store, wanted):
+            yield execution
 
     async def succeed_callback(self, callback_id: str, result: str | bytes | None = None) -> None:
         """Answer a callback with a result. The handler gets the text unchanged. Raises `CallbackNotFound` if there is no such callback.

@@ -66,12 +66,12 @@ class OpenExecution:
             raise ExecutionNotFound(f"There is no execution {self.id} any more.")
         return exported(found, self._engine.clock.now(), include_data=include_data)
 
-    async def stop(self, message: str | None = None, error_type: str | None = None, *, cascade: bool = True) -> None:
+    async def stop(self, message: str | None = None, error_type: str | None = None, *, cascade: bool = True) -> tuple[Execution, bool]:
         """Stop the execution, with this message and type as its error. With `cascade`, the executions below it are stopped too (runs of
-        workers and pipelines are cancelled), except those that were invoked with `cascade=False`. A closed execution does not change. If
-        another execution continues this one, the other one is stopped instead. Raises `InvalidParameter` for an imported copy that was not
-        closed."""
-        await self._engine.stop(self.id, Failure(message=message, type=error_type), cascade=cascade)
+        workers and pipelines are cancelled), except those that were invoked with `cascade=False`. If another execution continues this
+        one, the other one is stopped instead. Returns the record of the execution, and whether this call stopped it; False if it was
+        closed. Raises `InvalidParameter` for an imported copy that was not closed."""
+        return await self._engine.stop(self.id, Failure(message=message, type=error_type), cascade=cascade)
 
     async def release(self) -> None:
         """Let the execution run again. It must be quarantined, or wait for another try after its runners died; else this raises

@@ -56,6 +56,8 @@ class RestartVerbs:
         Writes that earlier runs made are not made again; if a write has other arguments now, a person is asked. Only the nodes in `resend`
         make their writes again.
         """
+        from holdfast.service.restarts.runs import restart_asked
+
         asked = restart_asked(nodes, inputs, resend)
         if asked.is_retry:
             raise InvalidParameter("A restart needs the nodes that run again, or other inputs. `retry` runs only what failed.")
@@ -71,7 +73,7 @@ class RestartVerbs:
     ) -> Plan:
         """The plan of a restart: what it would reuse and what it would run again, and why. Without `nodes`, `inputs` and `resend` it is the
         plan of `retry`. Nothing starts."""
-        from holdfast.service.restarts.runs import prepare
+        from holdfast.service.restarts.runs import prepare, restart_asked
 
         asked, service = restart_asked(nodes, inputs, resend), self._service()
         return (await in_thread(Purpose.STORE, prepare, self._engine.store, run_id, self._asker(), asked, service)).plan
@@ -121,17 +123,3 @@ class RestartVerbs:
         from holdfast.workers.run_lookup import Asker
 
         return Asker(principal=principal())
-
-
-def restart_asked(
-    nodes: str | Sequence[str] = (), inputs: Mapping[str, Any] | None = None, resend: str | Sequence[str] = ()
-) -> RestartAsked:
-    """What a caller asks for, from the caller's arguments. Without arguments it is a retry."""
-    from holdfast.service.restarts.runs import RestartAsked
-
-    return RestartAsked(
-        nodes=(nodes,) if isinstance(nodes, str) else tuple(nodes),
-        inputs=None if inputs is None else dict(inputs),
-        resend=(resend,) if isinstance(resend, str) else tuple(resend),
-        is_retry=not nodes and inputs is None and not resend,
-    )

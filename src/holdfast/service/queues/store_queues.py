@@ -10,7 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.contract.notes import meant
+from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
+from holdfast.engine.enqueues import enqueue_of
 from holdfast.model import codec
 from holdfast.model.audit import Actor, Note
 from holdfast.model.clock import Clock
@@ -65,7 +67,7 @@ class ParkedRun(msgspec.Struct, frozen=True):
 class StoreQueues:
     """Shows and changes the queues of a store.
 
-    If `list`, `show` or `parked` gets a tenant, the numbers, the lanes and the parked executions are those of this tenant. The name and the
+    If `list`, `get` or `parked` gets a tenant, the numbers, the lanes and the parked executions are those of this tenant. The name and the
     settings of a queue are the same for all tenants. The methods that change a queue do not check a tenant: the caller must check it.
     """
 
@@ -74,11 +76,11 @@ class StoreQueues:
 
     # --- looking
 
-    def list(self, tenant: str | None = None, most: int | None = None) -> Sequence[QueueView]:
-        """The queues, sorted by name, without their lanes: all, or at most `most`."""
-        return [self._view(row, tenant, 0) for row in self._store.queues()[:most]]
+    def list(self, *, tenant: str | None = None, limit: int = 1000) -> Iterator[QueueView]:
+        """At most `limit` queues, sorted by name, without their lanes."""
+        return (self._view(row, tenant, 0) for row in self._store.queues()[:limit])
 
-    def show(self, queue: str, *, tenant: str | None = None, lanes: int = 100) -> QueueView:
+    def get(self, queue: str, *, tenant: str | None = None, lanes: int = 100) -> QueueView:
         """One queue, with at most `lanes` of its lanes. Raises QueueNotFound if there is no such queue."""
         return self._view(self._needed(queue), tenant, lanes)
 
@@ -179,11 +181,42 @@ class StoreQueues:
 
     # --- filling
 
-    def push(self, target: PushTarget | str, lines: Iterable[tuple[int, bytes]], options: PushOptions) -> Iterator[Sequence[PushedLine]]:
+    def push(
+        self,
+        target: str | DurableFunction,
+        lines: Iterable[tuple[int, bytes]],
+        *,
+        queue: str,
+        key_field: str | None = None,
+        lane_field: str | None = None,
+        units_field: str | None = None,
+        delay: float = 0.0,
+        ttl: float | None = None,
+        head_start: float = 0.0,
+        same: str = "existing",
+        tenant: str | None = None,
+    ) -> Iterator[Sequence[PushedLine]]:
         """Enqueue an execution of a function for each numbered line of JSON, and report each batch after it is on disk. `target` is the
-        function, or the name of a function that a process of the store has hosted. Wrong lines and a full queue are handled as
-        `pushes.push` does. Raises FunctionNotFound if no process has hosted a function of this name."""
-        meant = published_target(self._store, target) if isinstance(target, str) else target
+        function, or the name of a function that a process of the store has hosted.
+
+        `key_field`, `lane_field` and `units_field` name the member of each line whose value is the idempotency key, the key of the lane,
+        or the estimated number of tokens. The other arguments are as in `OpenEngine.enqueue`. A wrong line is refused, and the others are
+        still enqueued. If the queue is full or is drained, the lines of the batch that were enqueued or wrong are still reported; then
+        QueueFull is raised. Raises FunctionNotFound if no process has hosted a function of this name, and InvalidParameter if an argument
+        is not allowed."""
+        asked = enqueue_of(queue, delay=delay, ttl=ttl, head_start=head_start, same=same)
+        options = PushOptions(
+            queue=asked.queue,
+            tenant=tenant,
+            key_field=key_field,
+            lane_field=lane_field,
+            units_field=units_field,
+            delay_ms=asked.delay_ms,
+            ttl_ms=asked.ttl_ms,
+            head_start_ms=asked.head_start_ms,
+            same=asked.same,
+        )
+        meant = published_target(self._store, target) if isinstance(target, str) else PushTarget(target.name, target.version, target.terms)
         return push(self._store, meant, lines, options, self._clock, self._ids)
 
     def redrive(self, parked: Sequence[Execution]) -> Sequence[Redriven]:

@@ -67,6 +67,18 @@ class RestartAsked(msgspec.Struct, frozen=True, kw_only=True):
 RETRY = RestartAsked(is_retry=True)
 
 
+def restart_asked(
+    nodes: str | Sequence[str] = (), inputs: Mapping[str, Any] | None = None, resend: str | Sequence[str] = ()
+) -> RestartAsked:
+    """What a caller asks for, from the caller's arguments. Without arguments it is a retry."""
+    return RestartAsked(
+        nodes=(nodes,) if isinstance(nodes, str) else tuple(nodes),
+        inputs=None if inputs is None else dict(inputs),
+        resend=(resend,) if isinstance(resend, str) else tuple(resend),
+        is_retry=not nodes and inputs is None and not resend,
+    )
+
+
 class PreparedRestart(msgspec.Struct, frozen=True, kw_only=True):
     """A restart that may begin: the earlier run, the request of the new run, and the plan."""
 

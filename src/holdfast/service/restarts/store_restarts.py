@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.audit import Actor, principal
@@ -13,7 +14,7 @@ from holdfast.model.ids import IdSource
 from holdfast.model.starts import Started
 from holdfast.service.restarts.comparisons import compare_runs
 from holdfast.service.restarts.executions import PreparedExecution, prepare_execution
-from holdfast.service.restarts.runs import PreparedRestart, RestartAsked, prepare, restart_in_store
+from holdfast.service.restarts.runs import PreparedRestart, prepare, restart_asked, restart_in_store
 from holdfast.store.seam import Store
 from holdfast.workers.run_lookup import Asker
 
@@ -30,10 +31,18 @@ class StoreRestarts:
         self._ids = ids
         self._asker = Asker(principal=principal(), actor=actor)
 
-    def prepare(self, run_id: str, asked: RestartAsked) -> PreparedRestart:
-        """Check the restart of a run, and plan it. Nothing is written. Raises the errors of `restarts.runs.prepare`, for example
-        RestartRefused if the run cannot be restarted."""
-        return prepare(self._store, run_id, self._asker, asked)
+    def prepare(
+        self,
+        run_id: str,
+        *,
+        nodes: str | Sequence[str] = (),
+        inputs: Mapping[str, Any] | None = None,
+        resend: str | Sequence[str] = (),
+    ) -> PreparedRestart:
+        """Check the restart of a run, and plan it. Nothing is written. The arguments are those of `OpenEngine.restart`; without `nodes`,
+        `inputs` and `resend` it is a retry, in which the parts that failed run again. Raises RestartRefused if the run cannot be
+        restarted, ExecutionNotFound if there is no such run, and InvalidParameter or InvalidRequest if an argument is not allowed."""
+        return prepare(self._store, run_id, self._asker, restart_asked(nodes, inputs, resend))
 
     def restart(self, prepared: PreparedRestart) -> Execution:
         """Start a prepared restart. A runner that serves the worker or the pipeline runs it, with the graph of the earlier run. Raises the

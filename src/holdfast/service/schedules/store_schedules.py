@@ -77,10 +77,10 @@ class Schedules:
 
     # --- declarations
 
-    def declare(self, schedule: Schedule, origin: Origin) -> ScheduleState:
-        """Write a schedule that code, a page or a file declares. If an operator has changed or removed the schedule, the declaration is
-        only recorded: it is not in force."""
-        definition, text = schedule.definition(), schedule.input_text()
+    def declare(self, schedule: Schedule, *, origin: str = Origin.CODE) -> ScheduleState:
+        """Write a schedule that `origin` declares: `code`, a worker's `page`, or a `toml` file. If an operator has changed or removed the
+        schedule, the declaration is only recorded: it is not in force."""
+        definition, text, origin = schedule.definition(), schedule.input_text(), Origin(origin)
         for _ in range(_TRIES):
             state, now = self._store.schedule(schedule.name), self._clock.now()
             if state is None:
@@ -96,11 +96,12 @@ class Schedules:
 
     # --- what operators do
 
-    def add(self, schedule: Schedule, origin: Origin, *, replace: bool = False) -> ScheduleState:
-        """Make a schedule, or with `replace` change an existing one. Later declarations do not change a schedule that was changed with
+    def add(self, schedule: Schedule, *, origin: str = Origin.CLI, replace: bool = False) -> ScheduleState:
+        """Make a schedule, or with `replace` change an existing one. `origin` says where the operator does so: at this machine (`cli`), or
+        over `http`. Later declarations do not change a schedule that was changed with
         `replace`, nor a new one that a known actor has made. Raises ScheduleInvalid or InvalidParameter if the schedule is not allowed.
         Raises ScheduleInvalid if a schedule of another tenant has the name, or if the name exists already and `replace` is not set."""
-        definition, text = schedule.definition(), schedule.input_text()
+        definition, text, origin = schedule.definition(), schedule.input_text(), Origin(origin)
         if self._tenant is not None:
             definition = msgspec.structs.replace(definition, tenant=self._tenant)
         by = self._by
@@ -222,7 +223,7 @@ def declare_all(store: ScheduleStore, clock: Clock, declared: Iterable[tuple[Sch
         raise ScheduleInvalid(f"Several schedules are called {', '.join(twice)}. Give each schedule another name.")
     verbs = Schedules(store, clock)
     for schedule, origin in given:
-        verbs.declare(schedule, origin)
+        verbs.declare(schedule, origin=origin)
 
 
 def _asked(state: ScheduleState, more: list[Asked]) -> ScheduleState:

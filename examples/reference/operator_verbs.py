@@ -1,0 +1,155 @@
+"""Verbs of an operator.
+
+A `Client` has four objects with the verbs of an operator: `client.queues`, `client.schedules`, `client.approvals` and `client.restarts`.
+They need only the store, and run nothing: a runner that has the store open does what they ask. The decisions are in the audit log, if the
+client was opened with an `Actor`.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import holdfast
+from holdfast import Actor, Client, DurableContext, NoteFilter, NoteKind, Only, Schedule, Settings, durable_execution
+
+folder = tempfile.TemporaryDirectory()
+store = str(Path(folder.name) / "orders.db")
+is_bank_open = False
+
+
+@durable_execution
+def charge(event: Any, context: DurableContext) -> str:
+    reserved = context.step(lambda step: f"reserved {event['id']}", name="reserve")
+    if not is_bank_open:
+        raise ConnectionError("the bank is closed")
+    return context.step(lambda step: f"{reserved}, charged", name="charge")
+
+
+letter = Path(folder.name, "letter.py")
+letter.write_text("""
+from holdfast import Pipeline
+
+p = Pipeline("letter", "1.0", inputs={"type": "object"}, outputs={"type": "object"})
+
+
+def greeting(inputs):
+    return {"text": "Dear " + inputs["name"]}
+
+
+written = p.step("write", greeting, {"name": p.inputs.name})
+signed = p.human("sign", show=written.outputs, question="Send it?")
+p.gives({"text": written.outputs.text, "signed_by": signed.decided_by})
+""")
+
+
+def runner(**settings: Any) -> Any:
+    """Another process, in a real program."""
+    return holdfast.open(store, functions=[charge], workers=[letter], settings=Settings(**settings))
+
+
+# --- Actor, NoteKind
+with runner() as engine, Client.open(store, actor=Actor(who="ann", origin="operator_verbs.py")) as client:
+    engine.start(charge, {"id": 1}, name="charge-1")
+    client.queues.set("charges", {"at_once": 2})
+    (noted,) = client.audit(NoteFilter(kind=NoteKind.DECISION))
+    note = noted.note
+    assert (note.who, note.what, note.on) == ("ann", "queue_set", "charges")
+
+# --- Only
+with runner(only=Only(queues=frozenset({"charges"}))) as engine:  # this process runs only executions of this queue
+    waiting = engine.enqueue(charge, {"id": 2}, queue="others")
+    assert waiting.status() == "RUNNING"  # another runner will run it
+
+# --- StoreQueues.list, StoreQueues.get, StoreQueues.set
+client = Client.open(store)
+assert [queue.row.name for queue in client.queues.list()] == ["charges", "others"]
+client.queues.set("charges", {"at_once": 1, "most_waiting": 100})  # wins over what the code declares
+assert client.queues.get("charges").settings.limits.at_once == 1
+client.queues.set("charges", {}, reset=["at_once"])
+assert client.queues.get("charges", lanes=0).settings.limits.at_once is None
+
+# --- StoreQueues.declare, StoreQueues.is_known, StoreQueues.needed, StoreQueues.meant
+client.queues.declare([holdfast.Queue("emails", at_once=20)])
+assert client.queues.is_known("emails")
+assert client.queues.needed("emails").name == "emails"
+assert client.queues.meant("email") == " Did you mean `emails`?"
+
+# --- StoreQueues.pause, StoreQueues.resume, StoreQueues.drain, StoreQueues.noted
+client.queues.pause("emails")  # it accepts executions, and admits none
+client.queues.drain("emails")  # it admits the executions that wait, and accepts no new ones
+client.queues.resume("emails")
+client.queues.noted("resume", "emails", "the provider is back")  # nothing: this client has no actor
+
+# --- StoreQueues.push
+lines = [(1, b'{"id": 3}'), (2, b'{"id": 4}'), (3, b"no JSON")]
+(batch,) = client.queues.push(charge, lines, queue="charges", key_field="id", ttl=3600)
+assert [(one.line, one.created, one.error is not None) for one in batch] == [(1, True, False), (2, True, False), (3, False, True)]
+
+# --- StoreQueues.parked, StoreQueues.redrive
+with runner() as engine:
+    while len(list(client.queues.parked("charges"))) < 2:
+        time.sleep(0.01)  # until both have failed
+    is_bank_open = True
+    parked = list(client.queues.parked("charges", error="ConnectionError"))
+    assert [one.header.name for one in parked] == ["3", "4"]
+    again = client.queues.redrive([one.header for one in parked])
+    assert [one.error for one in again] == [None, None]  # they run again, under the same names
+
+# --- Schedules.add, Schedules.list, Schedules.get, Schedules.declare
+client.schedules.add(Schedule("nightly", charge, cron="0 2 * * *", input={"id": 5}))
+client.schedules.add(Schedule("nightly", charge, cron="0 3 * * *", input={"id": 5}), replace=True)
+client.schedules.declare(Schedule("weekly", charge, cron="0 6 * * MON", input={"id": 6}))  # as code does: an operator's change wins
+assert [state.name for state in client.schedules.list(limit=10)] == ["nightly", "weekly"]
+assert client.schedules.get("nightly").definition.timing.cron == "0 3 * * *"
+
+# --- Schedules.pause, Schedules.resume, Schedules.run_now, Schedules.backfill, Schedules.remove
+assert client.schedules.pause("nightly").paused
+assert not client.schedules.resume("nightly", catch_up=False).paused
+client.schedules.run_now("nightly")  # one occurrence now, beside the timetable
+state, count = client.schedules.backfill("nightly", 0, 86_400_000)  # what was due in a time, in milliseconds since 1970
+assert count == 1  # a runner will start it
+client.schedules.remove("nightly")
+
+# --- StoreApprovals.list, StoreApprovals.get, StoreApprovals.decide
+with runner() as engine:
+    waits = engine.run("letter", {"name": "Ann"})
+    assert waits.status == "needs_human"
+    (approval,) = client.approvals.list(waits.run_id)
+    assert client.approvals.get(approval.approval_id).question == "Send it?"
+    client.approvals.decide(approval.approval_id, "approve", comment="it is polite")
+    assert [event.event for event in client.follow(waits.run_id)][-1] == "done"
+
+# --- StoreApprovals.link
+with runner() as engine:
+    waits = engine.run("letter", {"name": "Bob"})
+    (approval,) = client.approvals.list(waits.run_id)
+    link = client.approvals.link(approval.approval_id, "ann", seconds=3600)  # ann may decide once, without an account
+    assert link.path
+
+# --- StoreApprovals.decide_many
+with runner() as engine:
+    (decided,) = client.approvals.decide_many("reject", run=waits.run_id, comment="not this week")
+    assert (decided.approval_id, decided.error_code) == (approval.approval_id, None)
+    assert [event.event for event in client.follow(waits.run_id)][-1] == "done"
+
+# --- StoreRestarts.prepare, StoreRestarts.restart, StoreRestarts.compare
+prepared = client.restarts.prepare(waits.run_id, inputs={"name": "Bob and Eve"})  # nothing is written yet
+assert [(node.node, node.what) for node in prepared.plan.nodes] == [("write", "again"), ("sign", "again")]
+header = client.restarts.restart(prepared)
+with runner() as engine:
+    while not (asked := list(client.approvals.list(header.id))):
+        time.sleep(0.01)
+    client.approvals.decide(asked[0].approval_id, "approve")
+    assert [event.event for event in client.follow(header.id)][-1] == "done"
+told = client.restarts.compare(waits.run_id, header.id)
+assert not told.is_same
+
+# --- StoreRestarts.prepare_execution, StoreRestarts.restart_execution
+failed = client.get("charge-1")
+ready = client.restarts.prepare_execution(failed.id, charge, "reserve")  # replays the code up to this operation
+new = client.restarts.restart_execution(ready)
+with runner() as engine:
+    assert engine.get(new.id).result() == "reserved 1, charged"
+client.close()
+folder.cleanup()
