@@ -34,7 +34,7 @@ check: $(VENV)/.dev ## format, lint, types, layers, house rules
 	$(BIN)/mypy --strict $(CODE)
 	$(BIN)/lint-imports
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/ci.yml
-	$(BIN)/pytest tests/unit/test_house_rules.py tests/unit/test_plain_words.py tests/unit/test_promises.py
+	$(BIN)/pytest tests/unit/test_house_rules.py tests/unit/test_doors.py tests/unit/test_plain_words.py tests/unit/test_promises.py
 
 format: $(VENV)/.dev ## rewrite the code the way `make check` wants it
 	$(BIN)/ruff check --fix-only --exit-zero $(CODE)
