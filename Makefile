@@ -9,6 +9,9 @@ SECONDS ?= 600
 PEERS  ?= 1
 # Three times the two cores of a small machine: many tests wait for processes of their own (two forks take twice as long).
 JOBS   ?= 6
+# Further arguments of pytest for `make test` and `make pythons`: ARGS='tests/unit -k ids'.
+ARGS   ?=
+SUPPORTED := 3.11 3.12 3.13
 
 BIN    := $(VENV)/bin
 CODE    = $(wildcard src tests bench examples)
@@ -17,7 +20,7 @@ PIP     = $(shell $(BIN)/python -m pip --version >/dev/null 2>&1 && echo $(BIN)/
 INSTALL = $(PIP) install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser check format docs pictures test rest test-all demo demo-durable bench crash simulate soak clean
+.PHONY: help setup browser check format docs pictures test rest test-all pythons demo demo-durable bench crash simulate soak clean
 
 help: ## show these words
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -54,7 +57,7 @@ TESTS = $(BIN)/pytest --forks $(JOBS) --again 8 --costs $(1)
 test rest: export PYTHONDONTWRITEBYTECODE =
 
 test: $(VENV)/.dev ## every kind of proof, in minutes on two cores; says at its end what it leaves out, and what passed only when it ran alone
-	$(call TESTS)
+	$(call TESTS,$(ARGS))
 
 rest: $(VENV)/.dev ## what `make test` leaves out: the tests marked `long`, and many examples of every property
 	$(call TESTS,--rest)
@@ -63,6 +66,18 @@ rest: $(VENV)/.dev ## what `make test` leaves out: the tests marked `long`, and 
 test-all: ## every test there is: `make test`, then `make rest`
 	$(MAKE) test
 	$(MAKE) rest
+
+# pyenv's python3.12 works only with PYENV_VERSION; for every other interpreter the variable means nothing.
+pythons: ## `make test` with each supported Python of this machine, in an environment of its own (ARGS=tests/unit for a part); not a part of CI's run
+	@for version in $(SUPPORTED); do \
+		export PYENV_VERSION=$$version; \
+		if python$$version -c '' 2>/dev/null; then \
+			echo "== Python $$version"; \
+			$(MAKE) test PYTHON=python$$version VENV=.venv-$$version ARGS='$(ARGS)' || exit 1; \
+		else \
+			echo "== Python $$version is not on this machine"; \
+		fi; \
+	done
 
 demo: $(VENV)/.runtime ## a pipeline of workers on a SQLite file: a page fails, a gate asks again, a person approves, a kill -9 and the resume
 	@$(BIN)/python examples/vendor_research/demo.py

@@ -164,3 +164,9 @@ def test_one_run_has_a_part_and_leaves_no_folder_out(word: str, part: str) -> No
 
 def test_make_test_all_is_both_parts() -> None:
     assert _runs("test-all") == _runs("test") + _runs("rest")
+
+
+def test_make_pythons_tests_the_versions_that_the_package_and_the_workflow_name() -> None:
+    supported = re.findall(r"^SUPPORTED := (.*)$", MAKEFILE, re.M)[0].split()
+    assert re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text(encoding="utf-8")) == supported
+    assert re.findall(r'"(3\.\d+)"', (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")) == supported
