@@ -14,12 +14,14 @@ from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import (
     BlockingCallRefused,
     DuplicateFunction,
+    EngineClosed,
     ExecutionAlreadyStarted,
     ExecutionFailed,
     ExecutionStopped,
     ExecutionTimedOut,
     FunctionNotFound,
     InvalidParameter,
+    StoreBroken,
 )
 from holdfast.model.execution import ExecutionStatus
 from holdfast.service.engines import BlockingEngine, BlockingExecution, OpenEngine
@@ -354,3 +356,28 @@ async def test_an_idle_engine_asks_the_store_one_question_per_look(tmp_path: Any
         said = list(asked)
     assert said.count("PRAGMA data_version") == 10
     assert len(said) <= 10 + 8, "once a second it also looks for dead runners and the next timer"
+
+
+def test_a_verb_of_a_blocking_engine_after_its_close_says_that_the_engine_is_closed() -> None:
+    @durable_execution
+    def answer(event: Any, context: DurableContext) -> int:
+        return 42
+
+    with holdfast.open(":memory:", functions=[answer]) as engine:
+        execution = engine.start(answer)
+        assert execution.result() == 42
+    for verb in (execution.result, execution.describe, lambda: engine.start(answer), lambda: [*engine.list()]):
+        with pytest.raises(EngineClosed, match="open it again"):
+            verb()
+
+
+async def test_an_execution_after_the_close_of_its_engine_says_that_the_store_was_closed() -> None:
+    @durable_execution
+    async def answer(event: Any, context: AsyncDurableContext) -> int:
+        return 42
+
+    async with holdfast.open(":memory:", functions=[answer]) as engine:
+        execution = await engine.start(answer)
+        assert await execution.result() == 42
+    with pytest.raises(StoreBroken, match="was closed by this process"):
+        await execution.describe()

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from holdfast.model.errors import EngineClosed
+
 T = TypeVar("T")
 
 
@@ -19,11 +21,13 @@ class LoopThread:
         self._thread.start()
 
     def call(self, make: Callable[[], Awaitable[T]]) -> T:
-        """Run the awaitable that `make` returns on the loop, and wait for its result."""
+        """Run the awaitable that `make` returns on the loop, and wait for its result. Raises EngineClosed if the loop is closed."""
 
         async def run() -> T:
             return await make()
 
+        if self._loop.is_closed():
+            raise EngineClosed("The engine is closed. Call its methods inside the `with` block, or open it again.")
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
 
     def close(self) -> None:

@@ -43,6 +43,8 @@ def explained(error: sqlite3.Error | OSError | UnicodeDecodeError, where: str) -
         return DiskFull(f"{where}: there is no space left on its disk. Free some.")
     if name.startswith("SQLITE_IOERR") or number in _FAILING:
         return DiskFailed(f"{where}: its disk fails ({name or error}). Check the disk.")
+    if str(error).startswith(_CLOSED):
+        return StoreBroken(f"{where} was closed by this process. Open it again.")
     if name.startswith("SQLITE_NOTADB"):
         return StoreUnsuitable(f"{where} is not a SQLite database. Choose another path.")
     if name.startswith("SQLITE_CORRUPT") or isinstance(error, UnicodeDecodeError):  # SQLite's message quotes the bytes it found
