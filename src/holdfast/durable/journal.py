@@ -19,7 +19,7 @@ from holdfast.model.charges import Charge
 from holdfast.model.clock import Clock
 from holdfast.model.execution import Execution
 from holdfast.model.ledger import LedgerEntry
-from holdfast.model.operations import OPEN, Action, Operation, Type, Update
+from holdfast.model.operations import OPEN, Action, Kind, Operation, Type, Update
 
 _NAME_LENGTH = 200
 
@@ -64,6 +64,11 @@ class Journal:
     def header(self) -> Execution:
         """The execution: its id, function, tenant and times."""
         return self._state.header
+
+    @property
+    def kind(self) -> Kind | None:
+        """What the execution runs, if this runner knows it from the write that started the execution; else None."""
+        return self._state.kind
 
     @property
     def clock(self) -> Clock:

@@ -37,6 +37,7 @@ class ExecutionState:
         "durable_execution_arn",
         "header",
         "hooks",
+        "kind",
         "mismatch",
         "misuse",
         "operations",
@@ -53,6 +54,7 @@ class ExecutionState:
     def __init__(self, invocation: Invocation, port: Port, clock: Clock, stragglers: Stragglers) -> None:
         self.durable_execution_arn = invocation.arn
         self.header: Execution = invocation.header
+        self.kind = invocation.kind
         self.port = port
         self.clock = clock
         self.operations: dict[str, Operation] = {}

@@ -20,17 +20,18 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Birth, Claimant, Execution, State
 from holdfast.model.ids import IdSource
-from holdfast.model.operations import Failure, Status
+from holdfast.model.operations import Failure, Kind, Status
 from holdfast.model.transitions import Children
 from holdfast.model.verbs import Answer, Checkpointed
 
 
 class Expected(NamedTuple):
     """A child that is being started and claimed by this runner in one write: the function whose room the child takes, and the child's
-    input."""
+    input and kind."""
 
     function: Function
     input: str
+    kind: Kind
 
 
 class CapacityReservations:
@@ -65,7 +66,7 @@ class CapacityReservations:
         by = None if function is None or child.enqueue is not None else self.reserve(function, now)
         if function is None or by is None:
             return child
-        self._expected[by.invocation] = Expected(function, child.input)
+        self._expected[by.invocation] = Expected(function, child.input, child.kind)
         self._parents.add(child.header)
         return msgspec.structs.replace(child, by=by)
 

@@ -45,7 +45,7 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, LeaseLost, Rejected, Retryable, RowDamaged, WriteFailed
 from holdfast.model.execution import Change, Claimant, Execution, ExecutionStatus, Outcome, OutcomeStatus, State
 from holdfast.model.ids import Arn, IdSource, Position
-from holdfast.model.operations import Operation
+from holdfast.model.operations import Kind, Operation
 from holdfast.model.outside import Fire, Stop
 from holdfast.model.ports import Host, Invocation
 from holdfast.model.verbs import Answer, Claim, Settle, Start, Started, Write
@@ -103,7 +103,7 @@ class Invocations:
     def _started(self, write: Start, function: Function, answer: Answer | HoldfastError) -> None:
         made = answer.header if isinstance(answer, Started) and answer.created else None
         if made is not None and write.by is not None and made.invocation == write.by.invocation:
-            self.begin(made, function, write.input)
+            self.begin(made, function, write.input, write.kind)
             return
         function.capacity.free += write.by is not None
         self.doubt(answer)
@@ -175,10 +175,10 @@ class Invocations:
 
     # --- 2. begin, and 3. run in the host
 
-    def begin(self, header: Execution, function: Function, payload: str | None = None) -> None:
-        """Let the host run the invocation of an execution whose claim is on disk. Its room is already reserved. `payload`: the input of the
-        execution; None: the invocation reads it. If the engine closes, or does not host the function any more, the execution is given back
-        instead."""
+    def begin(self, header: Execution, function: Function, payload: str | None = None, kind: Kind | None = None) -> None:
+        """Let the host run the invocation of an execution whose claim is on disk. Its room is already reserved. `payload` and `kind`: the
+        input and the kind of the execution; None: the invocation reads them if it needs them. If the engine closes, or does not host the
+        function any more, the execution is given back instead."""
         execution = header.id
         if not self._writer.open or self._registry.get(header.function, header.version) is None:
             function.capacity.free += 1  # the claim was being written when the engine closed, or when the function was removed
@@ -191,7 +191,7 @@ class Invocations:
         token = Position(execution, header.epoch, header.sequence, header.revision)
         arn = str(Arn(header.function, header.version, header.name, execution))
         is_fresh = header.epoch == 1 and not header.operations  # a restart begins with operations of an earlier execution
-        invocation = Invocation(arn, header, token, is_fresh, payload, parents=self._parents)
+        invocation = Invocation(arn, header, token, is_fresh, payload, parents=self._parents, kind=kind)
         try:
             self._host.invoke(invocation, self._port, partial(self._ended, live))
         except Exception as error:  # a host that cannot begin is a failed invocation, not a failed engine
@@ -343,7 +343,7 @@ class Invocations:
         header = change.header
         child = self._reservations.taken(header)
         if child is not None:
-            self.begin(header, child.function, child.input)
+            self.begin(header, child.function, child.input, child.kind)
         elif self._writer.open:
             self._moved(header, change.operations)
 

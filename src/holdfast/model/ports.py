@@ -16,7 +16,7 @@ from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, Outcome
 from holdfast.model.ids import Position
 from holdfast.model.ledger import LedgerEntry
-from holdfast.model.operations import Operation, Update
+from holdfast.model.operations import Kind, Operation, Update
 from holdfast.model.verbs import Checkpointed
 
 OnAnswer = Callable[[Checkpointed | HoldfastError], None]
@@ -112,6 +112,8 @@ class Invocation(msgspec.Struct, frozen=True, gc=False):
     then the SDK finds the operations by their revisions."""
     parents: Parents | None = None
     """The engine's register of live parents, if the invocation runs in the engine's process; else None."""
+    kind: Kind | None = None
+    """What the execution runs, if the engine wrote its start in this process; None: the first event of the execution says it."""
 
 
 class Host(Protocol):

@@ -99,7 +99,7 @@ class WorkerService(PipelineParts):
 
         async def handler(accepted: AcceptedRequest, context: AsyncDurableContext) -> Response:
             journal = Journal.of(context)
-            if not is_run(self._engine.store, journal.header):
+            if journal.kind is not kind and not is_run(self._engine.store, journal.header):
                 raise InvalidParameter("This execution is not a run: its function was started without a request to the worker.")
             if kind is Kind.PIPELINE and self._pipelines is not None:
                 return await self._pipelines(accepted, context, journal, self)
