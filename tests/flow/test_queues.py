@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import AsyncDurableContext, Duration, durable_execution
+from holdfast import AsyncDurableContext, Duration, Only, durable_execution
 from holdfast.engine.engine import Engine
 from holdfast.engine.enqueues import Item, enqueue_of
 from holdfast.model import codec
@@ -316,3 +316,37 @@ async def test_many_stop_at_the_commit_in_which_the_queue_is_full_and_tell_which
         set_mode(engine, Mode.PAUSED)
         done = await engine.enqueue_many("echo", [Item(input=str(n)) for n in range(2000)], enqueue_of("emails"))
         assert [isinstance(one, HoldfastError) for one in done] == [False] * 3 + [True] * 997
+
+
+async def test_a_runner_of_one_queue_runs_nothing_else_also_if_it_starts_or_answers_it_itself(tmp_path: Path) -> None:
+    began: list[str] = []
+
+    @durable_execution
+    async def job(event: str, context: AsyncDurableContext) -> str:
+        began.append(event)
+        answer = await context.create_callback("ask")
+        return str(await answer.result())
+
+    async def asked(execution: Any) -> str:
+        found = await eventually(lambda: [op.callback_id for op in engine._store.operations(execution.id) if op.callback_id])
+        return str(found[0])
+
+    store = tmp_path / "store.db"
+    async with holdfast.open(store, functions=[job]) as engine:
+        waits = await engine.enqueue(job, "waits", queue="others")
+        callback = await asked(waits)
+    emails = Settings(only=Only(queues=frozenset({"emails"})))
+    async with holdfast.open(store, functions=[job], settings=emails) as engine:
+        others = [await engine.start(job, "plain"), await engine.enqueue(job, "other", queue="others")]
+        await engine.succeed_callback(callback, "yes")
+        ours = await engine.enqueue(job, "ours", queue="emails")
+        await engine.succeed_callback(await asked(ours), "done")
+        assert await ours.result() == "done"
+        assert began == ["waits", "ours"]
+        headers = [engine._store.find(one.id) for one in (*others, waits)]
+        assert [None if one is None else one.runner for one in headers] == [None, None, None]
+    async with holdfast.open(store, functions=[job]) as engine:
+        assert await (await engine.get(waits.id)).result() == "yes"
+        for one in others:
+            await engine.succeed_callback(await asked(one), "late")
+            assert await (await engine.get(one.id)).result() == "late"

@@ -45,10 +45,15 @@ class CapacityReservations:
         self.doubt: Callable[[Answer | HoldfastError], None] = lambda _: None
         """Called when a write that may contain a claim has failed."""
 
-    def reserve(self, function: Function, now: int) -> Claimant | None:
-        """Reserve room for one invocation of a function. Returns a claimant with the id of a new invocation, for the write that shall claim
-        the execution. None if there is no room."""
+    def reserve(self, function: Function, now: int, header: Execution, queue: str | None = None) -> Claimant | None:
+        """Reserve room for an invocation of this execution. Returns a claimant with the id of the new invocation, for the write that shall
+        claim the execution. None if there is no room, or if this runner claims no such executions (`Only`). `queue`: the queue that the
+        write puts the execution into; None: it is in the queue of its header, if that has one."""
         if function.capacity.free <= 0:
+            return None
+        only, place = self._registry.only, header.place
+        in_queue = queue if place is None else place.queue
+        if only is not None and not only.claims(in_queue, header.tenant, is_child=header.parent is not None):
             return None
         function.capacity.free -= 1
         return Claimant(self._runner, self._ids(now))
@@ -63,7 +68,7 @@ class CapacityReservations:
 
     def _claimed(self, child: Birth, now: int) -> Birth:
         function = self._registry.get(child.header.function, child.header.version)
-        by = None if function is None or child.enqueue is not None else self.reserve(function, now)
+        by = None if function is None or child.enqueue is not None else self.reserve(function, now, child.header)
         if function is None or by is None:
             return child
         self._expected[by.invocation] = Expected(function, child.input, child.kind)

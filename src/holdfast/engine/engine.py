@@ -206,7 +206,7 @@ class Engine:
         header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, **who)
         again = on_failed != "find" and is_restart(on_failed, name)
         before = failed_as(self.store, target.name, name) if again else None
-        claimant = self._reservations.reserve(target, now)
+        claimant = self._reservations.reserve(target, now, header)
         graph = None if order is None else order.graph
         return await self.invocations.start(Start(header, payload, claimant, charges, same, target.kind, again, before, graph), target)
 
@@ -271,7 +271,7 @@ class Engine:
         now, terms = self.clock.now(), terms or target.terms
         who = {"tenant": tenant, "trace": trace, "same": identity}
         header = new_execution(self._ids(now), checked_key(name), target.name, target.version, payload=payload, now=now, terms=terms, **who)
-        claimant = None if asked.delay_ms else self._reservations.reserve(target, now)
+        claimant = None if asked.delay_ms else self._reservations.reserve(target, now, header, asked.queue)
         graph = None if order is None else order.graph
         write = Start(header, payload, claimant, charges, identity, target.kind, again, graph=graph, enqueue=asked)
         return await self.invocations.start(write, target)
@@ -319,7 +319,8 @@ class Engine:
         now = self.clock.now()
         made = write(self._ids(now), now)
         target = self.registry.wanted(made.header.function, made.header.version, made.kind)
-        return await self.invocations.start(msgspec.structs.replace(made, by=self._reservations.reserve(target, now)), target)
+        claimant = self._reservations.reserve(target, now, made.header, None if made.enqueue is None else made.enqueue.queue)
+        return await self.invocations.start(msgspec.structs.replace(made, by=claimant), target)
 
     async def stop(
         self, execution: str, error: Failure | None = None, *, cascade: bool = True, notes: Notes = ()

@@ -250,7 +250,7 @@ class Timetable:
         write = Start(
             header,
             payload,
-            self._reservations.reserve(target, now),
+            self._reservations.reserve(target, now, header),
             () if order is None else order.charges,
             same,
             kind,

@@ -26,6 +26,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from holdfast.model.credentials import tenant_of
 from holdfast.model.errors import InvalidParameter
 
 MAX_KEY: Final = 256
@@ -81,6 +82,12 @@ class Only(msgspec.Struct, frozen=True):
 
     queues: frozenset[str] = frozenset()
     tenants: frozenset[str] = frozenset()
+
+    def claims(self, queue: str | None, tenant: str | None, *, is_child: bool) -> bool:
+        """Whether the runner claims an execution of this tenant in this queue (None: it is in no queue). `is_child`: whether another
+        execution invoked it."""
+        of_queue = not self.queues or (is_child if queue is None else queue in self.queues)
+        return of_queue and (not self.tenants or tenant_of(tenant) in self.tenants)
 
     def reaches(self, lane: str) -> bool:
         """Whether executions that the runner claims may be in this lane or in a lane below it."""
