@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 from collections.abc import Iterable
@@ -59,6 +60,7 @@ class Name:
     value: Any
 
 
+@functools.cache
 def public() -> dict[str, Name]:
     """Every public name by its title. An object that several modules have is listed once, for the first of them."""
     found: dict[int, Name] = {}
@@ -116,6 +118,7 @@ def needed() -> set[str]:
     return {*public(), *(f"{title}.{method}" for title, owner in verb_owners().items() for method in methods(owner))}
 
 
+@functools.cache
 def verb_owners() -> dict[str, type]:
     """Every class each of whose methods has an entry and an example of its own, by its title."""
     names = public()
