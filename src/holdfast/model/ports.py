@@ -85,9 +85,9 @@ class Parent(Protocol):
 
 
 class Parents(Protocol):
-    """The engine, as seen by an invocation that may wait for executions that it has invoked in the same process. The invocation and the
-    engine must each be able to begin the talk: a child ends while its parent waits, and a parent begins to wait while its child runs. So
-    there is a protocol for each direction."""
+    """The engine, as seen by an invocation that may wait for executions that it has invoked in the same process. There is a protocol for
+    each direction, because either side may have to call the other: a child ends while its parent waits, or a parent begins to wait while its
+    child runs."""
 
     def attach(self, parent: Parent) -> None:
         """Register a live invocation. From now on the engine calls the invocation's methods `learn` and `look`."""
