@@ -86,8 +86,8 @@ class Parent(Protocol):
 
 class Parents(Protocol):
     """The engine, as seen by an invocation that may wait for executions that it has invoked in the same process. There is a protocol for
-    each direction, because either side may have to call the other: a child ends while its parent waits, or a parent begins to wait while its
-    child runs."""
+    each direction, because either side may have to call the other: a child ends while its parent waits, or a parent begins to wait while
+    its child runs."""
 
     def attach(self, parent: Parent) -> None:
         """Register a live invocation. From now on the engine calls the invocation's methods `learn` and `look`."""
