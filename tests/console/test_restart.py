@@ -246,3 +246,17 @@ async def test_roles_and_tenants_hold(stage: ServingScene) -> None:
         await person.get(f"runs/{run}/restart", expect=404)
         await person.post(f"runs/{run}/restart", expect=404, planned="x")
         await person.post(f"runs/{run}/restart/plan", expect=404)
+
+
+@pytest.mark.parametrize(
+    "text, before, edited",
+    [
+        ('{"a": 1}', '{ "a":1 }', False),
+        ('{"a": 2}', '{"a": 1}', True),
+        ("NaN", "NaN", False),
+        ('{"a": 1}', "not json", True),
+        ("null", "", False),
+    ],
+)
+def test_an_input_is_edited_if_its_value_is_another_one_also_if_the_old_input_is_no_json(text: str, before: str, edited: bool) -> None:
+    assert restarts.is_edited(text, before) is edited

@@ -367,7 +367,7 @@ WRONG = [
     ("", "The template is empty"),
     ("a: b", "this is not a valid template: it has no Resources"),
     ("[1]", "this is not a valid template"),
-    ("Resources: [", r"The template is not YAML: .*\(line 1, column"),
+    ("Resources: [", r"The template cannot be read as YAML: .*\(line 1, column"),
     ('{"Resources": {,}}', "The template is not JSON"),
     ("Resources: {F: 1}", r"Resources.F \(line 1\): a resource is a mapping with a Type"),
     ("Resources: {F: {Type: AWS::Serverless::Function, Properties: []}}", "no function that can be served here"),

@@ -274,7 +274,7 @@ class RestartSource:
         view = msgspec.structs.replace(view, choice=choice)
         try:
             text = _input(choice)
-            view = msgspec.structs.replace(view, edited=text is not None and not same(_read(text), _read(shown)))
+            view = msgspec.structs.replace(view, edited=text is not None and is_edited(text, shown))
             prepared = self._prepared(header, choice, text)
         except (HoldfastError, ValueError) as wrong:
             return msgspec.structs.replace(view, problem=str(wrong))
@@ -322,6 +322,16 @@ def _nodes(picture: PipelineView | None) -> tuple[RestartPlace, ...]:
 def _place(op: Operation) -> RestartPlace:
     kind = (op.sub_type or op.type.value).lower().replace("_", " ")
     return RestartPlace(key=op.id, name=op.name or op.id, kind=kind, state=op.status.value.lower().replace("_", " "))
+
+
+def is_edited(text: str, before: str) -> bool:
+    """Whether a person changed the input `before` of an execution to `text`. `before` need not be JSON: the serdes of a handler may have
+    written it. Then the texts themselves are compared."""
+    try:
+        old = loads(before.strip() or "null")
+    except ValueError:
+        return text.strip() != before.strip()
+    return not same(_read(text), old)
 
 
 def _read(text: str) -> Any:

@@ -87,7 +87,7 @@ def _read_json(text: str, error: yaml.YAMLError) -> Text:
             raise TemplateInvalid("The template is nested too deeply.") from None
     mark = getattr(error, "problem_mark", None)
     where = "" if mark is None else f" (line {mark.line + 1}, column {mark.column + 1})"
-    raise TemplateInvalid(f"The template is not YAML: {getattr(error, 'problem', None) or error}{where}.")
+    raise TemplateInvalid(f"The template cannot be read as YAML: {getattr(error, 'problem', None) or error}{where}.")
 
 
 def _check_depth(value: Any, depth: int) -> None:
