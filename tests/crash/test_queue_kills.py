@@ -201,7 +201,7 @@ def test_queued_jobs_survive_kills_within_their_limits(backend: str, tmp_path: P
         while any(store.queue_state(queue, 0).waiting for queue in ("jobs", "metered")):
             assert time.monotonic() < deadline, store.queue_state("jobs", 0)
             time.sleep(pause * (0.5 + chance.random()))
-            both.kill(chance.randrange(2))
+            both.kill(kills % 2)  # the one that has lived longer: the other one may still be starting, and have no job
             kills += 1
         until(lambda: not any(store.queue_state(queue, 0).held for queue in ("jobs", "metered")), "the last jobs to end")
         drained = time.monotonic() - began
