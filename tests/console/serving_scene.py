@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.console.console import Console
-from holdfast.console.server_process import Served
+from holdfast.console.server_process import ServerProcess
 from holdfast.durable import DurableContext, durable_execution
 from holdfast.durable.config import StepConfig
 from holdfast.durable.retries import RetryPresets
@@ -100,10 +100,10 @@ FUNCTIONS = [order]
 class ServingScene(Scene):
     """A store with a console and a server beside it."""
 
-    def __init__(self, store: Store, where: str, clock: Clock, engine: BlockingEngine, served: Served) -> None:
+    def __init__(self, store: Store, where: str, clock: Clock, engine: BlockingEngine, served: ServerProcess) -> None:
         super().__init__(store, where, clock)
         self.engine = engine
-        self.served: Served | None = served
+        self.served: ServerProcess | None = served
 
     @contextlib.asynccontextmanager
     async def app(self, *, read_only: bool = False) -> AsyncIterator[App]:
@@ -154,5 +154,5 @@ def serving(folder: Path) -> Iterator[ServingScene]:
     opening = Opening(where, FUNCTIONS, NO_SUBSCRIBERS, Settings(tune=False), runtime)
     with opening as engine, contextlib.closing(open_store(where, id_at(SystemClock().now()))) as store:
         loop = engine._loop_thread._loop
-        served = Served(loop, workers=runtime.worker_service, functions=FUNCTIONS, look=opening.engine.look)
+        served = ServerProcess(loop, workers=runtime.worker_service, functions=FUNCTIONS, look=opening.engine.look)
         yield ServingScene(store, where, store.clock(SystemClock()), engine, served)

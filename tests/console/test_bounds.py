@@ -16,9 +16,9 @@ from holdfast.console.sources import approvals as approvals_source
 from holdfast.console.sources import run as run_source
 from holdfast.console.sources import runs as runs_source
 from holdfast.console.sources.approvals import ApprovalsSource
-from holdfast.console.sources.bulk import BulkSource, Item, Verb
+from holdfast.console.sources.bulk import BulkRun, BulkSource, Verb
 from holdfast.console.sources.gate_verdicts import few_enough
-from holdfast.console.sources.timeline_tree import Choice, Tree
+from holdfast.console.sources.timeline_tree import TimelineFilter, Tree
 from holdfast.console.sources.viewer import Viewer
 from holdfast.console.ticks import Ticks, _Stream
 from holdfast.model.audit import Actor, NoteFilter
@@ -44,7 +44,7 @@ def test_a_row_below_forty_thousand_maps_is_found_as_quickly_as_another(scene: S
         parent = history.context("n", SubType.MAP if number % 2 else SubType.MAP_ITERATION, parent)
     tree = Tree(history.header, history._operations, {}, scene.clock.now(), msgspec.UNSET, whole=False)  # type: ignore[arg-type]
     began = time.process_time()
-    row, choice = tree.shown_at(len(tree.entries) - 1, Choice())
+    row, choice = tree.shown_at(len(tree.entries) - 1, TimelineFilter())
     assert (row, len(choice.toggled)) == (39_999, 39_999)
     assert time.process_time() - began < 1.0, "each row above was compared with a copy of all that were opened"
 
@@ -150,7 +150,7 @@ def test_the_jobs_of_one_tenant_keep_no_other_tenant_out(scene: Scene) -> None:
         def tenant(self) -> str | None:
             return self._of
 
-        def act(self, verb: Verb, item: Item, reason: str) -> None: ...
+        def act(self, verb: Verb, item: BulkRun, reason: str) -> None: ...
 
         def note(self, verb: Verb, on: str, outcome: str) -> None: ...
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.console.bulk_jobs import KEPT, MOST_AT_ONCE, BulkJobs, Job
-from holdfast.console.sources.bulk import Item, Verb
+from holdfast.console.bulk_jobs import KEPT, MOST_AT_ONCE, BulkJob, BulkJobs
+from holdfast.console.sources.bulk import BulkRun, Verb
 from holdfast.model.audit import NoteFilter
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
@@ -119,7 +119,7 @@ class SlowActor:
         self.reached, self.go_on = threading.Event(), threading.Event()
         self.notes: list[str] = []
 
-    def act(self, verb: Verb, item: Item, reason: str) -> None:
+    def act(self, verb: Verb, item: BulkRun, reason: str) -> None:
         self.acted.append(item.id)
         if len(self.acted) == 2:
             self.reached.set()
@@ -131,11 +131,11 @@ class SlowActor:
         self.notes.append(outcome)
 
 
-def items(*names: str) -> list[Item]:
-    return [Item(name, name, "order", ShownStatus.RUNNING, 0) for name in names]
+def items(*names: str) -> list[BulkRun]:
+    return [BulkRun(name, name, "order", ShownStatus.RUNNING, 0) for name in names]
 
 
-def begun(jobs: BulkJobs, actor: SlowActor, *names: str) -> Job:
+def begun(jobs: BulkJobs, actor: SlowActor, *names: str) -> BulkJob:
     return jobs.start(actor, Verb.STOP, items(*names), question="", reason="why")  # type: ignore[arg-type]
 
 

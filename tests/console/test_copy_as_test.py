@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.console.run_as_test import Called, Gave, RecordedRun, written
+from holdfast.console.run_as_test import CallbackAnswer, Gave, RecordedRun, written
 from holdfast.console.sources import run_tests
 from holdfast.durable import DurableContext, InvokeError, durable_execution
 from tests.console import serving_scene
@@ -179,7 +179,7 @@ def test_any_run_becomes_a_text_that_compiles(name: str, inputs: Any, outputs: A
         workers=answers,
         functions={} if kind != "function" else answers,
         tools=answers,
-        callbacks=[Called(name=name, text=name), Called(name=None, error=error)],
+        callbacks=[CallbackAnswer(name=name, text=name), CallbackAnswer(name=None, error=error)],
         decisions={name: [outputs]},
         status="ok",
         error=error,
@@ -209,15 +209,17 @@ def _recorded(**more: Any) -> str:
 def test_a_test_without_crashes_says_why() -> None:
     for more, why in (
         ({"error": "ValueError"}, "the execution failed"),
-        ({"callbacks": [Called(name="a", error="no")]}, "a callback failed"),
-        ({"callbacks": [Called(name="a", text="1"), Called(name="a", text="2")]}, "several callbacks have the same name"),
+        ({"callbacks": [CallbackAnswer(name="a", error="no")]}, "a callback failed"),
+        ({"callbacks": [CallbackAnswer(name="a", text="1"), CallbackAnswer(name="a", text="2")]}, "several callbacks have the same name"),
         ({"kind": "worker", "error": "no_luck"}, "the run failed"),
     ):
         text = _recorded(**more)
         assert f"# There is no test of crashes here: {why}." in text
         assert "crash_everywhere(" not in text
         compile(text, "test_run.py", "exec")
-    assert "There is no test of crashes" not in _recorded(callbacks=[Called(name="a", text="1"), Called(name="b", text="2")])
+    assert "There is no test of crashes" not in _recorded(
+        callbacks=[CallbackAnswer(name="a", text="1"), CallbackAnswer(name="b", text="2")]
+    )
 
 
 async def test_runs_and_calls_above_the_bound_are_told_as_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

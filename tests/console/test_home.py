@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast import AsyncDurableContext, durable_execution
-from holdfast.console.charts import Slice, bars
+from holdfast.console.charts import ChartBar, bars
 from holdfast.console.sources.home import Count, HomeSource
 from holdfast.console.sources.viewer import Viewer
 from holdfast.model.clock import VirtualClock
@@ -189,7 +189,7 @@ async def test_the_parts_of_an_open_page_are_asked_for_by_themselves(scene: Scen
 
 
 def test_a_chart_is_well_formed_and_has_no_style_and_shows_the_smallest_part() -> None:
-    text = str(bars([Slice(f"a {HOSTILE}", (("ok", 1000), ("failed", 1))), Slice("b", ()), Slice("c", (("ok", -5),))], HOSTILE))
+    text = str(bars([ChartBar(f"a {HOSTILE}", (("ok", 1000), ("failed", 1))), ChartBar("b", ()), ChartBar("c", (("ok", -5),))], HOSTILE))
     drawn = ElementTree.fromstring(text)
     failed = [rect for rect in drawn.iter("rect") if rect.get("class") == "b-failed"]
     assert "style" not in text
@@ -201,4 +201,4 @@ def test_a_chart_is_well_formed_and_has_no_style_and_shows_the_smallest_part() -
 
 def test_a_kind_that_is_no_word_is_refused() -> None:
     with pytest.raises(ValueError, match="is not a kind"):
-        bars([Slice("x", (('x" onload="', 1),))], "x")
+        bars([ChartBar("x", (('x" onload="', 1),))], "x")

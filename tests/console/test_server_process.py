@@ -8,22 +8,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.console.server_process import Served
+from holdfast.console.server_process import ServerProcess
 from holdfast.contract.refusals import Overloaded
 
 
 @pytest.fixture
-def served() -> Iterator[Served]:
+def served() -> Iterator[ServerProcess]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    yield Served(loop)
+    yield ServerProcess(loop)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
 
 
-def test_a_coroutine_that_does_not_end_in_time_is_cancelled_and_the_server_is_overloaded(served: Served) -> None:
+def test_a_coroutine_that_does_not_end_in_time_is_cancelled_and_the_server_is_overloaded(served: ServerProcess) -> None:
     async def endless() -> None:
         await asyncio.Event().wait()
 
@@ -36,7 +36,7 @@ def test_a_coroutine_that_does_not_end_in_time_is_cancelled_and_the_server_is_ov
     served.do(alone)
 
 
-def test_a_timeout_of_the_coroutine_itself_is_its_own_error(served: Served) -> None:
+def test_a_timeout_of_the_coroutine_itself_is_its_own_error(served: ServerProcess) -> None:
     async def late() -> None:
         raise TimeoutError("the tool did not answer")
 

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from holdfast.console.pages.run_wire import marks
-from holdfast.console.server_process import Served
-from holdfast.console.sources.timeline import Slice, TimelineSource, Trees
+from holdfast.console.server_process import ServerProcess
+from holdfast.console.sources.timeline import TimelineSlice, TimelineSource, Trees
 from holdfast.console.sources.timeline_scale import WIDTH, Scale
-from holdfast.console.sources.timeline_tree import Choice
+from holdfast.console.sources.timeline_tree import TimelineFilter
 from holdfast.console.sources.timeline_words import bare, brief, clear, counted
 from holdfast.console.sources.viewer import Viewer
 from holdfast.model.clock import VirtualClock
@@ -37,7 +37,7 @@ def source(scene: Scene) -> TimelineSource:
     return TimelineSource(viewer(scene))
 
 
-def rows(found: Slice) -> list[str]:
+def rows(found: TimelineSlice) -> list[str]:
     return [f"{'  ' * row.depth}{row.verb} {row.name} {row.tail}".rstrip() for row in found.rows]
 
 
@@ -116,7 +116,7 @@ def order(scene: Scene) -> Execution:
 
 def test_rows_read_as_the_code_would_say_it_and_a_map_is_one_row_with_counts(scene: Scene) -> None:
     header = order(scene)
-    found = source(scene).slice(header, Trees(), Choice())
+    found = source(scene).slice(header, Trees(), TimelineFilter())
     assert rows(found) == ["step charge → receipt-42", "wait cool-down 30 s", "map pages 3 items: 3 ok"]
     assert found.rows[2].kids == 3
     assert found.rows[2].closed
@@ -126,19 +126,19 @@ def test_rows_read_as_the_code_would_say_it_and_a_map_is_one_row_with_counts(sce
 
 def test_a_row_opens_and_errors_are_found_with_everything_that_they_stand_under(scene: Scene) -> None:
     header, trees = order(scene), Trees()
-    pages = source(scene).slice(header, trees, Choice()).rows[2]
-    opened = source(scene).slice(header, trees, Choice(toggled=frozenset({pages.place})))
+    pages = source(scene).slice(header, trees, TimelineFilter()).rows[2]
+    opened = source(scene).slice(header, trees, TimelineFilter(toggled=frozenset({pages.place})))
     assert [row.name for row in opened.rows[3:]] == ["item-0", "item-1", "item-2"]
-    errors = source(scene).slice(header, trees, Choice(errors=True))
+    errors = source(scene).slice(header, trees, TimelineFilter(errors=True))
     assert rows(errors) == ["map pages 3 items: 3 ok", "  item item-1", "    step fetch-1 → ValueError: gone"]
-    searched = source(scene).slice(header, trees, Choice(text="FETCH-2"))
+    searched = source(scene).slice(header, trees, TimelineFilter(text="FETCH-2"))
     assert [row.name for row in searched.rows] == ["pages", "item-2", "fetch-2"]
 
 
 def test_a_deep_link_opens_what_stands_above_its_operation(scene: Scene) -> None:
     header, trees = order(scene), Trees()
-    wanted = source(scene).slice(header, trees, Choice(text="fetch-2")).rows[-1]
-    found = source(scene).slice(header, trees, Choice(), wanted=wanted.id)
+    wanted = source(scene).slice(header, trees, TimelineFilter(text="fetch-2")).rows[-1]
+    found = source(scene).slice(header, trees, TimelineFilter(), wanted=wanted.id)
     assert found.selected is not None
     assert found.rows[found.selected - found.at].name == "fetch-2"
     assert len(found.toggled) == 2
@@ -147,24 +147,24 @@ def test_a_deep_link_opens_what_stands_above_its_operation(scene: Scene) -> None
 def logging(scene: Scene, lines: Sequence[dict[str, Any]]) -> TimelineSource:
     """A source beside a server that has kept these lines of every execution."""
     found = viewer(scene)
-    found.served = Served(asyncio.get_running_loop(), logs=lambda _: lines)
+    found.served = ServerProcess(asyncio.get_running_loop(), logs=lambda _: lines)
     return TimelineSource(found)
 
 
 async def test_what_an_operation_logged_stands_under_its_row(scene: Scene) -> None:
     header = order(scene)
-    first = source(scene).slice(header, Trees(), Choice())
+    first = source(scene).slice(header, Trees(), TimelineFilter())
     charge, trees = first.rows[0].id, Trees()
     lines = [{"operationId": charge, "level": "WARNING", "message": "few\nare \x1b[31mleft"}, {"operationId": "another", "message": "no"}]
-    found = logging(scene, lines).slice(header, trees, Choice())
+    found = logging(scene, lines).slice(header, trees, TimelineFilter())
     assert rows(found)[:3] == ["step charge → receipt-42", "  log warning few are \\x1b[31mleft", "wait cool-down 30 s"]
     assert (found.total, found.operations, found.counts) == (4, 9, {"ok": 8, "failed": 1}), "a line is no operation"
     charged, line = found.rows[:2]
     assert (charged.bar, charged.x0, charged.x1) == ("work", first.rows[0].x0, first.rows[0].x1), "its bar is that of what it did"
     assert (line.id, line.status, line.bar, line.took) == (charge, "", "", None)
-    closed = logging(scene, lines).slice(header, trees, Choice(toggled=frozenset({charged.place})))
+    closed = logging(scene, lines).slice(header, trees, TimelineFilter(toggled=frozenset({charged.place})))
     assert rows(closed)[:2] == ["step charge → receipt-42", "wait cool-down 30 s"]
-    searched = logging(scene, lines).slice(header, trees, Choice(text="are \\x1b"))
+    searched = logging(scene, lines).slice(header, trees, TimelineFilter(text="are \\x1b"))
     assert [row.verb for row in searched.rows] == ["step", "log"]
 
 
@@ -177,7 +177,7 @@ async def test_the_log_of_an_execution_that_goes_on_is_read_every_few_seconds_on
         reads.append(header.status.value)
         return ()
 
-    found.clock, found.served = clock, Served(asyncio.get_running_loop(), logs=read)
+    found.clock, found.served = clock, ServerProcess(asyncio.get_running_loop(), logs=read)
     going = msgspec.structs.replace(over, status=ExecutionStatus.RUNNING, ended_at=None)
     for revision, passed in enumerate((0, 100, 1_800, 100, 100)):
         clock.move_to(clock.now() + passed)
@@ -189,14 +189,14 @@ async def test_the_log_of_an_execution_that_goes_on_is_read_every_few_seconds_on
 
 async def test_of_many_lines_the_first_have_rows_and_the_rest_is_counted(scene: Scene) -> None:
     header = order(scene)
-    charge = source(scene).slice(header, Trees(), Choice()).rows[0].id
-    found = logging(scene, [{"operationId": charge, "message": f"line {n}"} for n in range(5_000)]).slice(header, Trees(), Choice())
+    charge = source(scene).slice(header, Trees(), TimelineFilter()).rows[0].id
+    found = logging(scene, [{"operationId": charge, "message": f"line {n}"} for n in range(5_000)]).slice(header, Trees(), TimelineFilter())
     assert [row.tail for row in found.rows[1:22]] == [*(f"line {n}" for n in range(20)), "… 4,980 more"]
     assert found.total == 24
 
 
 def test_bars_lie_on_the_axis_and_a_wait_is_not_work(scene: Scene) -> None:
-    charge, wait, pages = source(scene).slice(order(scene), Trees(), Choice()).rows
+    charge, wait, pages = source(scene).slice(order(scene), Trees(), TimelineFilter()).rows
     assert (charge.bar, wait.bar, pages.bar) == ("work", "wait", "group")
     assert 0 <= charge.x0 <= charge.x1 <= wait.x0 <= wait.x1 <= pages.x0 <= WIDTH
 
@@ -216,7 +216,7 @@ def large(scene: Scene) -> Execution:
 
 def test_slices_of_a_long_run_are_parts_of_one_list(scene: Scene, large: Execution) -> None:
     trees, seen, at = Trees(), list[str](), 0
-    choice = Choice(text="row-")
+    choice = TimelineFilter(text="row-")
     while True:
         found = source(scene).slice(large, trees, choice, at)
         seen += [row.name for row in found.rows]
@@ -225,7 +225,10 @@ def test_slices_of_a_long_run_are_parts_of_one_list(scene: Scene, large: Executi
             break
     assert found.total == 3_006
     assert len(seen) == len(set(seen)) == 3_006
-    assert [row.tail for row in source(scene).slice(large, trees, Choice(text="row-5-49"), 2).rows[:2]] == ["→ kept 490", "→ kept 491"]
+    assert [row.tail for row in source(scene).slice(large, trees, TimelineFilter(text="row-5-49"), 2).rows[:2]] == [
+        "→ kept 490",
+        "→ kept 491",
+    ]
 
 
 def test_the_tree_of_a_long_run_is_read_once_and_only_payloads_of_shown_rows(
@@ -246,7 +249,7 @@ def test_the_tree_of_a_long_run_is_read_once_and_only_payloads_of_shown_rows(
     counting("operations")
     trees = Trees()
     for at in (0, 1_000, 2_000, 1_000, 0):
-        source(scene).slice(large, trees, Choice(text="row-"), at)
+        source(scene).slice(large, trees, TimelineFilter(text="row-"), at)
     assert [name for name, _ in reads].count("outline") == 1
     assert sum(limit for name, limit in reads if name == "operations") <= 3 * 200 + 50
     assert all(limit is not None for name, limit in reads if name == "operations")

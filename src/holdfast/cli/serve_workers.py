@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from holdfast.cli.allowed_tools import AllowedTools
     from holdfast.cli.arguments import StorePlace
-    from holdfast.console.server_process import Served
+    from holdfast.console.server_process import ServerProcess
     from holdfast.contract.terms import Contract
     from holdfast.durable.execution import DurableFunction
     from holdfast.lambda_api.serving import Serving
@@ -160,12 +160,12 @@ class ServeWorkers:
 
 def served_beside(
     workers: ServeWorkers | None, functions: Sequence[DurableFunction], service: Serving, subscribers: ServerSubscribers
-) -> Served:
+) -> ServerProcess:
     """What this server serves, for the pages of its console."""
-    from holdfast.console.server_process import Served
+    from holdfast.console.server_process import ServerProcess
 
     runs, engine = None if workers is None else workers.runtime.worker_service, service.engine
-    return Served(
+    return ServerProcess(
         asyncio.get_running_loop(),
         workers=runs,
         functions=functions,

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.console.sources.bulk import BulkSource, Item, Verb
+from holdfast.console.sources.bulk import BulkRun, BulkSource, Verb
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, InvalidParameter
 
@@ -32,24 +32,26 @@ PACE_SECONDS: Final = 0.02
 _END_SECONDS: Final = 5.0
 
 
-class Failed(msgspec.Struct, frozen=True):
+class BulkFailure(msgspec.Struct, frozen=True):
     """A run for which the action failed, and why."""
 
-    item: Item
+    item: BulkRun
     reason: str
 
 
-class Job:
+class BulkJob:
     """One action on many runs, with the counts of what is done. The thread of the job acts and counts. Pages read the counts, and can
     cancel the job."""
 
-    def __init__(self, name: str, source: BulkSource, verb: Verb, items: Sequence[Item], *, question: str, reason: str, now: int) -> None:
+    def __init__(
+        self, name: str, source: BulkSource, verb: Verb, items: Sequence[BulkRun], *, question: str, reason: str, now: int
+    ) -> None:
         self.name, self.source, self.verb, self.items = name, source, verb, tuple(items)
         self.question, self.reason, self.began_at = question, reason, now
         self.ended_at: int | None = None
         self.done = 0
         self.failed = 0
-        self.failures: list[Failed] = []
+        self.failures: list[BulkFailure] = []
         self.cancelled = threading.Event()
 
     @property
@@ -88,14 +90,14 @@ class Job:
             self.ended_at = clock.now()
             acted()
 
-    def _act(self, item: Item) -> None:
+    def _act(self, item: BulkRun) -> None:
         try:
             self.source.act(self.verb, item, self.reason)
             self.done += 1
         except HoldfastError as error:
             self.failed += 1
             if len(self.failures) < MOST_FAILURES:
-                self.failures.append(Failed(item, str(error)))
+                self.failures.append(BulkFailure(item, str(error)))
 
 
 class BulkJobs:
@@ -108,14 +110,14 @@ class BulkJobs:
         self._new_name = new_name
         self._pace = pace
         self._acted = acted
-        self._jobs: OrderedDict[str, tuple[Job, threading.Thread]] = OrderedDict()
+        self._jobs: OrderedDict[str, tuple[BulkJob, threading.Thread]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def start(self, source: BulkSource, verb: Verb, items: Sequence[Item], *, question: str, reason: str) -> Job:
+    def start(self, source: BulkSource, verb: Verb, items: Sequence[BulkRun], *, question: str, reason: str) -> BulkJob:
         """Start a job in a thread of its own, and return without waiting for it. Raises InvalidParameter if too many jobs run already: of
         the tenant of `source`, or of all tenants together."""
         now = self._clock.now()
-        job = Job(self._new_name(now), source, verb, items, question=question, reason=reason, now=now)
+        job = BulkJob(self._new_name(now), source, verb, items, question=question, reason=reason, now=now)
         thread = threading.Thread(target=job.run, args=(self._clock, self._pace, self._acted), name="holdfast-bulk", daemon=True)
         with self._lock:
             going_on = [one.source.tenant for one, _ in self._jobs.values() if one.ended_at is None]
@@ -131,13 +133,13 @@ class BulkJobs:
         thread.start()
         return job
 
-    def find(self, name: str, tenant: str | None) -> Job | None:
+    def find(self, name: str, tenant: str | None) -> BulkJob | None:
         """The job with this name. None if there is none, or if a caller of this tenant may not see it."""
         with self._lock:
             found = self._jobs.get(name)
         return found[0] if found is not None and found[0].may_see(tenant) else None
 
-    def all(self, tenant: str | None) -> list[Job]:
+    def all(self, tenant: str | None) -> list[BulkJob]:
         """The jobs that a caller of this tenant may see, newest first."""
         with self._lock:
             return [job for job, _ in reversed(self._jobs.values()) if job.may_see(tenant)]

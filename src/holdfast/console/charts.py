@@ -19,7 +19,7 @@ _LEAST: Final = 1.5
 """The least height of a part whose value is above 0, in units of the drawing, so that a person sees one failure beside a thousand runs."""
 
 
-class Slice(msgspec.Struct, frozen=True):
+class ChartBar(msgspec.Struct, frozen=True):
     """One bar: its title, and its parts from the bottom up."""
 
     title: str
@@ -33,7 +33,7 @@ class Slice(msgspec.Struct, frozen=True):
         return sum(max(0.0, value) for _, value in self.parts)
 
 
-def bars(slices: Sequence[Slice], label: str, height: int = 56) -> Markup:
+def bars(slices: Sequence[ChartBar], label: str, height: int = 56) -> Markup:
     """Draw bars side by side; the page stretches the drawing to its width. Screen readers read `label` aloud instead of the drawing."""
     highest = max((one.total for one in slices), default=0.0) or 1.0
     wide = max(1, len(slices) * (_BAR + _GAP) - _GAP)
@@ -44,7 +44,7 @@ def bars(slices: Sequence[Slice], label: str, height: int = 56) -> Markup:
     )
 
 
-def _bar(one: Slice, x: int, highest: float, height: int) -> str:
+def _bar(one: ChartBar, x: int, highest: float, height: int) -> str:
     y = height - 1.0
     drawn = []
     for kind, tall in _heights(one, highest, height - 1.0):
@@ -55,7 +55,7 @@ def _bar(one: Slice, x: int, highest: float, height: int) -> str:
     return f"<g>{''.join(drawn)}{over}</g>"
 
 
-def _heights(one: Slice, highest: float, room: float) -> list[tuple[str, float]]:
+def _heights(one: ChartBar, highest: float, room: float) -> list[tuple[str, float]]:
     """The kind and the height of each part whose value is above 0. A bar with the total `highest` gets the height `room`. Each part is at
     least _LEAST high. If the bar is then higher than `room`, its highest part is made lower. Raises ValueError if a kind is not 1 to 20
     small letters."""

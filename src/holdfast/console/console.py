@@ -18,7 +18,7 @@ from holdfast.console.pages.run_tests import RunTestPages
 from holdfast.console.pages.runs import RunsPages
 from holdfast.console.pages.tables import TablePages
 from holdfast.console.rendering import Rendering
-from holdfast.console.server_process import Served
+from holdfast.console.server_process import ServerProcess
 from holdfast.console.site import Site
 from holdfast.console.source import Source
 from holdfast.console.sources.viewer import Viewer
@@ -44,7 +44,15 @@ class Console:
     """The console of one store. It makes the routes of all its pages."""
 
     def __init__(
-        self, store: Store, where: str, gate: Gate, *, clock: Clock, ids: IdSource, read_only: bool = False, served: Served | None = None
+        self,
+        store: Store,
+        where: str,
+        gate: Gate,
+        *,
+        clock: Clock,
+        ids: IdSource,
+        read_only: bool = False,
+        served: ServerProcess | None = None,
     ) -> None:
         self._store = store
         self._where = shown(where)
@@ -106,7 +114,7 @@ async def open_console(
     ids: IdSource,
     codec: PayloadCodec | None = None,
     read_only: bool = False,
-    served: Served | None = None,
+    served: ServerProcess | None = None,
 ) -> AsyncIterator[Console]:
     """Open the console of the store at `where`, and close it when the block ends. The console has its own connection to the store, so that
     pages and runs do not wait for each other. With `read_only` it has no actions; a person can still log in and out. `served` is the server

@@ -29,7 +29,7 @@ class Gave(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class Called(msgspec.Struct, frozen=True, kw_only=True):
+class CallbackAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """An answer that a callback of the run got: a text, or an error. `name` is the name of the callback; None if it has none."""
 
     name: str | None
@@ -55,7 +55,7 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     """The answers of functions that were invoked, by name."""
     tools: Mapping[str, Sequence[Gave]] = {}
     """The answers of tools, by the name of the tool, in the order of the calls."""
-    callbacks: Sequence[Called] = ()
+    callbacks: Sequence[CallbackAnswer] = ()
     decisions: Mapping[str, Sequence[Any]] = {}
     """What people decided, in order, by the name of the node that asked; without a node, by the question or the tool."""
     status: str = ""

@@ -73,7 +73,7 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
         return _PREFIX + self.name
 
 
-class Form(msgspec.Struct, frozen=True, kw_only=True):
+class SchemaForm(msgspec.Struct, frozen=True, kw_only=True):
     """A form. If `fields` is empty, the form has a single field, in which a person types the whole value as JSON."""
 
     fields: tuple[FormField, ...] = ()
@@ -120,7 +120,7 @@ def _walk(schema: Any, root: Mapping[str, Any], above: str, depth: int, rows: li
         _walk(inner, root, f"{path}[]." if one.get("type") == "array" else f"{path}.", depth + 1, rows)
 
 
-def form_of(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> Form:
+def form_of(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> SchemaForm:
     """The form of a schema, filled with `values`. If `values` is None, each field has the default of its property. Without a default, a
     required JSON field has an example or an empty value; so has a form for the whole value. The field of a secret property is always
     empty."""
@@ -131,10 +131,10 @@ def form_of(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) 
     )
     if not plain or not isinstance(known, dict):
         given = values if values is not None else _example(whole)
-        return Form(whole=json.dumps(given, indent=2, ensure_ascii=False))
+        return SchemaForm(whole=json.dumps(given, indent=2, ensure_ascii=False))
     names = required if isinstance(required, list) else []
     fields = [_field(name, _followed(part, schema), schema, name in names, values) for name, part in known.items()]
-    return Form(fields=tuple(fields))
+    return SchemaForm(fields=tuple(fields))
 
 
 def _field(name: str, part: dict[str, Any], root: Mapping[str, Any], required: bool, values: Mapping[str, Any] | None) -> FormField:
@@ -168,7 +168,7 @@ def _field(name: str, part: dict[str, Any], root: Mapping[str, Any], required: b
     )
 
 
-def filled(form: Form, given: Mapping[str, str]) -> tuple[Form, dict[str, Any] | None]:
+def filled(form: SchemaForm, given: Mapping[str, str]) -> tuple[SchemaForm, dict[str, Any] | None]:
     """Returns the form with what a person typed, and the inputs that the person gave. `given` has the text of each field, by the field's
     key. A property whose field is empty is left out of the inputs. If a field cannot be read, the inputs are None, and the form says which
     field and why."""
@@ -195,7 +195,7 @@ def filled(form: Form, given: Mapping[str, str]) -> tuple[Form, dict[str, Any] |
     return whole, None if any(one.problem for one in fields) else inputs
 
 
-def with_problems(form: Form, details: Any, message: str) -> Form:
+def with_problems(form: SchemaForm, details: Any, message: str) -> SchemaForm:
     """The form, with the problems that the contract found in the inputs. `details` is a list of objects with `path` and `reason`. Each
     problem is shown at its field. If a problem belongs to no field, or `details` has none, `message` is shown above the form."""
     found = [one for one in details if isinstance(one, dict)] if isinstance(details, list) else []

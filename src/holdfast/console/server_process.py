@@ -2,7 +2,7 @@
 engine's event loop.
 
 Pages run in threads of the console. When a page needs something that only the engine's event loop may do, it calls `do`, which waits a
-bounded time for the result. `holdfast console` runs without such a server, and its pages get no `Served`.
+bounded time for the result. `holdfast console` runs without such a server, and its pages get no `ServerProcess`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 _PATIENCE_SECONDS: Final = 20.0
 
 
-class Served:
+class ServerProcess:
     """The workers, pipelines and functions of one server, for pages in other threads."""
 
     def __init__(

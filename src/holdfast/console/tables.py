@@ -20,7 +20,7 @@ _NUMBER: Final = re.compile(r"-?[0-9]+([.][0-9]+)?")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
-class Text(msgspec.Struct, frozen=True):
+class TextCell(msgspec.Struct, frozen=True):
     """A text. The page cuts a long text. While the pointer is on the cell, the page shows `title`; without a `title`, more of the long
     text."""
 
@@ -71,7 +71,7 @@ class Until(msgspec.Struct, frozen=True):
     at: int | None
 
 
-class Mark(msgspec.Struct, frozen=True):
+class StatusMark(msgspec.Struct, frozen=True):
     """A status, drawn with the shape and the colour of the status `word`. The text beside it is `label`, or `word` if `label` is empty."""
 
     kind: ClassVar[str] = "mark"
@@ -80,7 +80,7 @@ class Mark(msgspec.Struct, frozen=True):
     title: str = ""
 
 
-class Link(msgspec.Struct, frozen=True):
+class LinkCell(msgspec.Struct, frozen=True):
     """A link with this text. `to` is the path of a page of the console, without the console's prefix."""
 
     kind: ClassVar[str] = "link"
@@ -131,7 +131,7 @@ class Pile(msgspec.Struct, frozen=True):
     cells: tuple[Cell, ...]
 
 
-class Field(msgspec.Struct, frozen=True, kw_only=True):
+class ConsoleField(msgspec.Struct, frozen=True, kw_only=True):
     """A field of a form."""
 
     kind: ClassVar[str] = "field"
@@ -172,9 +172,9 @@ class Actions(msgspec.Struct, frozen=True):
     buttons: tuple[Button, ...]
 
 
-Cell = Text | Number | Money | Time | Age | Until | Mark | Link | Spark | Bar | Chips | Pile | Field | Actions
+Cell = TextCell | Number | Money | Time | Age | Until | StatusMark | LinkCell | Spark | Bar | Chips | Pile | ConsoleField | Actions
 
-NOTHING: Final = Text("—", muted=True)
+NOTHING: Final = TextCell("—", muted=True)
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -206,11 +206,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     """A sentence that says which rows the table leaves out; empty if it has all rows."""
 
 
-class Form(msgspec.Struct, frozen=True, kw_only=True):
+class ConsoleForm(msgspec.Struct, frozen=True, kw_only=True):
     """A form. The page shows it only to callers who may send it."""
 
     to: str
-    fields: tuple[Field, ...] = ()
+    fields: tuple[ConsoleField, ...] = ()
     submit: str = "Send"
     needs: str = ""
     style: str = "primary"
@@ -220,7 +220,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     """The address of the page to which a person goes who does not want to send the form."""
 
 
-class Section(msgspec.Struct, frozen=True, kw_only=True):
+class ConsoleSection(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a page: a heading, a sentence, facts, a table, and a form around the table or below it."""
 
     id: str
@@ -230,7 +230,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     buttons: tuple[Button, ...] = ()
     facts: tuple[tuple[str, Cell], ...] = ()
     table: Table | None = None
-    form: Form | None = None
+    form: ConsoleForm | None = None
     wraps: bool = False
     """Whether the form is around the table, so that its fields are in cells of the table. If False, the form is below the table."""
     live: bool = False
@@ -241,7 +241,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     """A secret, such as a new token, that only this reply shows, so that a person can copy it."""
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class ConsolePage(msgspec.Struct, frozen=True, kw_only=True):
     """A whole page."""
 
     title: str
@@ -250,17 +250,17 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     lead: str = ""
     above: tuple[tuple[str, str], ...] = ()
     """The pages that lead to this one, outermost first, each as (label, path)."""
-    mark: Mark | None = None
+    mark: StatusMark | None = None
     buttons: tuple[Button, ...] = ()
     tabs: tuple[tuple[str, str, bool], ...] = ()
     """The views of this page, each as (label, address, whether this view is shown now)."""
-    filters: Form | None = None
+    filters: ConsoleForm | None = None
     csv: str = ""
     problem: str = ""
     notice: str = ""
-    sections: tuple[Section, ...] = ()
+    sections: tuple[ConsoleSection, ...] = ()
 
-    def section(self, wanted: str) -> Section | None:
+    def section(self, wanted: str) -> ConsoleSection | None:
         """The section with this id; None if the page has no such section."""
         return next((one for one in self.sections if one.id == wanted), None)
 

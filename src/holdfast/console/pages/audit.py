@@ -12,7 +12,21 @@ from holdfast.console.pages.table_pages import csv_reply, shown
 from holdfast.console.query import moment_of
 from holdfast.console.rendering import address, iso
 from holdfast.console.site import Site
-from holdfast.console.tables import NOTHING, Age, Cell, Column, Field, Form, Link, Mark, Number, Page, Section, Table, Text
+from holdfast.console.tables import (
+    NOTHING,
+    Age,
+    Cell,
+    Column,
+    ConsoleField,
+    ConsoleForm,
+    ConsolePage,
+    ConsoleSection,
+    LinkCell,
+    Number,
+    StatusMark,
+    Table,
+    TextCell,
+)
 from holdfast.model.audit import Noted, NoteFilter, NoteKind
 from holdfast.model.errors import InvalidParameter
 from holdfast.web.policy import Needs, Reach
@@ -67,14 +81,14 @@ class AuditPages:
             following=address("audit", before=following, **given) if following else "",
             following_label="Older",
         )
-        page = Page(
+        page = ConsolePage(
             title="Audit",
             path=address("audit", before=request.text("before"), **given),
             lead=_LEAD,
             filters=_filters(given),
             csv=address("audit.csv", **given),
             problem=problem,
-            sections=(Section(id="notes", table=table, live=not request.text("before")),),
+            sections=(ConsoleSection(id="notes", table=table, live=not request.text("before")),),
         )
         return shown(self._site.rendering, request, page, 422 if problem else 200)
 
@@ -102,25 +116,25 @@ def _wanted(request: PageRequest) -> NoteFilter:
     return msgspec.structs.replace(wanted, before=int(before))
 
 
-def _filters(given: dict[str, str]) -> Form:
-    texts = tuple(Field(name=name, label=label, value=given[name]) for name, label in _TEXTS)
+def _filters(given: dict[str, str]) -> ConsoleForm:
+    texts = tuple(ConsoleField(name=name, label=label, value=given[name]) for name, label in _TEXTS)
     kinds = (("", "all"), *((kind.value, kind.value) for kind in NoteKind))
-    kind = Field(name="kind", label="Kind", value=given["kind"], type="select", options=kinds)
-    since = Field(name="since", label="Since", value=given["since"], placeholder="7d or 2026-01-31")
-    return Form(to="audit", fields=(*texts, kind, since), submit="Show", get=True, back="audit" if any(given.values()) else "")
+    kind = ConsoleField(name="kind", label="Kind", value=given["kind"], type="select", options=kinds)
+    since = ConsoleField(name="since", label="Since", value=given["since"], placeholder="7d or 2026-01-31")
+    return ConsoleForm(to="audit", fields=(*texts, kind, since), submit="Show", get=True, back="audit" if any(given.values()) else "")
 
 
 def _row(noted: Noted) -> tuple[Cell, ...]:
     note = noted.note
     return (
         Age(note.at),
-        Mark("failed", note.kind.value) if note.kind is NoteKind.REFUSAL else Text(note.kind.value, muted=True),
-        Link(note.who, address("audit", who=note.who)),
-        Link(note.what, address("audit", what=note.what)),
+        StatusMark("failed", note.kind.value) if note.kind is NoteKind.REFUSAL else TextCell(note.kind.value, muted=True),
+        LinkCell(note.who, address("audit", who=note.who)),
+        LinkCell(note.what, address("audit", what=note.what)),
         _subject(note.on),
-        Text(note.origin, muted=True) if note.origin else NOTHING,
-        Text(note.outcome),
-        Number(note.times) if note.times > 1 else Text(""),
+        TextCell(note.origin, muted=True) if note.origin else NOTHING,
+        TextCell(note.outcome),
+        Number(note.times) if note.times > 1 else TextCell(""),
     )
 
 
@@ -128,7 +142,7 @@ def _subject(on: str) -> Cell:
     """What a line of the audit log is about. A text that looks like the id of an execution becomes a link to the page of that execution."""
     if not on:
         return NOTHING
-    return Link(on, f"runs/{on}", mono=True) if len(on) == _ID and on.count("-") == 4 else Text(on, mono=True)
+    return LinkCell(on, f"runs/{on}", mono=True) if len(on) == _ID and on.count("-") == 4 else TextCell(on, mono=True)
 
 
 def _line(noted: Noted) -> tuple[object, ...]:

@@ -6,14 +6,29 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from holdfast.console.bulk_jobs import KEPT, MOST_FAILURES, BulkJobs, Job
+from holdfast.console.bulk_jobs import KEPT, MOST_FAILURES, BulkJob, BulkJobs
 from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.table_pages import shown
 from holdfast.console.query import query_from
 from holdfast.console.rendering import address
 from holdfast.console.site import Site, redirect
-from holdfast.console.sources.bulk import EXAMPLES, MOST, SENTENCES, Item, Plan, Verb
-from holdfast.console.tables import Age, Bar, Button, Cell, Column, Field, Form, Link, Mark, Number, Page, Section, Table, Text
+from holdfast.console.sources.bulk import EXAMPLES, MOST, SENTENCES, BulkPlan, BulkRun, Verb
+from holdfast.console.tables import (
+    Age,
+    Bar,
+    Button,
+    Cell,
+    Column,
+    ConsoleField,
+    ConsoleForm,
+    ConsolePage,
+    ConsoleSection,
+    LinkCell,
+    Number,
+    StatusMark,
+    Table,
+    TextCell,
+)
 from holdfast.model.errors import ExecutionNotFound, InvalidParameter
 from holdfast.web.policy import Needs
 from holdfast.web.replies import Reply
@@ -72,7 +87,7 @@ class BulkPages:
         job = self._found(request)
         above = (("Runs", "runs"), ("Act on all matches", address("runs/-/bulk", q=job.question)))
         stop = Button(label="Cancel", to=f"runs/-/bulk/{job.name}/cancel", needs="operate", style="small danger")
-        page = Page(
+        page = ConsolePage(
             title=f"{job.verb.value.capitalize()} {len(job.items):,} {_runs(len(job.items))}",
             path=f"runs/-/bulk/{job.name}",
             above=above,
@@ -87,7 +102,7 @@ class BulkPages:
         job.cancelled.set()
         return redirect(request, f"runs/-/bulk/{job.name}")
 
-    def _found(self, request: PageRequest) -> Job:
+    def _found(self, request: PageRequest) -> BulkJob:
         job = self._jobs.find(request.label, request.source.bulk.tenant)
         if job is None:
             raise ExecutionNotFound(f"There is no such job. {_MEMORY}")
@@ -95,7 +110,7 @@ class BulkPages:
 
     def _ask(self, request: PageRequest, text: str, chosen: str, problem: str = "") -> Reply:
         verb = _verb(chosen) if chosen else Verb.STOP
-        plan = Plan(items=(), bounded=False)
+        plan = BulkPlan(items=(), bounded=False)
         try:
             query, bulk = query_from(text), request.source.bulk
             verb = verb if chosen else bulk.likely(query)
@@ -104,7 +119,7 @@ class BulkPages:
             problem = problem or str(wrong)
         here = address("runs", q=text)
         jobs = self._jobs.all(request.source.bulk.tenant)
-        page = Page(
+        page = ConsolePage(
             title="Act on all matches",
             path=address("runs/-/bulk", q=text, verb=verb.value),
             above=(("Runs", here),),
@@ -126,7 +141,7 @@ def _runs(count: int) -> str:
     return "run" if count == 1 else "runs"
 
 
-def _matches(plan: Plan, verb: Verb, text: str, back: str, reason: str) -> Section:
+def _matches(plan: BulkPlan, verb: Verb, text: str, back: str, reason: str) -> ConsoleSection:
     count = len(plan.items)
     cut = f"The first {EXAMPLES} of {count:,}, newest first." if count > EXAMPLES else ""
     table = Table(
@@ -140,51 +155,53 @@ def _matches(plan: Plan, verb: Verb, text: str, back: str, reason: str) -> Secti
     bounded = f" There may be more: an action acts on at most {MOST:,}." if plan.bounded else ""
     hidden = (("q", text), ("verb", verb.value), ("newest", plan.newest), ("count", str(count)))
     fields = (
-        *(Field(name=name, label="", value=value, type="hidden") for name, value in hidden),
-        Field(name="reason", label="Reason", value=reason, required=True, hint="The audit log keeps it for each run."),
-        Field(name="confirm", label=f"Type {count} to confirm", required=True),
+        *(ConsoleField(name=name, label="", value=value, type="hidden") for name, value in hidden),
+        ConsoleField(name="reason", label="Reason", value=reason, required=True, hint="The audit log keeps it for each run."),
+        ConsoleField(name="confirm", label=f"Type {count} to confirm", required=True),
     )
     label = f"{verb.value.capitalize()} {count:,} {_runs(count)}"
-    form = Form(to="runs/-/bulk", fields=fields, submit=label, needs="operate", back=back)
+    form = ConsoleForm(to="runs/-/bulk", fields=fields, submit=label, needs="operate", back=back)
     note = f"{SENTENCES[verb]}{bounded} It does not act on runs that begin from now on."
-    return Section(id="matches", title=f"{count:,} {_runs(count)} to {verb.value}", note=note, table=table, form=form if count else None)
+    return ConsoleSection(
+        id="matches", title=f"{count:,} {_runs(count)} to {verb.value}", note=note, table=table, form=form if count else None
+    )
 
 
-def _row(item: Item) -> tuple[Cell, ...]:
-    return (Mark(item.status.value), Link(item.name, f"runs/{item.id}", mono=True), Text(item.function), Age(item.started_at))
+def _row(item: BulkRun) -> tuple[Cell, ...]:
+    return (StatusMark(item.status.value), LinkCell(item.name, f"runs/{item.id}", mono=True), TextCell(item.function), Age(item.started_at))
 
 
-def _progress(job: Job, stop: Button) -> Section:
+def _progress(job: BulkJob, stop: Button) -> ConsoleSection:
     whole = max(1, len(job.items))
     facts: tuple[tuple[str, Cell], ...] = (
-        ("State", Mark(_STATES[job.state], job.state)),
+        ("State", StatusMark(_STATES[job.state], job.state)),
         ("Progress", Bar(job.done / whole, job.failed / whole, f"{job.done:,} done, {job.failed:,} failed, of {len(job.items):,}")),
         ("Done", Number(job.done, quiet=False)),
         ("Failed", Number(job.failed, quiet=False)),
         ("Left", Number(job.left, quiet=False)),
         ("Began", Age(job.began_at)),
-        ("Reason", Text(job.reason)),
-        ("By", Text(job.source.owner)),
-        ("Question", Text(job.question or "everything", mono=True)),
+        ("Reason", TextCell(job.reason)),
+        ("By", TextCell(job.source.owner)),
+        ("Question", TextCell(job.question or "everything", mono=True)),
     )
     going_on = job.ended_at is None
-    return Section(id="progress", title="Progress", facts=facts, buttons=(stop,) if going_on else (), every=1 if going_on else 0)
+    return ConsoleSection(id="progress", title="Progress", facts=facts, buttons=(stop,) if going_on else (), every=1 if going_on else 0)
 
 
-def _failures(job: Job) -> Section:
+def _failures(job: BulkJob) -> ConsoleSection:
     table = Table(
         columns=(Column("Name"), Column("Function"), Column("Why", fill=True)),
         rows=tuple(
-            (Link(one.item.name, f"runs/{one.item.id}", mono=True), Text(one.item.function), Text(one.reason, wraps=True))
+            (LinkCell(one.item.name, f"runs/{one.item.id}", mono=True), TextCell(one.item.function), TextCell(one.reason, wraps=True))
             for one in job.failures
         ),
         empty="Nothing has failed.",
         cut=f"The first {MOST_FAILURES} of {job.failed:,} failures." if job.failed > MOST_FAILURES else "",
     )
-    return Section(id="failures", title="Not done", table=table, every=1 if job.ended_at is None else 0)
+    return ConsoleSection(id="failures", title="Not done", table=table, every=1 if job.ended_at is None else 0)
 
 
-def _all(jobs: list[Job]) -> Section:
+def _all(jobs: list[BulkJob]) -> ConsoleSection:
     columns = (
         Column("Job"),
         Column("State"),
@@ -196,14 +213,14 @@ def _all(jobs: list[Job]) -> Section:
     )
     rows = tuple(
         (
-            Link(f"{job.verb.value} {len(job.items):,}", f"runs/-/bulk/{job.name}"),
-            Mark(_STATES[job.state], job.state),
+            LinkCell(f"{job.verb.value} {len(job.items):,}", f"runs/-/bulk/{job.name}"),
+            StatusMark(_STATES[job.state], job.state),
             Number(job.done),
             Number(job.failed),
             Number(job.left),
             Age(job.began_at),
-            Text(job.source.owner),
+            TextCell(job.source.owner),
         )
         for job in jobs
     )
-    return Section(id="jobs", title="Earlier actions", note=_MEMORY, table=Table(columns=columns, rows=rows))
+    return ConsoleSection(id="jobs", title="Earlier actions", note=_MEMORY, table=Table(columns=columns, rows=rows))

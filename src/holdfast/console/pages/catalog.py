@@ -10,9 +10,9 @@ from markupsafe import Markup
 from holdfast.console import schema_form
 from holdfast.console.page_request import PageRequest
 from holdfast.console.rendering import address
-from holdfast.console.schema_form import Form, form_of, rows_of
+from holdfast.console.schema_form import SchemaForm, form_of, rows_of
 from holdfast.console.site import Site, redirect
-from holdfast.console.sources.catalog import Subject
+from holdfast.console.sources.catalog import CatalogDetails
 from holdfast.console.sources.gate_verdicts import DECISIONS, VERDICTS
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Contract
@@ -89,7 +89,7 @@ class CatalogPages:
             return self._shown(request, subject, status=422)
         form = form_of(contract.input_schema)
         if request.field("as") == "json":
-            form = Form()
+            form = SchemaForm()
         form, inputs = schema_form.filled(form, request.form)
         if inputs is None:
             return self._shown(request, subject, form, 422)
@@ -99,9 +99,9 @@ class CatalogPages:
             return self._shown(request, subject, schema_form.with_problems(form, refused.details, str(refused)), 422)
         return redirect(request, f"runs/{run}")
 
-    def _start_function(self, request: PageRequest, subject: Subject) -> Reply:
+    def _start_function(self, request: PageRequest, subject: CatalogDetails) -> Reply:
         text = request.form.get(schema_form.WHOLE, "").strip()
-        form = Form(whole=text)
+        form = SchemaForm(whole=text)
         try:
             schema_form.loads(text or "null")
             run = request.source.starts.function(subject.name, text or "null", request.field("name") or None)
@@ -110,7 +110,7 @@ class CatalogPages:
             return self._shown(request, subject, msgspec.structs.replace(form, problem=told), 422)
         return redirect(request, f"runs/{run}")
 
-    def _shown(self, request: PageRequest, subject: Subject, form: Form | None = None, status: int = 200) -> Reply:
+    def _shown(self, request: PageRequest, subject: CatalogDetails, form: SchemaForm | None = None, status: int = 200) -> Reply:
         contract = _of_version(subject, request.field("version") or request.text("version"))
         return self._site.rendering.page(
             request,
@@ -130,15 +130,15 @@ class CatalogPages:
         )
 
     @staticmethod
-    def _form(request: PageRequest, contract: Contract | None) -> Form:
+    def _form(request: PageRequest, contract: Contract | None) -> SchemaForm:
         if contract is None:
-            return Form(whole="{}")
+            return SchemaForm(whole="{}")
         if request.text("as") == "json":
-            return Form(whole=_example(contract))
+            return SchemaForm(whole=_example(contract))
         return form_of(contract.input_schema)
 
 
-def _of_version(subject: Subject, version: str) -> Contract | None:
+def _of_version(subject: CatalogDetails, version: str) -> Contract | None:
     return next((one for one in subject.contracts if one.version == version), subject.contract)
 
 

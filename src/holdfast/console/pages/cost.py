@@ -9,7 +9,22 @@ from holdfast.console.pages.table_pages import csv_reply, runs_of, shown
 from holdfast.console.rendering import address, usd
 from holdfast.console.site import Site
 from holdfast.console.sources.cost import DIMENSIONS
-from holdfast.console.tables import MOST_ROWS, NOTHING, Bar, Cell, Column, Field, Form, Link, Money, Number, Page, Section, Table, Text
+from holdfast.console.tables import (
+    MOST_ROWS,
+    NOTHING,
+    Bar,
+    Cell,
+    Column,
+    ConsoleField,
+    ConsoleForm,
+    ConsolePage,
+    ConsoleSection,
+    LinkCell,
+    Money,
+    Number,
+    Table,
+    TextCell,
+)
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.ledger import Dimension
 from holdfast.service.costs.reports import CostLine, CostQuestion, CostReport
@@ -45,7 +60,7 @@ class CostPages:
         except InvalidParameter as wrong:
             problem = str(wrong)
         given = _given(request)
-        page = Page(
+        page = ConsolePage(
             title="Cost",
             path=address("cost", by=by.value, **given),
             lead=_LEAD,
@@ -53,7 +68,7 @@ class CostPages:
             filters=self._filters(request, by),
             csv=address("cost.csv", by=by.value, **given),
             problem=problem,
-            sections=() if report is None else (Section(id="sums", table=_sums(report, by), live=True),),
+            sections=() if report is None else (ConsoleSection(id="sums", table=_sums(report, by), live=True),),
         )
         return shown(self._site.rendering, request, page, 422 if problem else 200)
 
@@ -76,16 +91,16 @@ class CostPages:
         return found
 
     @staticmethod
-    def _filters(request: PageRequest, by: Dimension) -> Form:
+    def _filters(request: PageRequest, by: Dimension) -> ConsoleForm:
         given = _given(request)
         times = (
-            Field(name="since", label="Since", value=given["since"], placeholder="30d or 2026-01-31"),
-            Field(name="until", label="Until", value=given["until"], placeholder="today"),
+            ConsoleField(name="since", label="Since", value=given["since"], placeholder="30d or 2026-01-31"),
+            ConsoleField(name="until", label="Until", value=given["until"], placeholder="today"),
         )
         texts = [(name, label) for name, label in _FILTERS if name != "tenant" or request.source.viewer.tenant is None]
-        fields = tuple(Field(name=name, label=label, value=given[name]) for name, label in texts)
-        hidden = Field(name="by", label="", value=by.value, type="hidden")
-        return Form(to="cost", fields=(hidden, *times, *fields), submit="Show", get=True, back=address("cost", by=by.value))
+        fields = tuple(ConsoleField(name=name, label=label, value=given[name]) for name, label in texts)
+        hidden = ConsoleField(name="by", label="", value=by.value, type="hidden")
+        return ConsoleForm(to="cost", fields=(hidden, *times, *fields), submit="Show", get=True, back=address("cost", by=by.value))
 
 
 def _given(request: PageRequest) -> dict[str, str]:
@@ -117,7 +132,7 @@ def _sums(report: CostReport, by: Dimension) -> Table:
     return Table(
         columns=columns,
         rows=tuple((_name(line, by), *_amounts(line), _bar(line, longest)) for line in report.lines[:MOST_ROWS]),
-        total=(Text("All"), *_amounts(report.total), Text("")) if report.lines else (),
+        total=(TextCell("All"), *_amounts(report.total), TextCell("")) if report.lines else (),
         empty="Nothing was spent in this time.",
         hint="Calls of models that workers and pipelines make appear here.",
         cut=cut,
@@ -127,9 +142,9 @@ def _sums(report: CostReport, by: Dimension) -> Table:
 def _name(line: CostLine, by: Dimension) -> Cell:
     value = line.group[0] if line.group else ""
     if not value:
-        return Text({Dimension.PIPELINE: "no pipeline", Dimension.NODE: "no node"}.get(by, "—"), muted=True)
+        return TextCell({Dimension.PIPELINE: "no pipeline", Dimension.NODE: "no node"}.get(by, "—"), muted=True)
     key = _QUALIFIERS.get(by)
-    return Text(value) if key is None else Link(value, runs_of(key, value))
+    return TextCell(value) if key is None else LinkCell(value, runs_of(key, value))
 
 
 def _amounts(line: CostLine) -> tuple[Cell, ...]:

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from holdfast.console.charts import Slice, bars
+from holdfast.console.charts import ChartBar, bars
 from holdfast.console.page_request import PageRequest
 from holdfast.console.rendering import usd
 from holdfast.console.site import Site
-from holdfast.console.sources.home import HOUR_MS, MOST_IN_PART, HomeSource, HomeView, Part
+from holdfast.console.sources.home import HOUR_MS, MOST_IN_PART, HomeSource, HomeView, RunCounts
 from holdfast.model.clock import monotonic
 from holdfast.web.replies import Reply
 from holdfast.web.routing import Route
@@ -36,7 +36,7 @@ class HomePages:
         self._kept: dict[str | None, tuple[float, HomeView]] = {}
         """By tenant: when the view was read, and the view. A view is used again for a few seconds, so that many open pages do not each read
         the store. The view of a store without runs is not used again."""
-        self._parts: dict[tuple[str | None, int, int], tuple[float, Part]] = {}
+        self._parts: dict[tuple[str | None, int, int], tuple[float, RunCounts]] = {}
         """By tenant, begin and length of a slice of time: when its counts for the charts were read, and the counts."""
 
     def routes(self) -> list[Route]:
@@ -74,7 +74,7 @@ class HomePages:
 
     def _values(self, request: PageRequest) -> dict[str, Any]:
         view = self._view(request)
-        days = [Slice(f"{day}: {usd(nanos)}", (("cost", nanos),)) for day, nanos in view.spent.days]
+        days = [ChartBar(f"{day}: {usd(nanos)}", (("cost", nanos),)) for day, nanos in view.spent.days]
         return {
             "view": view,
             "commands": _first_commands(request.source.home.place),
@@ -91,7 +91,7 @@ class HomePages:
             self._kept[tenant] = (now, view)
         return view
 
-    def _part(self, source: HomeSource, since: int, length: int, now: int) -> Part:
+    def _part(self, source: HomeSource, since: int, length: int, now: int) -> RunCounts:
         key, tick = (source.tenant, since, length), self._tick()
         at, part = self._parts.get(key, (None, None))
         if at is not None and part is not None and tick - at <= _fresh(part, now):
@@ -103,7 +103,7 @@ class HomePages:
         return part
 
 
-def _fresh(part: Part, now: int) -> float:
+def _fresh(part: RunCounts, now: int) -> float:
     if part.until > now:
         return _FRESH_SECONDS
     return _PAST_SECONDS if part.going_on else _OVER_SECONDS
@@ -115,10 +115,10 @@ def _slices(now: int, count: int, length: int) -> list[int]:
     return [last - back * length for back in reversed(range(count))]
 
 
-def _throughput(parts: Sequence[Part], label: str) -> Markup:
+def _throughput(parts: Sequence[RunCounts], label: str) -> Markup:
     total = sum(part.started for part in parts)
     slices = [
-        Slice(
+        ChartBar(
             f"{_at(part.since)} to {_at(part.until)} UTC: {part.started:,}{' or more' if part.bounded else ''} started, "
             f"{part.ok:,} ok, {part.failed:,} failed, {part.stopped:,} stopped, {part.going_on:,} going on",
             (("ok", part.ok), ("open", part.going_on), ("stopped", part.stopped), ("failed", part.failed)),

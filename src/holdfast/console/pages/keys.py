@@ -19,15 +19,15 @@ from holdfast.console.tables import (
     Cell,
     Chips,
     Column,
-    Field,
-    Form,
-    Link,
-    Mark,
-    Page,
+    ConsoleField,
+    ConsoleForm,
+    ConsolePage,
+    ConsoleSection,
+    LinkCell,
     Pile,
-    Section,
+    StatusMark,
     Table,
-    Text,
+    TextCell,
     Until,
 )
 from holdfast.model.credentials import Credential, Role
@@ -109,32 +109,34 @@ class KeysPages:
         found = request.source.keys.find(request.label)
         own = found.id == request.http.identity.name
         note = "The server refuses it within about a second, and every browser that logged in with it is logged out. This cannot be undone."
-        person = Field(name="person", label="Person", value=request.field("person") or found.person or "", required=True, hint=_HOLDS)
-        held = Form(to=f"keys/{found.id}/assign", fields=(person,), submit="Assign", needs="administer", style="")
-        gone = Form(to=f"keys/{found.id}/revoke", submit="Revoke", needs="administer", style="danger", back="keys")
-        page = Page(
+        person = ConsoleField(
+            name="person", label="Person", value=request.field("person") or found.person or "", required=True, hint=_HOLDS
+        )
+        held = ConsoleForm(to=f"keys/{found.id}/assign", fields=(person,), submit="Assign", needs="administer", style="")
+        gone = ConsoleForm(to=f"keys/{found.id}/revoke", submit="Revoke", needs="administer", style="danger", back="keys")
+        page = ConsolePage(
             title=found.id,
             path=f"keys/{found.id}",
             above=(("Keys", "keys"),),
             notice="You are logged in with this credential: if you revoke it, you lose your access." if own else "",
             problem=problem,
             sections=(
-                Section(id="facts", facts=_facts(found, request.now)),
-                Section(id="held", title="Held by", form=held),
-                Section(id="revoke", title="Revoke", note=note, form=gone),
+                ConsoleSection(id="facts", facts=_facts(found, request.now)),
+                ConsoleSection(id="held", title="Held by", form=held),
+                ConsoleSection(id="revoke", title="Revoke", note=note, form=gone),
             ),
         )
         return shown(self._site.rendering, request, page, 422 if problem else 200)
 
     def _page(self, request: PageRequest, asked: TokenAsked | None = None, problem: str = "") -> Reply:
         found = request.source.keys.all()
-        page = Page(
+        page = ConsolePage(
             title="Keys",
             path="keys",
             lead=_LEAD,
             notice=_OPEN if request.http.identity == WITHOUT_CREDENTIAL and found else "",
             problem=problem,
-            sections=(Section(id="keys", table=_table(found, request)), _new(asked or TokenAsked())),
+            sections=(ConsoleSection(id="keys", table=_table(found, request)), _new(asked or TokenAsked())),
         )
         return shown(self._site.rendering, request, page, 422 if problem else 200)
 
@@ -144,11 +146,11 @@ def _table(found: Sequence[Credential], request: PageRequest) -> Table:
     rows = tuple(
         (
             _named(one, request),
-            Text(one.kind.value, muted=True),
+            TextCell(one.kind.value, muted=True),
             Chips(tuple(role.value for role in one.roles)),
-            Text("all tenants", muted=True) if one.tenant is None else Text(one.tenant),
-            NOTHING if one.person is None else Text(one.person),
-            Text(one.note, muted=True),
+            TextCell("all tenants", muted=True) if one.tenant is None else TextCell(one.tenant),
+            NOTHING if one.person is None else TextCell(one.person),
+            TextCell(one.note, muted=True),
             Age(one.created_at),
             _end(one, request.now),
             Actions((Button(label="Assign, revoke…", to=f"keys/{one.id}", needs="administer", is_link=True),)),
@@ -165,46 +167,46 @@ def _table(found: Sequence[Credential], request: PageRequest) -> Table:
 
 
 def _named(one: Credential, request: PageRequest) -> Cell:
-    link = Link(one.id, f"keys/{part_of_path(one.id)}", mono=True)
-    return Pile((link, Text("you are logged in with it", muted=True))) if one.id == request.http.identity.name else link
+    link = LinkCell(one.id, f"keys/{part_of_path(one.id)}", mono=True)
+    return Pile((link, TextCell("you are logged in with it", muted=True))) if one.id == request.http.identity.name else link
 
 
 def _end(one: Credential, now: int) -> Cell:
     if one.expires_at is None:
-        return Text("never", muted=True)
-    return Mark("failed", "expired") if one.is_expired(now) else Until(one.expires_at)
+        return TextCell("never", muted=True)
+    return StatusMark("failed", "expired") if one.is_expired(now) else Until(one.expires_at)
 
 
-def _new(asked: TokenAsked) -> Section:
-    roles = Field(
+def _new(asked: TokenAsked) -> ConsoleSection:
+    roles = ConsoleField(
         name="role", label="Roles", type="checks", options=tuple((role.value, text) for role, text in _ROLES.items()), chosen=asked.roles
     )
     texts = (
-        Field(
+        ConsoleField(
             name="tenant", label="Tenant", value=asked.tenant, hint="It sees and starts only executions of this tenant. Empty: all tenants."
         ),
-        Field(name="person", label="Person", value=asked.person, hint=_HOLDS),
-        Field(name="days", label="Days", value=asked.days, type="number", hint="How long it is valid. Empty: until it is revoked."),
-        Field(name="note", label="Note", value=asked.note, hint="For people, such as what it is for."),
+        ConsoleField(name="person", label="Person", value=asked.person, hint=_HOLDS),
+        ConsoleField(name="days", label="Days", value=asked.days, type="number", hint="How long it is valid. Empty: until it is revoked."),
+        ConsoleField(name="note", label="Note", value=asked.note, hint="For people, such as what it is for."),
     )
-    form = Form(to="keys", fields=(roles, *texts), submit="Make token", needs="administer")
-    return Section(id="new", title="New token", form=form)
+    form = ConsoleForm(to="keys", fields=(roles, *texts), submit="Make token", needs="administer")
+    return ConsoleSection(id="new", title="New token", form=form)
 
 
-def _made(request: PageRequest, issued: Issued) -> Page:
+def _made(request: PageRequest, issued: Issued) -> ConsolePage:
     note = "Copy it now: it is shown this once, and the store keeps only its hash."
-    section = Section(id="made", note=note, secret=issued.secret, facts=_facts(issued.credential, request.now))
+    section = ConsoleSection(id="made", note=note, secret=issued.secret, facts=_facts(issued.credential, request.now))
     back = Button(label="To all keys", to="keys", is_link=True, style="")
-    return Page(title="New token", path="keys", above=(("Keys", "keys"),), buttons=(back,), sections=(section,))
+    return ConsolePage(title="New token", path="keys", above=(("Keys", "keys"),), buttons=(back,), sections=(section,))
 
 
 def _facts(one: Credential, now: int) -> tuple[tuple[str, Cell], ...]:
     return (
-        ("Credential", Text(one.id, mono=True)),
+        ("Credential", TextCell(one.id, mono=True)),
         ("Roles", Chips(tuple(role.value for role in one.roles))),
-        ("Tenant", Text(one.tenant or "all tenants")),
-        ("Person", NOTHING if one.person is None else Text(one.person)),
+        ("Tenant", TextCell(one.tenant or "all tenants")),
+        ("Person", NOTHING if one.person is None else TextCell(one.person)),
         ("Expires", _end(one, now)),
-        ("Note", Text(one.note) if one.note else NOTHING),
-        ("What it did", Link("Audit log", f"audit?who={part_of_path(one.id)}")),
+        ("Note", TextCell(one.note) if one.note else NOTHING),
+        ("What it did", LinkCell("Audit log", f"audit?who={part_of_path(one.id)}")),
     )

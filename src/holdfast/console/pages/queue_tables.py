@@ -18,16 +18,16 @@ from holdfast.console.tables import (
     Cell,
     Chips,
     Column,
-    Field,
-    Form,
-    Link,
-    Mark,
+    ConsoleField,
+    ConsoleForm,
+    ConsoleSection,
+    LinkCell,
     Number,
     Pile,
-    Section,
     Spark,
+    StatusMark,
     Table,
-    Text,
+    TextCell,
     Until,
 )
 from holdfast.model.error_text import brief_class
@@ -65,7 +65,12 @@ def queues(found: Sequence[QueueView], sparks: Mapping[str, tuple[int, ...]], re
     for view in found[:MOST_ROWS]:
         name, here = view.row.name, f"queues/{part_of_path(view.row.name)}"
         state = view.state
-        cells: list[Cell] = [Link(name, here), Mark(_MODES[view.row.mode], view.row.mode.value), _waiting(view), Age(state.oldest_at)]
+        cells: list[Cell] = [
+            LinkCell(name, here),
+            StatusMark(_MODES[view.row.mode], view.row.mode.value),
+            _waiting(view),
+            Age(state.oldest_at),
+        ]
         cells.append(Number(state.held, of=view.settings.limits.at_once))
         if whole:
             cells += [Number(round(state.per_minute, 1), unit="/min"), Spark(sparks.get(name, ()), _SPARK)]
@@ -83,7 +88,7 @@ def queues(found: Sequence[QueueView], sparks: Mapping[str, tuple[int, ...]], re
 def _waiting(view: QueueView) -> Cell:
     if not view.state.delayed:
         return Number(view.state.waiting)
-    return Pile((Number(view.state.waiting), Text(f"+{view.state.delayed:,} delayed", muted=True)))
+    return Pile((Number(view.state.waiting), TextCell(f"+{view.state.delayed:,} delayed", muted=True)))
 
 
 def _pause_button(mode: Mode, here: str) -> tuple[Button, ...]:
@@ -96,12 +101,12 @@ def _limits(row: QueueRow) -> Cell:
     marked."""
     told = [one for one in settings_of(row) if one.setter != "default"]
     if not told:
-        return Text("none set", muted=True)
+        return TextCell("none set", muted=True)
     shown = [f"{one.name} {one.counts}{' · operator' if one.setter == 'operator' else ''}" for one in told[:3]]
     return Chips((*shown, *([f"+{len(told) - 3}"] if len(told) > 3 else ())))
 
 
-def counts(view: QueueView, spark: tuple[int, ...] | None, request: PageRequest) -> Section:
+def counts(view: QueueView, spark: tuple[int, ...] | None, request: PageRequest) -> ConsoleSection:
     """The section with the counts of one queue: what waits, what holds slots, what is parked, and when the next run is admitted. `spark`
     has the admissions in each span of ten seconds. If `spark` is None, the section says nothing about past admissions."""
     state = view.state
@@ -116,24 +121,24 @@ def counts(view: QueueView, spark: tuple[int, ...] | None, request: PageRequest)
             ("Drains", Number(round(state.per_minute, 1), unit=" a minute", quiet=False)),
             ("Admitted in all", Number(state.admitted, quiet=False)),
         ]
-    facts += [("Parked", Number(state.parked, quiet=False)), ("Next admission", Text(view.next_admission))]
+    facts += [("Parked", Number(state.parked, quiet=False)), ("Next admission", TextCell(view.next_admission))]
     if spark is not None:
         facts.append(("Admissions, last five minutes", Spark(spark, _SPARK)))
-    facts.append(("Runs", Link("All runs of this queue", runs_of("queue", view.row.name))))
-    return Section(id="counts", facts=tuple(facts), live=True)
+    facts.append(("Runs", LinkCell("All runs of this queue", runs_of("queue", view.row.name))))
+    return ConsoleSection(id="counts", facts=tuple(facts), live=True)
 
 
-def parked(page: ParkedPage, here: str, count: int) -> Section:
+def parked(page: ParkedPage, here: str, count: int) -> ConsoleSection:
     """The section with one page of the parked runs of a queue. `here` is the path of the queue's page. `count` is the number on the button
     that starts all of them again."""
     columns = (Column("Run"), Column("Function"), Column("Parked"), Column("Error"), Column("Message", fill=True), Column(""))
     rows = tuple(
         (
-            Link(called(run.header), f"runs/{run.header.id}", mono=True),
-            Text(run.header.function),
+            LinkCell(called(run.header), f"runs/{run.header.id}", mono=True),
+            TextCell(run.header.function),
             Age(run.header.ended_at),
-            Text(brief_class(run.error_code), mono=True, title=run.error_code),
-            Text(run.message, muted=True),
+            TextCell(brief_class(run.error_code), mono=True, title=run.error_code),
+            TextCell(run.message, muted=True),
             Actions((Button(label="Redrive", to=f"{here}/redrive", needs="operate", fields={"run": run.header.id}),)),
         )
         for run in page.runs
@@ -146,10 +151,10 @@ def parked(page: ParkedPage, here: str, count: int) -> Section:
         following=address(here, parked=page.beyond) if page.beyond else "",
     )
     every = Button(label=f"Redrive all {count:,}…", to=f"{here}/redrive", needs="operate", is_link=True)
-    return Section(id="parked", title="Parked runs, oldest first", table=table, buttons=(every,) if len(rows) > 1 else ())
+    return ConsoleSection(id="parked", title="Parked runs, oldest first", table=table, buttons=(every,) if len(rows) > 1 else ())
 
 
-def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_set: bool) -> Section:
+def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_set: bool) -> ConsoleSection:
     """The section with the settings of a queue. For each setting: the value that the code gives, the value that the operator set, and the
     value that is in force. `here` is the path of the queue's page. `said` has the values of a form that was refused, to be shown again;
     None if no form was refused. If `may_set` is False, the section has no form."""
@@ -157,33 +162,33 @@ def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_se
     rows = []
     for one in settings_of(row):
         value = (one.operator or "") if said is None else said.get(one.name, "")
-        field = Field(name=one.name, label=f"Operator's {one.name}", value=value, placeholder="as the code says", bare=True)
-        given: Cell = field if may_set else NOTHING if one.operator is None else Text(one.operator, mono=True)
+        field = ConsoleField(name=one.name, label=f"Operator's {one.name}", value=value, placeholder="as the code says", bare=True)
+        given: Cell = field if may_set else NOTHING if one.operator is None else TextCell(one.operator, mono=True)
         rows.append(
             (
-                Pile((Text(one.name, mono=True), Text(_MEANINGS.get(one.name, ""), muted=True))),
-                NOTHING if one.declared is None else Text(one.declared, mono=True),
+                Pile((TextCell(one.name, mono=True), TextCell(_MEANINGS.get(one.name, ""), muted=True))),
+                NOTHING if one.declared is None else TextCell(one.declared, mono=True),
                 given,
-                Text(one.counts, mono=True),
-                Mark("person", "operator") if one.setter == "operator" else Text(one.setter, muted=True),
+                TextCell(one.counts, mono=True),
+                StatusMark("person", "operator") if one.setter == "operator" else TextCell(one.setter, muted=True),
             )
         )
     note = "The operator's value wins over the code's. If you empty a field, the code's value is in force again; `none` means no limit."
-    form = Form(to=f"{here}/settings", submit="Set", needs="operate") if may_set else None
+    form = ConsoleForm(to=f"{here}/settings", submit="Set", needs="operate") if may_set else None
     table = Table(columns=columns, rows=tuple(rows))
-    return Section(id="settings", title="Limits", note=note if may_set else "", table=table, form=form, wraps=form is not None)
+    return ConsoleSection(id="settings", title="Limits", note=note if may_set else "", table=table, form=form, wraps=form is not None)
 
 
-def lanes(page: LanePage, here: str, request: PageRequest) -> Section:
+def lanes(page: LanePage, here: str, request: PageRequest) -> ConsoleSection:
     """The section with one page of the lanes of a queue. `here` is the path of the queue's page."""
     columns = (Column("Lane", fill=True), Column("Level"), Column("Waiting", number=True), Column("Held", number=True), Column("Opens"))
     rows = tuple(
         (
-            Text(lane.key, mono=True, wraps=True),
-            Text(lane.level, muted=True),
+            TextCell(lane.key, mono=True, wraps=True),
+            TextCell(lane.level, muted=True),
             Number(lane.waiting),
             Number(lane.held, of=None if lane.at_once is None or lane.at_once >= UNLIMITED else lane.at_once),
-            Until(lane.closed_until) if lane.closed_until is not None and lane.closed_until > request.now else Text("open", muted=True),
+            Until(lane.closed_until) if lane.closed_until is not None and lane.closed_until > request.now else TextCell("open", muted=True),
         )
         for lane in page.lanes
     )
@@ -194,7 +199,7 @@ def lanes(page: LanePage, here: str, request: PageRequest) -> Section:
         first=here if request.text("lane") else "",
         following=address(here, lane=page.beyond) if page.beyond else "",
     )
-    return Section(
+    return ConsoleSection(
         id="lanes",
         title="Lanes",
         note="A queue is divided into lanes by tenant and key. A run waits in the innermost one.",

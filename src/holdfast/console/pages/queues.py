@@ -14,7 +14,7 @@ from holdfast.console.pages.table_pages import missing_is_no_page, part_asked, p
 from holdfast.console.rendering import address
 from holdfast.console.site import Site, redirect
 from holdfast.console.sources.queues import MOST_REDRIVEN
-from holdfast.console.tables import MOST_ROWS, Button, Field, Form, Mark, Page, Section
+from holdfast.console.tables import MOST_ROWS, Button, ConsoleField, ConsoleForm, ConsolePage, ConsoleSection, StatusMark
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.queue_errors import QueueNotFound
 from holdfast.model.queues import Mode
@@ -26,9 +26,9 @@ from holdfast.web.routing import Route
 
 _VERBS: Final = ("pause", "resume", "drain")
 _MARKS: Final = {
-    Mode.OPEN: Mark("ok", "open", "It accepts new runs and admits waiting ones."),
-    Mode.PAUSED: Mark("stopped", "paused", "It accepts new runs and admits none."),
-    Mode.DRAINING: Mark("retrying", "draining", "It admits the runs that wait and accepts no new ones."),
+    Mode.OPEN: StatusMark("ok", "open", "It accepts new runs and admits waiting ones."),
+    Mode.PAUSED: StatusMark("stopped", "paused", "It accepts new runs and admits none."),
+    Mode.DRAINING: StatusMark("retrying", "draining", "It admits the runs that wait and accepts no new ones."),
 }
 
 
@@ -65,8 +65,11 @@ class QueuesPages:
         lead = "A queue accepts runs, and admits them as its limits allow."
         if sparks:
             lead += " The small bars are admissions in the last five minutes, as this console saw them while a person looked."
-        page = Page(
-            title="Queues", path="queues", lead=lead, sections=(Section(id="queues", table=queues(found, sparks, request), live=True),)
+        page = ConsolePage(
+            title="Queues",
+            path="queues",
+            lead=lead,
+            sections=(ConsoleSection(id="queues", table=queues(found, sparks, request), live=True),),
         )
         return shown(self._site.rendering, request, page)
 
@@ -124,11 +127,11 @@ class QueuesPages:
         bounded = " The console starts at most this many at once." if count >= MOST_REDRIVEN else ""
         note = f"{count:,} {'run is' if count == 1 else 'runs are'} parked. Each starts again under its key, in this queue.{bounded}"
         here = f"queues/{part_of_path(name)}"
-        confirm = Field(name="confirm", label=f"Type {count} to confirm", required=True)
-        form = Form(to=f"{here}/redrive", fields=(confirm,), submit=f"Redrive {count:,}", needs="operate", back=here)
-        section = Section(id="redrive", note=note, form=form if count else None)
+        confirm = ConsoleField(name="confirm", label=f"Type {count} to confirm", required=True)
+        form = ConsoleForm(to=f"{here}/redrive", fields=(confirm,), submit=f"Redrive {count:,}", needs="operate", back=here)
+        section = ConsoleSection(id="redrive", note=note, form=form if count else None)
         above = (("Queues", "queues"), (name, here))
-        page = Page(title="Redrive all parked runs", path=f"{here}/redrive", above=above, problem=problem, sections=(section,))
+        page = ConsolePage(title="Redrive all parked runs", path=f"{here}/redrive", above=above, problem=problem, sections=(section,))
         return shown(self._site.rendering, request, page, 422 if problem else 200)
 
     def _queue(self, request: PageRequest, problem: str = "", said: dict[str, str] | None = None) -> Reply:
@@ -137,13 +140,13 @@ class QueuesPages:
         here = f"queues/{part_of_path(name)}"
         path = address(here, lane=request.text("lane"), parked=request.text("parked"))
         may_set = request.may("operate") and request.source.viewer.tenant is None
-        made: dict[str, Callable[[], Section]] = {
+        made: dict[str, Callable[[], ConsoleSection]] = {
             "counts": lambda: counts(view, self._spark(request, view), request),
             "parked": lambda: parked(source.parked(name, request.text("parked")), here, view.state.parked),
             "settings": lambda: settings(view.row, here, said, may_set=may_set),
             "lanes": lambda: lanes(source.lanes(name, request.text("lane")), here, request),
         }
-        page = Page(
+        page = ConsolePage(
             title=name,
             path=path,
             above=(("Queues", "queues"),),

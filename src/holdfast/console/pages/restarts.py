@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from holdfast.console.page_request import PageRequest
 from holdfast.console.site import Site, redirect
-from holdfast.console.sources.restarts import Choice, RestartView
+from holdfast.console.sources.restarts import RestartChoice, RestartView
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.errors import Rejected
 from holdfast.web.policy import Needs
@@ -35,7 +35,7 @@ class RestartPages:
         """The page of a restart. `?from=` names the node or the operation at which the restart begins. Without `?from=`, the page proposes
         where to begin."""
         place = request.text("from")[:1000]
-        return self._shown(request, request.source.restarts.view(request.label, Choice(place=place) if place else None))
+        return self._shown(request, request.source.restarts.view(request.label, RestartChoice(place=place) if place else None))
 
     def plan(self, request: PageRequest) -> Reply:
         """Show the plan of the restart that the form describes. Nothing is started."""
@@ -65,9 +65,9 @@ class RestartPages:
         return self._site.rendering.page(request, "restart.html", status, view=view, planned=_mark(view), notice=notice)
 
 
-def _choice(request: PageRequest) -> Choice:
+def _choice(request: PageRequest) -> RestartChoice:
     resend = tuple(request.chosen.get("resend", ()))[:_MOST_RESEND]
-    return Choice(place=request.field("from"), text=request.form.get("input"), resend=resend)
+    return RestartChoice(place=request.field("from"), text=request.form.get("input"), resend=resend)
 
 
 def _mark(view: RestartView) -> str:

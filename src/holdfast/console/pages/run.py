@@ -13,7 +13,7 @@ from holdfast.console.rendering import address
 from holdfast.console.site import Site, redirect
 from holdfast.console.sources.run_operation import IMAGES, MOST_IMAGE
 from holdfast.console.sources.timeline import PAGE, Trees
-from holdfast.console.sources.timeline_tree import Choice
+from holdfast.console.sources.timeline_tree import TimelineFilter
 from holdfast.model.errors import HoldfastError, InvalidParameter, Rejected
 from holdfast.model.execution import Execution
 from holdfast.web.policy import Needs
@@ -187,10 +187,10 @@ class RunPages:
         return redirect(request, address(f"runs/{header.id}", op=wanted))
 
 
-def _choice(request: PageRequest) -> Choice:
+def _choice(request: PageRequest) -> TimelineFilter:
     places = request.text("toggled").split(",")[:_MOST_TOGGLED]
     toggled = frozenset(int(place) for place in places if place.isascii() and place.isdigit() and len(place) < 12)
-    return Choice(errors=bool(request.text("errors")), text=request.text("q").strip()[:_MOST_TEXT], toggled=toggled)
+    return TimelineFilter(errors=bool(request.text("errors")), text=request.text("q").strip()[:_MOST_TEXT], toggled=toggled)
 
 
 def _number(request: PageRequest, name: str) -> int:

@@ -13,12 +13,12 @@ from markupsafe import Markup
 
 from holdfast.console.rendering import address, span, usd
 from holdfast.console.sources.run import Picture
-from holdfast.console.sources.timeline import Row, Slice
+from holdfast.console.sources.timeline import TimelineRow, TimelineSlice
 
 _NODE: Final = re.compile(r'<g class="hf-node[^>]*? data-node="([^"]*)">.*?</g>', re.S)
 
 
-def slice_json(found: Slice) -> bytes:
+def slice_json(found: TimelineSlice) -> bytes:
     """A slice of rows as JSON, as the timeline's script reads it."""
     document = {
         "revision": found.revision,
@@ -38,7 +38,7 @@ def slice_json(found: Slice) -> bytes:
     return msgspec.json.encode(document)
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: TimelineRow) -> dict[str, Any]:
     wire: dict[str, Any] = {"p": row.place, "i": row.id, "d": row.depth, "v": row.verb, "n": row.name, "t": row.tail, "s": row.status}
     wire |= {"x": row.x0, "y": row.x1, "b": row.bar, "u": span(row.took)}
     if row.kids:
@@ -52,7 +52,7 @@ def _row(row: Row) -> dict[str, Any]:
     return wire
 
 
-def spent(row: Row) -> str | None:
+def spent(row: TimelineRow) -> str | None:
     """The tokens and the money of a row, as text. For a call that has not ended: what it has reserved, which is the most that it may use.
     For any other row: what was used. None if there are neither tokens nor money."""
     if row.held or row.held_tokens:
@@ -97,7 +97,7 @@ def idle(ms: int) -> str:
     return f"{ms / 1000:.2g} s" if ms < 10_000 else f"{ms / 1000:.0f} s"
 
 
-def told(found: Slice) -> str:
+def told(found: TimelineSlice) -> str:
     """The totals of the timeline, in words such as `40 operations · 2 failed`."""
     counts = found.counts
     parts = [f"{found.operations:,} operation{'' if found.operations == 1 else 's'}"]

@@ -7,7 +7,20 @@ from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.table_pages import part_of_path, runs_of, shown
 from holdfast.console.site import Site
 from holdfast.console.sources.runners import RunnersView
-from holdfast.console.tables import MOST_ROWS, NOTHING, Cell, Column, Link, Mark, Number, Page, Section, Table, Text, Until
+from holdfast.console.tables import (
+    MOST_ROWS,
+    NOTHING,
+    Cell,
+    Column,
+    ConsolePage,
+    ConsoleSection,
+    LinkCell,
+    Number,
+    StatusMark,
+    Table,
+    TextCell,
+    Until,
+)
 from holdfast.model.operations import Kind
 from holdfast.web.policy import Reach
 from holdfast.web.replies import Reply
@@ -31,15 +44,17 @@ class RunnersPages:
         """The page with the registered runners, and with the functions, workers and pipelines that runners have published."""
         view = request.source.runners.all()
         sections = (_runners(view, request.now), _hosted(view))
-        return shown(self._site.rendering, request, Page(title="Runners", path="runners", lead=_LEAD, sections=sections))
+        return shown(self._site.rendering, request, ConsolePage(title="Runners", path="runners", lead=_LEAD, sections=sections))
 
 
-def _runners(view: RunnersView, now: int) -> Section:
+def _runners(view: RunnersView, now: int) -> ConsoleSection:
     columns = (Column("Runner"), Column("State"), Column("Lease ends"), Column("Holds", number=True), Column("Code", number=True))
     rows = tuple(
         (
-            Text(one.id, mono=True),
-            Mark("ok", "alive") if one.lease_until > now else Mark("failed", "late", "Its lease is over: others may take what it holds."),
+            TextCell(one.id, mono=True),
+            StatusMark("ok", "alive")
+            if one.lease_until > now
+            else StatusMark("failed", "late", "Its lease is over: others may take what it holds."),
             Until(one.lease_until),
             Number(one.holds),
             _code(one.code, view.newest_code),
@@ -53,24 +68,24 @@ def _runners(view: RunnersView, now: int) -> Section:
         hint="`holdfast serve`, `holdfast runner` and programs with holdfast.open(…) are runners.",
         cut=f"The first {MOST_ROWS} of {len(view.runners):,} runners." if len(view.runners) > MOST_ROWS else "",
     )
-    return Section(id="runners", table=table, live=True)
+    return ConsoleSection(id="runners", table=table, live=True)
 
 
 def _code(code: int | None, newest: int | None) -> Cell:
     if code is None:
         return NOTHING
     old = newest is not None and code < newest
-    return Text(f"schema {code}", muted=not old, title="Another runner runs newer code." if old else "The schema number of its code")
+    return TextCell(f"schema {code}", muted=not old, title="Another runner runs newer code." if old else "The schema number of its code")
 
 
-def _hosted(view: RunnersView) -> Section:
+def _hosted(view: RunnersView) -> ConsoleSection:
     columns = (Column("Name"), Column("Kind"), Column("Version"), Column("Runs"))
     rows = tuple(
         (
-            Link(one.function, f"workers/{part_of_path(one.function)}") if one.kind is not Kind.FUNCTION else Text(one.function),
-            Text(one.kind.value, muted=True),
-            Text(one.version, mono=True, muted=True),
-            Link("Runs", runs_of("function", one.function)),
+            LinkCell(one.function, f"workers/{part_of_path(one.function)}") if one.kind is not Kind.FUNCTION else TextCell(one.function),
+            TextCell(one.kind.value, muted=True),
+            TextCell(one.version, mono=True, muted=True),
+            LinkCell("Runs", runs_of("function", one.function)),
         )
         for one in view.hosted[:MOST_ROWS]
     )
@@ -81,4 +96,4 @@ def _hosted(view: RunnersView) -> Section:
         cut=f"The first {MOST_ROWS} of {len(view.hosted):,}." if len(view.hosted) > MOST_ROWS else "",
     )
     note = "What runners have published in this store. The store does not keep which runner published what, nor whether one still hosts it."
-    return Section(id="hosted", title="Functions, workers and pipelines", note=note, table=table)
+    return ConsoleSection(id="hosted", title="Functions, workers and pipelines", note=note, table=table)

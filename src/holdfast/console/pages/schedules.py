@@ -19,16 +19,16 @@ from holdfast.console.tables import (
     Button,
     Cell,
     Column,
-    Field,
-    Form,
-    Link,
-    Mark,
+    ConsoleField,
+    ConsoleForm,
+    ConsolePage,
+    ConsoleSection,
+    LinkCell,
     Number,
-    Page,
     Pile,
-    Section,
+    StatusMark,
     Table,
-    Text,
+    TextCell,
     Time,
     Until,
 )
@@ -82,11 +82,11 @@ class SchedulesPages:
             first="schedules" if beyond else "",
             following=address("schedules", beyond=following) if following else "",
         )
-        page = Page(
+        page = ConsolePage(
             title="Schedules",
             path=address("schedules", beyond=beyond),
             lead=_LEAD,
-            sections=(Section(id="schedules", table=table, live=True),),
+            sections=(ConsoleSection(id="schedules", table=table, live=True),),
         )
         return shown(self._site.rendering, request, page)
 
@@ -96,7 +96,7 @@ class SchedulesPages:
         state = request.source.schedules.get(request.label)
         here = f"schedules/{part_of_path(state.name)}"
         buttons = (*_pause_button(state, ""), Button(label="Backfill…", to=f"{here}/backfill", needs="operate", style="", is_link=True))
-        page = Page(
+        page = ConsolePage(
             title=state.name,
             path=here,
             above=(("Schedules", "schedules"),),
@@ -157,17 +157,19 @@ class SchedulesPages:
         name = request.source.schedules.get(request.label).name
         here = f"schedules/{part_of_path(name)}"
         fields = tuple(
-            Field(name=key, label=label, value=value, type="datetime-local", required=True, hint=_FORM)
+            ConsoleField(name=key, label=label, value=value, type="datetime-local", required=True, hint=_FORM)
             for key, label, value in (("begin", "From", begin), ("end", "To, not included", end))
         )
-        times = Section(id="times", form=Form(to=f"{here}/backfill", fields=fields, submit="Count", get=True, style="", back=here))
+        times = ConsoleSection(
+            id="times", form=ConsoleForm(to=f"{here}/backfill", fields=fields, submit="Count", get=True, style="", back=here)
+        )
         sections = [times]
         if begin or end:
             try:
                 sections.append(self._planned(request, here, begin, end))
             except Rejected as wrong:
                 problem = str(wrong)
-        page = Page(
+        page = ConsolePage(
             title="Backfill",
             path=f"{here}/backfill",
             above=(("Schedules", "schedules"), (name, here)),
@@ -177,7 +179,7 @@ class SchedulesPages:
         )
         return shown(self._site.rendering, request, page, 422 if problem else 200)
 
-    def _planned(self, request: PageRequest, here: str, begin: str, end: str) -> Section:
+    def _planned(self, request: PageRequest, here: str, begin: str, end: str) -> ConsoleSection:
         plan = request.source.schedules.backfill_plan(request.label, _moment(begin), _moment(end))
         count = plan.count
         title = f"{count:,} {'occurrence' if count == 1 else 'occurrences'} would start"
@@ -189,10 +191,13 @@ class SchedulesPages:
             cut=cut,
             narrow=True,
         )
-        hidden = (Field(name="begin", label="", value=begin, type="hidden"), Field(name="end", label="", value=end, type="hidden"))
-        confirm = Field(name="confirm", label=f"Type {count} to confirm", required=True)
-        form = Form(to=f"{here}/backfill", fields=(*hidden, confirm), submit=f"Start {count:,}", needs="operate", back=here)
-        return Section(id="plan", title=title, table=table, form=form if count else None)
+        hidden = (
+            ConsoleField(name="begin", label="", value=begin, type="hidden"),
+            ConsoleField(name="end", label="", value=end, type="hidden"),
+        )
+        confirm = ConsoleField(name="confirm", label=f"Type {count} to confirm", required=True)
+        form = ConsoleForm(to=f"{here}/backfill", fields=(*hidden, confirm), submit=f"Start {count:,}", needs="operate", back=here)
+        return ConsoleSection(id="plan", title=title, table=table, form=form if count else None)
 
 
 def _moment(text: str) -> int:
@@ -208,9 +213,9 @@ def _row(state: ScheduleState, request: PageRequest) -> tuple[Cell, ...]:
     coming = next_times(state, request.now, 1)
     timing = state.definition.timing
     return (
-        Link(state.name, f"schedules/{part_of_path(state.name)}"),
+        LinkCell(state.name, f"schedules/{part_of_path(state.name)}"),
         _when(timing),
-        Link(state.definition.function, runs_of("function", state.definition.function)),
+        LinkCell(state.definition.function, runs_of("function", state.definition.function)),
         Until(coming[0]) if coming else NOTHING,
         _last(state.recent[0]) if state.recent else NOTHING,
         _mark(state),
@@ -220,14 +225,14 @@ def _row(state: ScheduleState, request: PageRequest) -> tuple[Cell, ...]:
 
 def _when(timing: Timing) -> Cell:
     if timing.cron is None:
-        return Text(in_words(timing))
-    return Pile((Text(in_words(timing)), Text(expression(timing), mono=True, muted=True)))
+        return TextCell(in_words(timing))
+    return Pile((TextCell(in_words(timing)), TextCell(expression(timing), mono=True, muted=True)))
 
 
-def _mark(state: ScheduleState) -> Mark:
+def _mark(state: ScheduleState) -> StatusMark:
     if state.paused:
-        return Mark("stopped", "paused", f"by {state.paused_by}" if state.paused_by else "")
-    return Mark("waiting", "over", "It has no next time.") if state.next_at is None else Mark("ok", "active")
+        return StatusMark("stopped", "paused", f"by {state.paused_by}" if state.paused_by else "")
+    return StatusMark("waiting", "over", "It has no next time.") if state.next_at is None else StatusMark("ok", "active")
 
 
 def _pause_button(state: ScheduleState, style: str) -> tuple[Button, ...]:
@@ -240,50 +245,50 @@ def _pause_button(state: ScheduleState, style: str) -> tuple[Button, ...]:
 
 
 def _last(line: Handled) -> Cell:
-    what: Cell = Link(line.outcome, f"runs/{line.execution}") if line.execution else Text(line.outcome)
+    what: Cell = LinkCell(line.outcome, f"runs/{line.execution}") if line.execution else TextCell(line.outcome)
     return Pile((what, Age(line.at)))
 
 
-def _facts(state: ScheduleState) -> Section:
+def _facts(state: ScheduleState) -> ConsoleSection:
     defined = state.definition
     target = defined.function if defined.version is None else f"{defined.function}:{defined.version}"
     facts: list[tuple[str, Cell]] = [
-        ("Expression", Text(expression(defined.timing), mono=True)),
-        ("Runs", Link(target, runs_of("function", defined.function))),
-        ("If the run before still goes on", Text(defined.overlap.value)),
-        ("What no runner could start in time", Text(defined.catch_up.value)),
-        ("Declared in", Text(state.origin.value)),
-        ("Tenant", NOTHING if defined.tenant is None else Text(defined.tenant)),
+        ("Expression", TextCell(expression(defined.timing), mono=True)),
+        ("Runs", LinkCell(target, runs_of("function", defined.function))),
+        ("If the run before still goes on", TextCell(defined.overlap.value)),
+        ("What no runner could start in time", TextCell(defined.catch_up.value)),
+        ("Declared in", TextCell(state.origin.value)),
+        ("Tenant", NOTHING if defined.tenant is None else TextCell(defined.tenant)),
         ("Asked for, not started yet", Number(len(state.asked), quiet=False)),
         ("Waiting for the one before", Number(len(state.waiting), quiet=False)),
     ]
     if state.paused_by is not None:
-        facts.append(("Paused by", Text(state.paused_by)))
+        facts.append(("Paused by", TextCell(state.paused_by)))
     if state.changed_by is not None:
-        facts.append(("Changed by", Text(f"{state.changed_by}, {moment(state.changed_at)} UTC")))
+        facts.append(("Changed by", TextCell(f"{state.changed_by}, {moment(state.changed_at)} UTC")))
     if state.declared is not None:
-        facts.append(("The declaration says", Text(f"{in_words(state.declared.timing)}, which is not in force", wraps=True)))
-    return Section(id="facts", facts=tuple(facts), live=True)
+        facts.append(("The declaration says", TextCell(f"{in_words(state.declared.timing)}, which is not in force", wraps=True)))
+    return ConsoleSection(id="facts", facts=tuple(facts), live=True)
 
 
-def _coming(state: ScheduleState, now: int) -> Section:
+def _coming(state: ScheduleState, now: int) -> ConsoleSection:
     zone = state.definition.timing
     times = next_times(state, now, 5)
     columns = (Column("When"), Column("In the schedule's zone"), Column("UTC"))
-    rows = tuple((Until(at), Text(in_zone(at, zone)), Time(at)) for at in times)
+    rows = tuple((Until(at), TextCell(in_zone(at, zone)), Time(at)) for at in times)
     empty = "Nothing is due while it is paused." if state.paused else "It has no next time."
-    return Section(id="next", title="Next five", table=Table(columns=columns, rows=rows, empty=empty, narrow=True), live=True)
+    return ConsoleSection(id="next", title="Next five", table=Table(columns=columns, rows=rows, empty=empty, narrow=True), live=True)
 
 
-def _history(state: ScheduleState, statuses: Mapping[str, ShownStatus]) -> Section:
+def _history(state: ScheduleState, statuses: Mapping[str, ShownStatus]) -> ConsoleSection:
     columns = (Column("Due"), Column("Outcome"), Column("How"), Column("Run"), Column("Why", fill=True))
     rows = tuple(
         (
-            Pile((Age(line.at), Text(moment(line.at), muted=True))),
+            Pile((Age(line.at), TextCell(moment(line.at), muted=True))),
             _outcome(line, statuses),
-            Text(line.how.value, muted=True),
-            NOTHING if line.execution is None else Link(line.execution, f"runs/{line.execution}", mono=True),
-            Text(line.why or "", muted=True),
+            TextCell(line.how.value, muted=True),
+            NOTHING if line.execution is None else LinkCell(line.execution, f"runs/{line.execution}", mono=True),
+            TextCell(line.why or "", muted=True),
         )
         for line in state.recent
     )
@@ -293,14 +298,14 @@ def _history(state: ScheduleState, statuses: Mapping[str, ShownStatus]) -> Secti
         empty="Nothing was due yet.",
         cut="A schedule keeps its last ten occurrences." if len(rows) >= 10 else "",
     )
-    return Section(id="history", title="Last occurrences", table=table, live=True)
+    return ConsoleSection(id="history", title="Last occurrences", table=table, live=True)
 
 
 def _outcome(line: Handled, statuses: Mapping[str, ShownStatus]) -> Cell:
     if line.outcome != "skipped" and line.execution is not None and line.execution in statuses:  # its execution is an earlier one
-        return Mark(statuses[line.execution].value)
-    return Mark(_WORDS.get(line.outcome, "waiting"), line.outcome)
+        return StatusMark(statuses[line.execution].value)
+    return StatusMark(_WORDS.get(line.outcome, "waiting"), line.outcome)
 
 
-def _input(state: ScheduleState) -> Section:
-    return Section(id="input", title="Input", facts=(("JSON", Text(state.input, mono=True, wraps=True)),))
+def _input(state: ScheduleState) -> ConsoleSection:
+    return ConsoleSection(id="input", title="Input", facts=(("JSON", TextCell(state.input, mono=True, wraps=True)),))

@@ -9,7 +9,7 @@ from holdfast.console.pages.table_pages import shown
 from holdfast.console.rendering import address
 from holdfast.console.site import Site
 from holdfast.console.sources.signals import DeadLetter, SignalsView
-from holdfast.console.tables import Age, Cell, Column, Link, Mark, Number, Page, Section, Table, Text
+from holdfast.console.tables import Age, Cell, Column, ConsolePage, ConsoleSection, LinkCell, Number, StatusMark, Table, TextCell
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.ids import Arn
@@ -54,7 +54,7 @@ class SignalsPages:
         if text and (not text.isascii() or not text.isdecimal() or len(text) > 18):
             raise InvalidParameter(f"before: {text!r:.50} is not the number of a signal. Write at most 18 digits.")
         view = request.source.signals.page(int(text) if text else None)
-        page = Page(
+        page = ConsolePage(
             title="Signals",
             path=address("signals", before=text),
             lead=_LEAD,
@@ -63,7 +63,7 @@ class SignalsPages:
         return shown(self._site.rendering, request, page)
 
 
-def _subscribers(view: SignalsView) -> Section:
+def _subscribers(view: SignalsView) -> ConsoleSection:
     columns = (
         Column("Subscriber"),
         Column("State"),
@@ -76,24 +76,24 @@ def _subscribers(view: SignalsView) -> Section:
     for one in view.subscribers:
         backlog = max(0, one.newest - one.delivered)
         state = (
-            Mark("ok", "up to date")
+            StatusMark("ok", "up to date")
             if not backlog
-            else Mark("retrying" if backlog >= _LARGE else "running", "behind" if backlog >= _LARGE else "delivering")
+            else StatusMark("retrying" if backlog >= _LARGE else "running", "behind" if backlog >= _LARGE else "delivering")
         )
         if one.runner is None:
-            state = Mark("failed" if backlog else "waiting", "no runner delivers")
-        by: Cell = Text("no runner", muted=True) if one.runner is None else Link(one.runner, "runners", mono=True)
-        rows.append((Text(one.name), state, Number(one.delivered), Number(one.newest), Number(backlog), by))
+            state = StatusMark("failed" if backlog else "waiting", "no runner delivers")
+        by: Cell = TextCell("no runner", muted=True) if one.runner is None else LinkCell(one.runner, "runners", mono=True)
+        rows.append((TextCell(one.name), state, Number(one.delivered), Number(one.newest), Number(backlog), by))
     table = Table(
         columns=columns,
         rows=tuple(rows),
         empty="There are no subscribers, so the store writes no signals.",
         hint="Give holdfast.open subscribers={…}, or `holdfast serve` a file of sinks.",
     )
-    return Section(id="subscribers", title="Subscribers", table=table, live=True)
+    return ConsoleSection(id="subscribers", title="Subscribers", table=table, live=True)
 
 
-def _letters(view: SignalsView) -> Section:
+def _letters(view: SignalsView) -> ConsoleSection:
     columns = (
         Column("Sink"),
         Column("Signal", number=True),
@@ -104,14 +104,14 @@ def _letters(view: SignalsView) -> Section:
     )
     rows = tuple(map(_letter_row, view.letters))
     table = Table(columns=columns, rows=rows, empty="There are no dead letters here.")
-    return Section(id="letters", title="Dead letters", note=_LETTERS, table=table)
+    return ConsoleSection(id="letters", title="Dead letters", note=_LETTERS, table=table)
 
 
 def _letter_row(one: DeadLetter) -> tuple[Cell, ...]:
-    return (Text(one.sink), Number(one.number), _named(one.name, one.arn), Number(one.tries), Age(one.at), Text(one.error))
+    return (TextCell(one.sink), Number(one.number), _named(one.name, one.arn), Number(one.tries), Age(one.at), TextCell(one.error))
 
 
-def _signals(view: SignalsView, *, first: bool) -> Section:
+def _signals(view: SignalsView, *, first: bool) -> ConsoleSection:
     columns = (Column("Number", number=True), Column("Status"), Column("Run"), Column("Function"), Column("When"), Column("Why", fill=True))
     table = Table(
         columns=columns,
@@ -122,7 +122,7 @@ def _signals(view: SignalsView, *, first: bool) -> Section:
         following=address("signals", before=view.before) if view.before else "",
         following_label="Older",
     )
-    return Section(id="signals", title="Newest signals", table=table, live=not first)
+    return ConsoleSection(id="signals", title="Newest signals", table=table, live=not first)
 
 
 def _row(signal: StatusSignal) -> tuple[Cell, ...]:
@@ -130,16 +130,16 @@ def _row(signal: StatusSignal) -> tuple[Cell, ...]:
     at = signal.quarantined_at if aside else signal.ended_at or signal.started_at
     return (
         Number(signal.number),
-        Mark("quarantined") if aside else Mark(_MARKS[signal.status], signal.status.value.lower().replace("_", " ")),
+        StatusMark("quarantined") if aside else StatusMark(_MARKS[signal.status], signal.status.value.lower().replace("_", " ")),
         _named(signal.name, signal.arn),
-        Text(signal.function),
+        TextCell(signal.function),
         Age(at),
-        Text("" if signal.quarantine is None else signal.quarantine.value.replace("_", " "), muted=True),
+        TextCell("" if signal.quarantine is None else signal.quarantine.value.replace("_", " "), muted=True),
     )
 
 
 def _named(name: str, arn: str) -> Cell:
     try:
-        return Link(name, f"runs/{Arn.parse(arn).id}", mono=True)
+        return LinkCell(name, f"runs/{Arn.parse(arn).id}", mono=True)
     except HoldfastError:
-        return Text(name, mono=True)
+        return TextCell(name, mono=True)

@@ -9,13 +9,13 @@ from urllib.parse import quote
 from holdfast.console.page_request import PageRequest
 from holdfast.console.query import Query
 from holdfast.console.rendering import Rendering, address
-from holdfast.console.tables import Page, csv_text
+from holdfast.console.tables import ConsolePage, csv_text
 from holdfast.web.page_errors import SAFE_HEADERS
 from holdfast.web.refusals import Refused
 from holdfast.web.replies import Reply
 
 
-def shown(rendering: Rendering, request: PageRequest, page: Page, status: int = 200) -> Reply:
+def shown(rendering: Rendering, request: PageRequest, page: ConsolePage, status: int = 200) -> Reply:
     """The reply with the page and the HTTP status `status`. If a script asks for one section (`?part=`), the reply has only that section,
     with status 200. Raises Refused (status 404) if the page has no section of this name."""
     wanted = part_asked(request)

@@ -85,7 +85,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     """Whether there may be more such approvals than these."""
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class DecisionReport(msgspec.Struct, frozen=True, kw_only=True):
     """The result for one approval of a batch."""
 
     id: str
@@ -241,14 +241,14 @@ class ApprovalsSource:
         self._look()
         return decided
 
-    def decide_many(self, verdict: BatchVerdict, approvals: Sequence[str], comment: str | None) -> list[Told]:
+    def decide_many(self, verdict: BatchVerdict, approvals: Sequence[str], comment: str | None) -> list[DecisionReport]:
         """Decide many approvals, one by one. If one decision is refused, the other approvals are still decided. Approvals that do not
         exist, or that the caller may not see, are left out of the result."""
         titles = {card.id: card for card in self.chosen(approvals)}
         results = self._approvals.decide_many(verdict, list(titles), comment=comment) if titles else ()
         self._look()
         return [
-            Told(
+            DecisionReport(
                 id=one.approval_id,
                 title=titles[one.approval_id].title,
                 worker=titles[one.approval_id].approval.worker_id,

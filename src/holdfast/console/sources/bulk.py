@@ -51,7 +51,7 @@ _STATUSES: Final = {
 }
 
 
-class Item(msgspec.Struct, frozen=True):
+class BulkRun(msgspec.Struct, frozen=True):
     """One run on which the action will act."""
 
     id: str
@@ -61,10 +61,10 @@ class Item(msgspec.Struct, frozen=True):
     started_at: int
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class BulkPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The runs that match a search and that a verb can act on, newest first."""
 
-    items: tuple[Item, ...]
+    items: tuple[BulkRun, ...]
     bounded: bool
     """Whether the search stopped early, so that more runs may match."""
 
@@ -97,14 +97,14 @@ class BulkSource:
         chosen = {ShownStatus(value) for value in query.of("status")}
         return next((verb for verb in Verb if chosen.intersection(_STATUSES[verb])), Verb.STOP)
 
-    def plan(self, query: Query, verb: Verb, newest: str = "") -> Plan:
+    def plan(self, query: Query, verb: Verb, newest: str = "") -> BulkPlan:
         """The runs that match the search `query` and on which `verb` can act, newest first, at most `MOST`. Runs that are newer than the
         run with the id `newest` are left out. If `newest` is empty, none are left out."""
         chosen = {ShownStatus(value) for value in query.of("status")}
         statuses = tuple(one for one in _STATUSES[verb] if not chosen or one in chosen)
         if not statuses:
-            return Plan(items=(), bounded=False)
-        items: list[Item] = []
+            return BulkPlan(items=(), bounded=False)
+        items: list[BulkRun] = []
         bounded = False
         for row in self._matches(query, statuses):
             if row is None or len(items) == MOST:
@@ -112,7 +112,7 @@ class BulkSource:
                 break
             if (not newest or row.header.id <= newest) and _can(verb, row.header):
                 items.append(_item(row))
-        return Plan(items=tuple(items), bounded=bounded)
+        return BulkPlan(items=tuple(items), bounded=bounded)
 
     def _matches(self, query: Query, statuses: tuple[ShownStatus, ...]) -> Iterator[BrowsedRow | None]:
         """The runs that match the search and have one of these statuses, newest first. If the search stopped before it had looked at all
@@ -127,7 +127,7 @@ class BulkSource:
                 return
             wanted = msgspec.structs.replace(wanted, beyond=found.rows[-1].header.id)
 
-    def act(self, verb: Verb, item: Item, reason: str) -> None:
+    def act(self, verb: Verb, item: BulkRun, reason: str) -> None:
         """Act on one run, and write a line with the reason to the audit log. If the action is not possible, raises the error of the action,
         and writes no such line."""
         header = self._viewer.find(item.id)
@@ -192,6 +192,6 @@ def _can(verb: Verb, header: Execution) -> bool:
             assert_never(verb)
 
 
-def _item(row: BrowsedRow) -> Item:
+def _item(row: BrowsedRow) -> BulkRun:
     header = row.header
-    return Item(header.id, called(header), header.function, row.status, header.started_at)
+    return BulkRun(header.id, called(header), header.function, row.status, header.started_at)

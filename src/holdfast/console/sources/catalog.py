@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from holdfast.console.query import Query
-from holdfast.console.server_process import Served
+from holdfast.console.server_process import ServerProcess
 from holdfast.console.sources.figures import MOST_ROWS, Figures, figures_by_function, figures_of
 from holdfast.console.sources.gate_verdicts import GateVerdicts, few_enough, gate_verdicts
 from holdfast.console.sources.runs import RunRow, RunsSource
@@ -35,7 +35,7 @@ _JUDGED: Final = 200
 """The page reads the verdicts of gates in at most this many runs."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One worker, pipeline or function of the list."""
 
     name: str
@@ -51,7 +51,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 class CatalogPage(msgspec.Struct, frozen=True, kw_only=True):
     """One page of the list."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[CatalogEntry, ...]
     counts: dict[str, int]
     """How many workers, pipelines and functions match the text, by kind."""
     number: int = 1
@@ -60,7 +60,7 @@ class CatalogPage(msgspec.Struct, frozen=True, kw_only=True):
     """Whether more runs may have begun in the last 24 hours than the figures count."""
 
 
-class Subject(msgspec.Struct, frozen=True, kw_only=True):
+class CatalogDetails(msgspec.Struct, frozen=True, kw_only=True):
     """One worker, pipeline or function, with everything that its page shows."""
 
     name: str
@@ -114,7 +114,7 @@ class CatalogSource:
         bounded = looked is not None and _is_bounded(looked)
         return CatalogPage(entries=entries, counts=counts, number=number, more=len(chosen) > number * PAGE, bounded=bounded)
 
-    def find(self, name: str) -> Subject:
+    def find(self, name: str) -> CatalogDetails:
         """One worker, pipeline or function by its name. Raises FunctionNotFound if neither the store nor this server has it."""
         hosted = list(self._viewer.store.hosted(name))
         served = self._viewer.served
@@ -125,7 +125,7 @@ class CatalogSource:
         kind = Kind.PIPELINE if graph is not None else hosted[0].kind if hosted else Kind.WORKER
         contract = contracts[-1] if contracts else None if graph is None else _contract(graph)
         versions = tuple(one.version for one in contracts) or tuple(one.version for one in hosted)
-        return Subject(
+        return CatalogDetails(
             name=name,
             kind=kind,
             versions=versions,
@@ -148,7 +148,7 @@ class CatalogSource:
             return Recent(rows=rows, figures=None)
         return Recent(rows=rows, figures=figures_of(_whole(day)), bounded=_is_bounded(day))
 
-    def gates(self, subject: Subject) -> tuple[Sequence[GateVerdicts], int]:
+    def gates(self, subject: CatalogDetails) -> tuple[Sequence[GateVerdicts], int]:
         """Returns the verdicts of a pipeline's gates in its newest runs, with what people decided after each verdict; and how many runs
         were read. Very large runs are not read."""
         if subject.graph is None:
@@ -170,18 +170,18 @@ class CatalogSource:
         except PipelineInvalid:
             return draw_text(graph)
 
-    def _entries(self) -> list[Entry]:
+    def _entries(self) -> list[CatalogEntry]:
         served = self._viewer.served
-        found: dict[str, Entry] = {}
+        found: dict[str, CatalogEntry] = {}
         for one in self._viewer.store.all_hosted():
             before = found.get(one.function)
             versions = (*(before.versions if before else ()), one.version)
-            found[one.function] = Entry(name=one.function, kind=one.kind, versions=versions)
+            found[one.function] = CatalogEntry(name=one.function, kind=one.kind, versions=versions)
         for name in () if served is None else served.names():
             contracts, graph = served.contracts(name) if served is not None else (), None if served is None else served.graph(name)
             if contracts:
                 kind, versions = Kind.WORKER if graph is None else Kind.PIPELINE, tuple(one.version for one in contracts)
-                found[name] = Entry(name=name, kind=kind, versions=versions, purpose=contracts[-1].purpose, served=True)
+                found[name] = CatalogEntry(name=name, kind=kind, versions=versions, purpose=contracts[-1].purpose, served=True)
         return [found[name] for name in sorted(found)]
 
     def _day(self, names: Sequence[str]) -> Browsed | None:
@@ -229,7 +229,7 @@ def _contract(graph: Graph) -> Contract | None:
         return None
 
 
-def _isolation(served: Served | None, kind: Kind) -> str | None:
+def _isolation(served: ServerProcess | None, kind: Kind) -> str | None:
     if served is None or served.workers is None or kind is not Kind.WORKER:
         return None
     return {
@@ -239,7 +239,7 @@ def _isolation(served: Served | None, kind: Kind) -> str | None:
     }[served.workers.policy.isolation]
 
 
-def _policy(served: Served | None, contract: Contract | None) -> tuple[str, ...]:
+def _policy(served: ServerProcess | None, contract: Contract | None) -> tuple[str, ...]:
     """What the operator of this server adds to a contract, one sentence for each rule. Empty if the contract or the server is not known."""
     if served is None or served.workers is None or contract is None:
         return ()

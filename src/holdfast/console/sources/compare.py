@@ -51,7 +51,7 @@ class PartSide(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class ComparedPart(msgspec.Struct, frozen=True, kw_only=True):
     """A node, a call or an operation, as it was in each of the two runs. A side is None if that run does not have the part. `differs` says
     in what the two sides differ."""
 
@@ -73,7 +73,7 @@ class CompareView(msgspec.Struct, frozen=True, kw_only=True):
     """What the parts are: nodes, calls or operations."""
     inputs: tuple[Difference, ...] = ()
     outputs: tuple[Difference, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ComparedPart, ...] = ()
     cut: bool = False
     other: bool = False
     """Whether the two runs are of different functions. If so, only facts, inputs and results are compared, and there are no parts."""
@@ -173,9 +173,9 @@ class CompareSource:
         return msgspec.structs.replace(view, parts=tuple(parts), cut=not small)
 
 
-def _paired(left: Sequence[Any], right: Sequence[Any], key: Any, made: Any) -> Iterable[Part]:
+def _paired(left: Sequence[Any], right: Sequence[Any], key: Any, made: Any) -> Iterable[ComparedPart]:
     """Pair the parts of two runs. Parts with the same key are paired in their order: the second `charge` of one run with the second
-    `charge` of the other. `made` makes a Part of the two; a part that the other run does not have is paired with None."""
+    `charge` of the other. `made` makes a ComparedPart of the two; a part that the other run does not have is paired with None."""
     sides: list[dict[tuple[Any, ...], Any]] = []
     for one in (left, right):
         seen: dict[Any, int] = {}
@@ -193,7 +193,7 @@ def _key(op: Operation) -> tuple[Any, ...]:
     return (op.type, op.sub_type, op.name)
 
 
-def _operation(left: Operation | None, right: Operation | None, clean: Clean) -> Part:
+def _operation(left: Operation | None, right: Operation | None, clean: Clean) -> ComparedPart:
     known = left or right
     assert known is not None
     outputs = differences(_came_to(left), _came_to(right)) if left is not None and right is not None else ()
@@ -212,8 +212,8 @@ def _came_to(op: Operation) -> Any:
     return _value(op.result) if op.error is None else {"error": op.error.type, "message": op.error.message}
 
 
-def _calls(left: Sequence[Try], right: Sequence[Try], clean: Clean) -> Iterable[Part]:
-    def made(one: Try | None, other: Try | None) -> Part:
+def _calls(left: Sequence[Try], right: Sequence[Try], clean: Clean) -> Iterable[ComparedPart]:
+    def made(one: Try | None, other: Try | None) -> ComparedPart:
         known = one or other
         assert known is not None
         inputs: tuple[Difference, ...] = ()
@@ -242,7 +242,7 @@ def _answer(one: Try) -> Any:
     return None if one.receipt is None else one.receipt.result if one.receipt.error is None else {"error": one.receipt.error.error_code}
 
 
-def _node(one: NodeComparison, clean: Clean) -> Part:
+def _node(one: NodeComparison, clean: Clean) -> ComparedPart:
     return msgspec.structs.replace(
         _part(one.node, "node", _node_side(one.a), _node_side(one.b), _cleaned(one.inputs, clean), _cleaned(one.outputs, clean)),
         differs=tuple({"only in a": "only left", "only in b": "only right"}.get(word, word) for word in one.differs),
@@ -267,14 +267,14 @@ def _part(
     right: PartSide | None,
     inputs: tuple[Difference, ...],
     outputs: tuple[Difference, ...],
-) -> Part:
+) -> ComparedPart:
     differs: tuple[str, ...]
     if left is None or right is None:
         differs = ("only right",) if left is None else ("only left",)
     else:
         found = {"state": left.state != right.state, "inputs": bool(inputs), "outputs": bool(outputs)}
         differs = tuple(word for word, is_so in found.items() if is_so)
-    return Part(name=name, kind=kind, left=left, right=right, inputs=inputs, outputs=outputs, differs=differs)
+    return ComparedPart(name=name, kind=kind, left=left, right=right, inputs=inputs, outputs=outputs, differs=differs)
 
 
 def _cleaned(found: Iterable[Difference], clean: Clean) -> tuple[Difference, ...]:

@@ -68,7 +68,7 @@ class Failing(msgspec.Struct, frozen=True):
     day: int
 
 
-class Reason(msgspec.Struct, frozen=True, kw_only=True):
+class WaitReason(msgspec.Struct, frozen=True, kw_only=True):
     """A reason for which executions wait, and how many of them wait for it. Only the executions that were looked at are counted."""
 
     sentence: str
@@ -88,7 +88,7 @@ class Coming(msgspec.Struct, frozen=True):
     words: str
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class RunCounts(msgspec.Struct, frozen=True, kw_only=True):
     """The runs that were started in one slice of time, counted by their status now. Runs that other runs started are not counted."""
 
     since: int
@@ -105,7 +105,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
         return self.ok + self.failed + self.stopped + self.going_on
 
 
-class Spent(msgspec.Struct, frozen=True, kw_only=True):
+class ModelCosts(msgspec.Struct, frozen=True, kw_only=True):
     """What was spent on models, in billionths of a dollar."""
 
     hour: int
@@ -128,9 +128,9 @@ class HomeView(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[QueueView, ...]
     more_queues: int
     """How many queues are not shown although they have waiting runs, or are paused or draining."""
-    reasons: tuple[Reason, ...]
+    reasons: tuple[WaitReason, ...]
     looked_at: int
-    spent: Spent
+    spent: ModelCosts
     runners: int
     held: int
     """How many executions the runners with a valid lease hold now; 0 for a caller of one tenant."""
@@ -230,7 +230,7 @@ class HomeSource:
         shown = tuple(queues.get(row.name, tenant=viewer.tenant, lanes=0) for row in told[:_MOST_LINES])
         return shown, max(0, len(told) - _MOST_LINES)
 
-    def _reasons(self) -> tuple[int, tuple[Reason, ...]]:
+    def _reasons(self) -> tuple[int, tuple[WaitReason, ...]]:
         """How many waiting executions were looked at (the newest, up to a bound), and the first six reasons for which they wait, each once:
         those with `missing` first, then the most frequent. Executions that wait in a queue are in the number, but have no reason here: the
         page shows them with their queues."""
@@ -246,7 +246,7 @@ class HomeSource:
             found[reason] += 1
             functions.setdefault(reason, header.function)
         told = sorted(found.items(), key=lambda one: (not one[0][1], -one[1]))
-        lines = (Reason(sentence=key[0], missing=key[1], count=count, function=functions[key]) for key, count in told[:_MOST_LINES])
+        lines = (WaitReason(sentence=key[0], missing=key[1], count=count, function=functions[key]) for key, count in told[:_MOST_LINES])
         return len(rows), tuple(lines)
 
     def _reason(self, header: Execution, most: int) -> tuple[str, bool]:
@@ -262,16 +262,16 @@ class HomeSource:
 
     # --- what was done and spent
 
-    def part(self, since: int, until: int) -> Part:
+    def part(self, since: int, until: int) -> RunCounts:
         """Count the runs that were started in a slice of time. If there are very many, only the newest are counted."""
         told = self._counts(Browse(since=since, until=until, roots=True), MOST_IN_PART)
         statuses = told.counts.get(Facet.STATUS, {})
         ok = statuses.get(ShownStatus.OK, 0) + statuses.get(ShownStatus.PARTIAL, 0)
         failed, stopped = statuses.get(ShownStatus.FAILED, 0), statuses.get(ShownStatus.STOPPED, 0)
         going_on = told.counted - ok - failed - stopped
-        return Part(since=since, until=until, ok=ok, failed=failed, stopped=stopped, going_on=going_on, bounded=told.bounded)
+        return RunCounts(since=since, until=until, ok=ok, failed=failed, stopped=stopped, going_on=going_on, bounded=told.bounded)
 
-    def _spent(self, now: int) -> Spent:
+    def _spent(self, now: int) -> ModelCosts:
         """What was spent on models. The days come from the ledger, which has sums only for whole UTC days. For the last hour, the known
         costs of the runs that were started in this hour, but not by other runs, are added up, up to a bound."""
         asked = CostQuestion(by="day", since=f"{_COST_DAYS}d", tenant=self._viewer.tenant)
@@ -279,7 +279,7 @@ class HomeSource:
         days = [day_text(now // DAY_MS - back) for back in reversed(range(_COST_DAYS))]
         found = self._viewer.store.browse(self._confined(Browse(since=now - HOUR_MS, roots=True, limit=_MOST_COSTED)), READ_SECONDS)
         hour = sum(row.header.summary.cost or 0 for row in found.rows if row.header.summary is not None)
-        return Spent(
+        return ModelCosts(
             hour=hour, hour_bounded=found.more, today=by_day.get(days[-1], 0), days=tuple((day, by_day.get(day, 0)) for day in days)
         )
 

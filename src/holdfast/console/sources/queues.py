@@ -27,7 +27,7 @@ _MOST_BATCHES: Final = 200
 of other tenants are skipped."""
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
+class QueueSetting(msgspec.Struct, frozen=True, kw_only=True):
     """One setting of a queue, all as texts: `declared`, the value in code or in holdfast.toml; `operator`, the value that was set with
     `queues set` or in the console; and `counts`, the value that is in force. `declared` and `operator` are None if that value is not
     set."""
@@ -139,11 +139,11 @@ class QueuesSource:
         return found[:MOST_REDRIVEN]
 
 
-def settings_of(row: QueueRow) -> tuple[Setting, ...]:
+def settings_of(row: QueueRow) -> tuple[QueueSetting, ...]:
     """All settings of a queue, in the order in which people read them."""
     told = settings_document(row)
     return tuple(
-        Setting(
+        QueueSetting(
             name=name,
             declared=_said(told["declared"], name),
             operator=_said(told["operator"], name),

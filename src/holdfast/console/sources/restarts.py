@@ -58,7 +58,8 @@ class RestartPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 class MadeWrite(msgspec.Struct, frozen=True, kw_only=True):
     """A write that the earlier run made, in a part that runs again. The new run does not make the write again, unless the node of the write
-    is in `Choice.resend`, or the earlier run undid the node. If the new run would make it with other arguments, a person is asked first."""
+    is in `RestartChoice.resend`, or the earlier run undid the node. If the new run would make it with other arguments, a person is asked
+    first."""
 
     node: str
     run: str
@@ -68,7 +69,7 @@ class MadeWrite(msgspec.Struct, frozen=True, kw_only=True):
     """True if it is known that the write happened. False if it is not known whether it happened."""
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
+class RestartChoice(msgspec.Struct, frozen=True, kw_only=True):
     """What a person chose on the page of a restart."""
 
     place: str = ""
@@ -92,7 +93,7 @@ class RestartView(msgspec.Struct, frozen=True, kw_only=True):
     """All nodes of a pipeline's run, or the first MOST_PLACES operations of an execution of a function."""
     cut: bool = False
     """Whether there are more nodes or operations than the page offers as places."""
-    choice: Choice = Choice()
+    choice: RestartChoice = RestartChoice()
     shown: str = "null"
     """The old input, as JSON. In the inputs of a run, placeholders stand for the secrets. The input of a function is shown as it is."""
     can_retry: bool = False
@@ -133,7 +134,7 @@ class RestartSource:
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
 
-    def view(self, execution: str, choice: Choice | None = None) -> RestartView:
+    def view(self, execution: str, choice: RestartChoice | None = None) -> RestartView:
         """What a restart would do. `choice` says where it begins. Without a choice, a failed run repeats what failed, and a pipeline's run
         that did not fail begins at its first node. Without a choice, a function begins at its last failed operation; it begins at its
         beginning if there is none, or if its code is not in this process. If no restart is possible, `refusal` says why. Raises
@@ -149,7 +150,7 @@ class RestartSource:
             return self._execution(header, choice, blank)
         return self._run(header, accepted, choice, blank)
 
-    def start(self, execution: str, choice: Choice) -> str:
+    def start(self, execution: str, choice: RestartChoice) -> str:
         """Start the restart that `view` shows. Returns the id of the new run or execution. Raises an error if the restart is not
         possible."""
         header = self._viewer.find(execution)
@@ -166,7 +167,7 @@ class RestartSource:
 
     # --- runs
 
-    def _run(self, header: Execution, accepted: AcceptedRequest, choice: Choice | None, blank: RestartView) -> RestartView:
+    def _run(self, header: Execution, accepted: AcceptedRequest, choice: RestartChoice | None, blank: RestartView) -> RestartView:
         viewer = self._viewer
         picture = pipeline_view(viewer.store, header, accepted)
         contract = contract_of(viewer, header, accepted, now=True)
@@ -181,7 +182,7 @@ class RestartSource:
             places=_nodes(picture),
             cut=picture is not None and len(picture.nodes) > MOST_PLACES,
         )
-        choice = choice or Choice(place="" if fails or picture is None else picture.nodes[0].node)
+        choice = choice or RestartChoice(place="" if fails or picture is None else picture.nodes[0].node)
         view = msgspec.structs.replace(
             view, choice=choice, may_cost=_cap(accepted), may_use=accepted.limits.max_tokens, last_cost=_cost(header)
         )
@@ -205,7 +206,7 @@ class RestartSource:
         redone = {one.node for one in plan.nodes if one.what != "reused"}
         return msgspec.structs.replace(view, writes=self._writes(header, accepted, picture, redone))
 
-    def _asked(self, header: Execution, accepted: AcceptedRequest, choice: Choice) -> RestartAsked:
+    def _asked(self, header: Execution, accepted: AcceptedRequest, choice: RestartChoice) -> RestartAsked:
         original, inputs = accepted.request.inputs, None
         if choice.text is not None:
             edited = with_secrets(_read(choice.text), self._shown(header, accepted), original)
@@ -253,7 +254,7 @@ class RestartSource:
 
     # --- executions
 
-    def _execution(self, header: Execution, choice: Choice | None, blank: RestartView) -> RestartView:
+    def _execution(self, header: Execution, choice: RestartChoice | None, blank: RestartView) -> RestartView:
         viewer = self._viewer
         function = None if viewer.served is None else viewer.served.function(header.function)
         operations = [op for op in viewer.store.outline(header.id) if op.type is not Type.EXECUTION]
@@ -270,7 +271,7 @@ class RestartSource:
         )
         if choice is None:
             broken = next((op.id for op in reversed(operations[:MOST_PLACES]) if op.status in _BROKEN), "")
-            choice = Choice(place=broken if function is not None else "")
+            choice = RestartChoice(place=broken if function is not None else "")
         view = msgspec.structs.replace(view, choice=choice)
         try:
             text = _input(choice)
@@ -282,7 +283,7 @@ class RestartSource:
         again = tuple(op.name or op.id for op in operations) if prepared is None else prepared.again
         return msgspec.structs.replace(view, kept=kept, again=again)
 
-    def _prepared(self, header: Execution, choice: Choice, text: str | None) -> PreparedExecution | None:
+    def _prepared(self, header: Execution, choice: RestartChoice, text: str | None) -> PreparedExecution | None:
         """What a restart from the chosen operation needs. None if the person chose no operation: the execution then restarts from its
         beginning. Raises RestartRefused if this process does not have the code of the function."""
         if not choice.place:
@@ -295,7 +296,7 @@ class RestartSource:
             )
         return prepare_execution(self._viewer.store, header.id, function, choice.place, text)
 
-    def _start_execution(self, header: Execution, choice: Choice) -> str:
+    def _start_execution(self, header: Execution, choice: RestartChoice) -> str:
         viewer, text = self._viewer, _input(choice)
         prepared, now = self._prepared(header, choice, text), viewer.now
         identity = viewer.ids(now)
@@ -341,7 +342,7 @@ def _read(text: str) -> Any:
         raise InvalidRequest(f"The input is not JSON: {wrong}") from None
 
 
-def _input(choice: Choice) -> str | None:
+def _input(choice: RestartChoice) -> str | None:
     """The input that the person chose, as a JSON text; None means the input of the earlier run. Raises InvalidRequest if the form's text is
     not JSON."""
     if choice.text is None:

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.console.sources.run_logs import attempt_result, logs_of
 from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.timeline import Trees
-from holdfast.console.sources.timeline_tree import Entry, Tree
+from holdfast.console.sources.timeline_tree import TimelineEntry, Tree
 from holdfast.console.sources.timeline_words import bare
 from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.protocol import ArtifactRef
@@ -62,7 +62,7 @@ class Attempted(msgspec.Struct, kw_only=True):
     detail: str = ""
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class CallDetails(msgspec.Struct, frozen=True, kw_only=True):
     """A call of a tool: what was asked, what came back, and what it cost."""
 
     tool: str
@@ -81,7 +81,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     approval: str | None
 
 
-class Item(msgspec.Struct, frozen=True, kw_only=True):
+class BranchRow(msgspec.Struct, frozen=True, kw_only=True):
     """One item of a map, or one branch of a parallel."""
 
     number: int
@@ -94,10 +94,10 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     operation: str | None = None
 
 
-class Items(msgspec.Struct, frozen=True, kw_only=True):
+class BranchPage(msgspec.Struct, frozen=True, kw_only=True):
     """A page of the items of a map, or of the branches of a parallel."""
 
-    rows: tuple[Item, ...]
+    rows: tuple[BranchRow, ...]
     total: int
     at: int
     bounded: bool = False
@@ -127,9 +127,9 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     error: Failure | None = None
     line: str | None = None
     attempts: tuple[Attempted, ...] = ()
-    call: Call | None = None
+    call: CallDetails | None = None
     child: Execution | None = None
-    items: Items | None = None
+    items: BranchPage | None = None
     logs: tuple[Mapping[str, Any], ...] = ()
     artifacts: tuple[Shown, ...] = ()
     approval: str | None = None
@@ -209,7 +209,7 @@ class OperationSource:
     def _whole(self, header: Execution, place: int) -> Operation:
         return self._viewer.store.operations(header.id, after=place - 1, limit=1)[0]
 
-    def _call(self, header: Execution, op: Operation, entry: Entry, veil: Veil) -> Call | None:
+    def _call(self, header: Execution, op: Operation, entry: TimelineEntry, veil: Veil) -> CallDetails | None:
         if op.sub_type != RECEIPT or entry.intent is None:
             return None
         try:
@@ -219,7 +219,7 @@ class OperationSource:
             return None
         held, usage = intent.reservation, None if receipt is None else receipt.usage
         failed = None if receipt is None else receipt.error
-        return Call(
+        return CallDetails(
             tool=intent.tool,
             number=intent.number,
             writes=intent.write,
@@ -236,7 +236,7 @@ class OperationSource:
             approval=intent.approval,
         )
 
-    def _asked(self, header: Execution, op: Operation, entry: Entry, veil: Veil) -> Requested | None:
+    def _asked(self, header: Execution, op: Operation, entry: TimelineEntry, veil: Veil) -> Requested | None:
         if op.sub_type != APPROVAL or entry.intent is None:
             return None
         try:
@@ -246,7 +246,7 @@ class OperationSource:
 
     # --- items
 
-    def _items(self, tree: Tree, at: int, entry: Entry, children: Mapping[str, Execution], start: int) -> Items | None:
+    def _items(self, tree: Tree, at: int, entry: TimelineEntry, children: Mapping[str, Execution], start: int) -> BranchPage | None:
         start = max(0, start)
         if entry.op.sub_type == NODE and entry.verb == "map":
             return self._runs_of_map(tree, at, children, start)
@@ -254,7 +254,7 @@ class OperationSource:
             return None
         below = [one for one in tree.entries[at + 1 : entry.end] if one.above == at and not one.is_line]
         rows = [
-            Item(
+            BranchRow(
                 number=start + number,
                 name=one.name,
                 status=one.status,
@@ -265,9 +265,9 @@ class OperationSource:
             )
             for number, one in enumerate(below[start : start + ITEMS])
         ]
-        return Items(rows=tuple(rows), total=len(below), at=start)
+        return BranchPage(rows=tuple(rows), total=len(below), at=start)
 
-    def _runs_of_map(self, tree: Tree, at: int, children: Mapping[str, Execution], start: int) -> Items:
+    def _runs_of_map(self, tree: Tree, at: int, children: Mapping[str, Execution], start: int) -> BranchPage:
         """One page of the runs that a map of a pipeline asked for, by itself or through its shards, up to a bound. The page begins with the
         run number `start`; the first run of all is 0. Runs that the caller may not see are left out. `at` is the number of the map's
         row."""
@@ -282,7 +282,7 @@ class OperationSource:
                 found += self._viewer.store.list(Filter(parent=child.id, oldest_first=True, limit=_MOST_ITEMS - len(found)))
         seen = [one for one in found if self._viewer.may_see(one)]
         rows = [
-            Item(
+            BranchRow(
                 number=start + number,
                 name=one.function,
                 status=self._viewer.status(one).value,
@@ -293,7 +293,7 @@ class OperationSource:
             )
             for number, one in enumerate(seen[start : start + ITEMS])
         ]
-        return Items(rows=tuple(rows), total=len(seen), at=start, bounded=len(found) >= _MOST_ITEMS)
+        return BranchPage(rows=tuple(rows), total=len(seen), at=start, bounded=len(found) >= _MOST_ITEMS)
 
     # --- logs and artifacts
 
@@ -356,7 +356,7 @@ def _output(op: Operation, ended: AttemptResult | None) -> str | None:
     return None if op.result is None else bare(op.result)
 
 
-def _found(tree: Tree, operation: str) -> tuple[int, Entry]:
+def _found(tree: Tree, operation: str) -> tuple[int, TimelineEntry]:
     found = tree.find(operation)
     if found is None:
         raise ExecutionNotFound(f"There is no operation {operation!r:.100} in this run.")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.console.server_process import Served
+from holdfast.console.server_process import ServerProcess
 from holdfast.console.sources.contracts import Cleaner, contract_of, without_secrets
 from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.redaction import has_marks
@@ -105,7 +105,7 @@ def _below(viewer: Viewer, header: Execution) -> list[tuple[Any, Contract]] | No
     return found
 
 
-def _asked(viewer: Viewer, served: Served, asks: Execution, marking: set[str]) -> Sequence[Execution]:
+def _asked(viewer: Viewer, served: ServerProcess, asks: Execution, marking: set[str]) -> Sequence[Execution]:
     """The executions that `asks` asked for directly. If there are many, executions that can neither have secrets nor ask for runs that have
     some are left out. `marking`: the workers whose contracts mark secrets."""
     found = viewer.store.list(Filter(parent=asks.id, limit=_MOST_BELOW + 1))
@@ -116,6 +116,6 @@ def _asked(viewer: Viewer, served: Served, asks: Execution, marking: set[str]) -
     return [one for name in names for one in viewer.store.list(Filter(parent=asks.id, function=name, limit=_MOST_BELOW + 1))]
 
 
-def _is_worker(served: Served, header: Execution) -> bool:
+def _is_worker(served: ServerProcess, header: Execution) -> bool:
     """Whether an execution is a run of a worker that is not a pipeline. Such a run asks for no other runs."""
     return bool(served.contracts(header.function)) and served.graph(header.function) is None

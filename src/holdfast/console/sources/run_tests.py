@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.console.run_as_test import Called, Gave, RecordedRun
+from holdfast.console.run_as_test import CallbackAnswer, Gave, RecordedRun
 from holdfast.console.schema_form import loads
 from holdfast.console.sources.contracts import Cleaner, blank, contract_of, same, without_secrets
 from holdfast.console.sources.run_secrets import Veil
@@ -200,12 +200,12 @@ class RunTestSource:
             notes=(*notes, "The test runs the real code of the steps: replace what a step calls if a test must not call it."),
         )
 
-    def _callbacks(self, header: Execution, veil: Veil) -> Iterable[Called]:
+    def _callbacks(self, header: Execution, veil: Veil) -> Iterable[CallbackAnswer]:
         for op in self._viewer.store.operations(header.id):
             if op.type is Type.CALLBACK and op.status not in OPEN and op.sub_type not in (APPROVAL, CANCEL):
                 text = None if op.result is None else veil.text(_text(op.result))
                 error = None if op.error is None else veil.text(op.error.message or "failed")
-                yield Called(name=op.name, text=text, error=error)
+                yield CallbackAnswer(name=op.name, text=text, error=error)
 
     def _invoked(self, header: Execution, veil: Veil, left: _LeftOut) -> tuple[dict[str, list[Gave]], dict[str, list[Gave]]]:
         """The answers of the workers that the execution called, by worker id, and the answers of the functions that it called, by name.

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.console.sources.run_logs import logs_of
 from holdfast.console.sources.run_secrets import Veil
-from holdfast.console.sources.timeline_tree import Choice, Entry, Tree
+from holdfast.console.sources.timeline_tree import TimelineEntry, TimelineFilter, Tree
 from holdfast.console.sources.timeline_words import Said
 from holdfast.console.sources.viewer import Viewer
 from holdfast.model.execution import Execution, ExecutionStatus
@@ -37,7 +37,7 @@ _LATE_MS: Final = 2_000
 """A line that an operation logged may arrive up to this many milliseconds after the operation has changed."""
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TimelineRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One row, as a page shows it."""
 
     place: int
@@ -67,16 +67,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is none, or if the caller may not see the execution that was started."""
 
 
-class Slice(msgspec.Struct, frozen=True, kw_only=True):
+class TimelineSlice(msgspec.Struct, frozen=True, kw_only=True):
     """Rows from one position on, and the totals of the whole list."""
 
     revision: int
     total: int
-    """How many rows there are with this choice (`Choice`), in all slices together."""
+    """How many rows there are with this choice (`TimelineFilter`), in all slices together."""
     operations: int
     counts: dict[str, int]
     at: int
-    rows: tuple[Row, ...]
+    rows: tuple[TimelineRow, ...]
     ticks: tuple[tuple[int, int], ...]
     folds: tuple[tuple[int, int, int], ...]
     """For each fold: where it begins on the axis, where it ends on the axis, and how many milliseconds it stands for."""
@@ -168,7 +168,9 @@ class TimelineSource:
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
 
-    def slice(self, header: Execution, trees: Trees, choice: Choice, at: int = 0, wanted: str | None = None, limit: int = PAGE) -> Slice:
+    def slice(
+        self, header: Execution, trees: Trees, choice: TimelineFilter, at: int = 0, wanted: str | None = None, limit: int = PAGE
+    ) -> TimelineSlice:
         """At most `limit` rows, from the position `at` on. If `wanted` is given, and the operation with this id has a row, `at` is ignored:
         the result is the slice that contains this row."""
         now = self._viewer.now
@@ -187,7 +189,7 @@ class TimelineSource:
             _line(entry) if entry.is_line else self._row(tree, entry, choice, children.get(entry.op.id), scale.place, end)
             for entry in shown
         )
-        return Slice(
+        return TimelineSlice(
             revision=header.revision,
             total=len(rows),
             operations=tree.counts.total(),
@@ -204,7 +206,7 @@ class TimelineSource:
             toggled=tuple(sorted(choice.toggled)),
         )
 
-    def _read(self, tree: Tree, shown: Sequence[Entry]) -> None:
+    def _read(self, tree: Tree, shown: Sequence[TimelineEntry]) -> None:
         """Read the payloads of those rows whose payloads have not been read yet, until a bound of bytes is reached."""
         missing = sorted({place for entry in shown if entry.said is None for place in (entry.intent, entry.op.place) if place is not None})
         found: dict[int, Operation] = {}
@@ -223,7 +225,7 @@ class TimelineSource:
                 tree.say(entry, None if entry.intent is None else found.get(entry.intent))
                 entry.op = outline
 
-    def _row(self, tree: Tree, entry: Entry, choice: Choice, child: Execution | None, place: Any, end: int) -> Row:
+    def _row(self, tree: Tree, entry: TimelineEntry, choice: TimelineFilter, child: Execution | None, place: Any, end: int) -> TimelineRow:
         op, said = entry.op, entry.said or Said()
         status, name, run = entry.status, entry.name, said.run or ""
         if child is not None:
@@ -233,7 +235,7 @@ class TimelineSource:
             if op.sub_type == RUN and tree.header.graph is not None:
                 name = "items" if child.function == tree.header.function else child.function
         finish = op.ended_at if op.ended_at is not None else end
-        return Row(
+        return TimelineRow(
             place=op.place,
             id=op.id,
             depth=entry.depth,
@@ -257,10 +259,10 @@ class TimelineSource:
         )
 
 
-def _line(entry: Entry) -> Row:
+def _line(entry: TimelineEntry) -> TimelineRow:
     """The row of a line that an operation logged."""
     tail = "" if entry.said is None else entry.said.tail
-    return Row(place=entry.op.place, id=entry.op.id, depth=entry.depth, verb=entry.verb, name=entry.name, tail=tail, status="")
+    return TimelineRow(place=entry.op.place, id=entry.op.id, depth=entry.depth, verb=entry.verb, name=entry.name, tail=tail, status="")
 
 
 def _waited(op: Operation) -> str:

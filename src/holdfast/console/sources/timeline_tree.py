@@ -34,7 +34,7 @@ _OPEN: Final = ("person", "running", "retrying", "waiting")
 _BAD: Final = frozenset({"failed", "stopped", "blocked", "quarantined"})
 
 
-class Entry(msgspec.Struct, kw_only=True, gc=False):
+class TimelineEntry(msgspec.Struct, kw_only=True, gc=False):
     """One row, before it is written for a page."""
 
     op: Operation
@@ -67,7 +67,7 @@ class Entry(msgspec.Struct, kw_only=True, gc=False):
         return self.verb == LOG
 
 
-class Choice(msgspec.Struct, frozen=True):
+class TimelineFilter(msgspec.Struct, frozen=True):
     """Which rows a person wants to see. With `errors`: rows that failed, stopped, were blocked or quarantined, or are retried. With `text`:
     rows whose verb, name or result contains the text, or whose id begins with it; a result that has not been read yet is not searched. With
     both: rows that match both. The rows that are above a matching row in the tree are shown too."""
@@ -103,13 +103,13 @@ class Tree:
         self.header = header
         self.operations = operations
         self.is_over = header.status is not ExecutionStatus.RUNNING
-        self.entries: list[Entry] = []
+        self.entries: list[TimelineEntry] = []
         self._kinds = kinds
         self._veil = veil
         self.logs = logs
         self.logs_at = now
         """When the logs were read."""
-        self._views: dict[Choice, list[int]] = {}
+        self._views: dict[TimelineFilter, list[int]] = {}
         self._build(operations, whole, logs or {})
         own = [(at, entry) for at, entry in enumerate(self.entries) if not entry.is_line]
         self.by_place = {entry.op.place: at for at, entry in own}
@@ -122,16 +122,16 @@ class Tree:
 
     def _build(self, operations: Sequence[Operation], whole: bool, logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         hidden, intents = self._hidden(operations)
-        found: list[Entry] = []
+        found: list[TimelineEntry] = []
         number: dict[str, int] = {}
         homes: dict[str, int] = {}
-        taken: dict[str | None, list[Entry]] = {}
+        taken: dict[str | None, list[TimelineEntry]] = {}
         rounds: Counter[str | None] = Counter()
         attempt = -1
         for op in operations:
             if op.id in hidden:
                 continue
-            entry = Entry(op=op, verb=self._verb(op), name=name_of(op), status=stands(op, is_over=self.is_over))
+            entry = TimelineEntry(op=op, verb=self._verb(op), name=name_of(op), status=stands(op, is_over=self.is_over))
             entry.above = self._above(op, number, homes, attempt)
             entry.intent = intents.get(op.id)
             if op.type is Type.CONTEXT and op.sub_type == NODE:
@@ -157,14 +157,14 @@ class Tree:
         self._order(found)
         self._pass_up()
 
-    def _lines(self, entry: Entry, at: int, lines: Sequence[Mapping[str, Any]]) -> list[Entry]:
+    def _lines(self, entry: TimelineEntry, at: int, lines: Sequence[Mapping[str, Any]]) -> list[TimelineEntry]:
         """The rows of the first lines that an operation logged, at most _MOST_LINES. If there are more lines, one more row says how many.
         The rows are under the row of the operation (`entry`, whose number is `at`), after its other children."""
         told = [logged(line) for line in lines[:_MOST_LINES]]
         if len(lines) > _MOST_LINES:
             told.append(("", f"… {len(lines) - _MOST_LINES:,} more"))
         entry.lines = len(told)
-        return [Entry(op=entry.op, verb=LOG, name=level, status="", above=at, said=Said(tail=message)) for level, message in told]
+        return [TimelineEntry(op=entry.op, verb=LOG, name=level, status="", above=at, said=Said(tail=message)) for level, message in told]
 
     def _pass_up(self) -> None:
         """Set statuses from the rows below. A row that has not ended gets the status of a row under it that has not ended, because it waits
@@ -209,7 +209,7 @@ class Tree:
             return at
         return homes.get(op.name or "", -1) if self._kinds else attempt
 
-    def _order(self, found: list[Entry]) -> None:
+    def _order(self, found: list[TimelineEntry]) -> None:
         """Put the rows in the order of the page: each row before the rows under it."""
         below: dict[int, list[int]] = {}
         for at, entry in enumerate(found):
@@ -218,7 +218,7 @@ class Tree:
                 found[entry.above].kids += 1
         position: dict[int, int] = {}
         stack = list(reversed(below.get(-1, [])))
-        open_rows: list[Entry] = []
+        open_rows: list[TimelineEntry] = []
         while stack:
             at = stack.pop()
             if at < 0:
@@ -235,13 +235,13 @@ class Tree:
             stack.append(-1)
             stack.extend(reversed(below.get(at, ())))
 
-    def _count(self, entry: Entry) -> None:
+    def _count(self, entry: TimelineEntry) -> None:
         if entry.above >= 0:
             parent = self.entries[entry.above]
             parent.kids_ok += entry.status == "ok"
             parent.kids_bad += entry.status in _BAD
 
-    def find(self, operation: str) -> tuple[int, Entry] | None:
+    def find(self, operation: str) -> tuple[int, TimelineEntry] | None:
         """The number and the entry of an operation. If the operation has no row of its own, the number is -1, and the entry is made for
         this call. None if the execution has no such operation."""
         at = self.by_id.get(operation, -1)
@@ -250,9 +250,9 @@ class Tree:
         op = next((one for one in self.operations if one.id == operation), None)
         if op is None:
             return None
-        return -1, Entry(op=op, verb=verb_of(op), name=name_of(op), status=stands(op, is_over=self.is_over))
+        return -1, TimelineEntry(op=op, verb=verb_of(op), name=name_of(op), status=stands(op, is_over=self.is_over))
 
-    def say(self, entry: Entry, half: Operation | None) -> None:
+    def say(self, entry: TimelineEntry, half: Operation | None) -> None:
         """Read what the payloads of a row say, and keep it in the entry. If the operation has ended and they say how the work ended, this
         becomes the status of the entry. `half` is the operation with the intent of the call or with the request of the approval; None if
         the row has neither."""
@@ -291,7 +291,7 @@ class Tree:
 
     # --- views
 
-    def view(self, choice: Choice) -> list[int]:
+    def view(self, choice: TimelineFilter) -> list[int]:
         """The numbers of the entries that are shown with this choice, in order."""
         found = self._views.get(choice)
         if found is None:
@@ -301,11 +301,11 @@ class Tree:
             self._views[choice] = found
         return found
 
-    def is_closed(self, entry: Entry, choice: Choice) -> bool:
+    def is_closed(self, entry: TimelineEntry, choice: TimelineFilter) -> bool:
         """Whether this choice hides the rows under a row."""
         return entry.kids > 0 and entry.closed != (entry.op.place in choice.toggled)
 
-    def _unfolded(self, choice: Choice) -> list[int]:
+    def _unfolded(self, choice: TimelineFilter) -> list[int]:
         found, at, entries = [], 0, self.entries
         while at < len(entries):
             found.append(at)
@@ -313,7 +313,7 @@ class Tree:
             at = entry.end if self.is_closed(entry, choice) else at + 1
         return found
 
-    def _filtered(self, choice: Choice) -> list[int]:
+    def _filtered(self, choice: TimelineFilter) -> list[int]:
         """The numbers of the entries that match the filter, and of the entries above them in the tree, in order."""
         wanted, text = set(), choice.text.casefold()
         for at, entry in enumerate(self.entries):
@@ -331,7 +331,7 @@ class Tree:
                 at = self.entries[at].above
         return sorted(wanted)
 
-    def shown_at(self, entry: int, choice: Choice) -> tuple[int, Choice]:
+    def shown_at(self, entry: int, choice: TimelineFilter) -> tuple[int, TimelineFilter]:
         """Where a row is on the page: its position, and the choice for which the position holds. In this choice, all rows above the row in
         the tree are open. If the filter of `choice` hides the row, the returned choice has no filter."""
         toggled, above = set(choice.toggled), self.entries[entry].above
@@ -345,9 +345,9 @@ class Tree:
         try:
             return rows.index(entry), opened
         except ValueError:  # the row does not match the choice
-            return self.shown_at(entry, Choice(toggled=frozenset(toggled)))
+            return self.shown_at(entry, TimelineFilter(toggled=frozenset(toggled)))
 
-    def tail(self, entry: Entry) -> str:
+    def tail(self, entry: TimelineEntry) -> str:
         """The result of a row in a few words; for a map or a parallel, the counts of its items or branches. Empty if there is no result."""
         if entry.op.sub_type in BATCHES and entry.kids:
             what = "item" if entry.op.sub_type == SubType.MAP.value else "branch"
@@ -355,5 +355,5 @@ class Tree:
         return "" if entry.said is None else entry.said.tail
 
 
-def _tail_has(entry: Entry, text: str) -> bool:
+def _tail_has(entry: TimelineEntry, text: str) -> bool:
     return entry.said is not None and text in entry.said.tail.casefold()

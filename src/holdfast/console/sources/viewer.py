@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from holdfast.console.server_process import Served
+from holdfast.console.server_process import ServerProcess
 from holdfast.model.audit import Actor
 from holdfast.model.clock import Clock
 from holdfast.model.credentials import tenant_of
@@ -34,7 +34,7 @@ class Viewer:
         asker: Asker,
         actor: Actor | None,
         tenant: str | None,
-        served: Served | None = None,
+        served: ServerProcess | None = None,
     ) -> None:
         self.store = store
         self.where = where
