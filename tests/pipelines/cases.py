@@ -15,7 +15,7 @@ from holdfast.contract.protocol import Response, WorkerRequest
 from holdfast.contract.terms import Retries, RunLimits, ToolGrant
 from holdfast.model.execution import ExecutionStatus, State
 from holdfast.pipelines.graph.graph import Graph
-from holdfast.pipelines.steps.steps import StepDone, StepFailed
+from holdfast.pipelines.steps.steps import StepDone, StepFailure
 from holdfast.testing.crashing import Crash
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.policy import Policy
@@ -65,12 +65,12 @@ class FakeSteps:
     def __init__(self) -> None:
         self._failed = False
 
-    async def call(self, package: str, function: str, inputs: Any, *, seconds: float = 1, tenant: str = "") -> StepDone | StepFailed:
+    async def call(self, package: str, function: str, inputs: Any, *, seconds: float = 1, tenant: str = "") -> StepDone | StepFailure:
         if function == "broken":
-            return StepFailed("worker_crashed", "the step raised")
+            return StepFailure("worker_crashed", "the step raised")
         if function.endswith("-once") and not self._failed:
             self._failed = True
-            return StepFailed("worker_crashed", "the step raised")
+            return StepFailure("worker_crashed", "the step raised")
         return StepDone({"n": inputs["n"] + 1})
 
 

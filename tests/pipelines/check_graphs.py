@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.contract.terms import Contract, RunLimits, ToolGrant
 from holdfast.pipelines.check.known import Known, Workers, known_worker
-from holdfast.pipelines.graph.graph import After, AnyNode, GateNode, Graph, HumanNode, MapNode, MergeNode, Part, Rule, Undo, WorkerNode
+from holdfast.pipelines.graph.graph import After, AnyNode, GateNode, Graph, HumanNode, MapNode, MergeNode, MergePart, Rule, Undo, WorkerNode
 from tests.pipelines.templates import out, ref
 
 TEXT = {"type": "string"}
@@ -115,7 +115,7 @@ def vendor_research() -> Graph:
             WorkerNode(
                 name="prices", worker="price-worker", inputs={"vendor": ref("inputs", "vendor")}, on_failure={"access_denied": "skip"}
             ),
-            MergeNode(name="report", parts=(Part("facts", out("facts")), Part("prices", out("prices"))), policy="union"),
+            MergeNode(name="report", parts=(MergePart("facts", out("facts")), MergePart("prices", out("prices"))), policy="union"),
             GateNode(
                 name="check",
                 worker="validator-worker",

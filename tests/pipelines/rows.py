@@ -8,7 +8,7 @@ from holdfast.pipelines.graph.graph import (
     After,
     GateNode,
     MergeNode,
-    Part,
+    MergePart,
     Rule,
     WorkerNode,
 )
@@ -42,5 +42,5 @@ BIG = Rule(path=".n", op="at_least", value=100, code="small")
 
 
 def merge(**more: Any) -> MergeNode:
-    parts = more.pop("parts", (Part("a", out("a")), Part("b", out("b"))))
+    parts = more.pop("parts", (MergePart("a", out("a")), MergePart("b", out("b"))))
     return MergeNode(name="r", parts=parts, policy=more.pop("policy", "best_effort"), **more)

@@ -14,7 +14,7 @@ from holdfast.pipelines.graph.graph import (
     HumanNode,
     MapNode,
     MergeNode,
-    Part,
+    MergePart,
     PipelineNode,
     RouteNode,
     Rule,
@@ -67,7 +67,7 @@ def _map(worker: str, **more: Any) -> MapNode:
 
 
 def _merge(worker: str, **more: Any) -> MergeNode:
-    return MergeNode(name=NAME, parts=(Part("a", {"n": 1}), Part("b", {"n": 2})), worker=worker, **more)
+    return MergeNode(name=NAME, parts=(MergePart("a", {"n": 1}), MergePart("b", {"n": 2})), worker=worker, **more)
 
 
 def _gate(worker: str, **more: Any) -> GateNode:
@@ -166,7 +166,7 @@ def _partial(name: str) -> Case:
         graph = graph_of(items, gives={"x": 1})
     elif name == "merge":
         lost = worker_node("y", FAILS, on_failure={"*": "skip"})
-        rest = MergeNode(name=NAME, parts=(Part("y", out("y")), Part("b", {"n": 2})), policy="best_effort")
+        rest = MergeNode(name=NAME, parts=(MergePart("y", out("y")), MergePart("b", {"n": 2})), policy="best_effort")
         graph = graph_of(lost, rest, gives={"x": 1})
     else:
         return _row(name, "partial", LOSES, partial=True, states={NAME: "partial"})

@@ -12,10 +12,10 @@ from holdfast.contract.refusals import ContractInvalid
 from holdfast.pipelines.builder.build import build
 from holdfast.pipelines.builder.entry import drafted
 from holdfast.pipelines.graph.contract import contract_in
-from holdfast.pipelines.graph.graph import GIVES, Built, Line
+from holdfast.pipelines.graph.graph import GIVES, Built, SourceLine
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 from holdfast.pipelines.graph.text import graph_from, graph_id, graph_text
-from holdfast.pipelines.steps.steps import StepDone, StepFailed, Steps
+from holdfast.pipelines.steps.steps import StepDone, StepFailure, Steps
 from holdfast.workers.packages import Packages, WorkerChanged, WorkerInvalid, WorkerMissing
 from holdfast.workers.policy import Policy
 from tests import parts
@@ -58,7 +58,7 @@ async def test_the_jail_and_the_process_build_the_same_graph(folder: Path, packa
     (jailed,) = await built(folder, packages, source, Policy())
     assert contract_in(jailed.graph).limits.timeout_seconds == 30
     trial = str(folder / "trial.py")
-    assert jailed.lines == {"pause": Line(str(folder / "rules.py"), 5), "check": Line(trial, 4), GIVES: Line(trial, 5)}
+    assert jailed.lines == {"pause": SourceLine(str(folder / "rules.py"), 5), "check": SourceLine(trial, 4), GIVES: SourceLine(trial, 5)}
     assert graph_from(graph_text(jailed.graph)) == jailed.graph
     plain = (
         HEAD
@@ -77,7 +77,7 @@ async def test_a_file_inside_a_package_is_built_with_its_package(folder: Path, p
     source = HEAD + "from shop import LIMIT\np.map('all', 'w', [], {}, at_most=LIMIT)\np.gives({})\n"
     (found,) = await built(inner, packages, source, Policy())
     assert [node.name for node in found.graph.nodes] == ["all"]
-    assert found.lines == {"all": Line(str(inner / "trial.py"), 4), GIVES: Line(str(inner / "trial.py"), 5)}
+    assert found.lines == {"all": SourceLine(str(inner / "trial.py"), 4), GIVES: SourceLine(str(inner / "trial.py"), 5)}
 
 
 async def test_a_file_declares_several_pipelines_and_workers(folder: Path, packages: Packages) -> None:
@@ -265,7 +265,7 @@ async def test_a_step_gives_json_or_a_named_failure(folder: Path, packages: Pack
         assert inputs == {"n": 4}
         for function, (code, told) in FAILED.items():
             failed = await steps.call(found.graph.steps, function, {})
-            assert isinstance(failed, StepFailed)
+            assert isinstance(failed, StepFailure)
             assert failed.code == code
             assert told in failed.message
     finally:
@@ -279,9 +279,9 @@ async def test_a_hostile_step_ends_with_a_name(folder: Path, packages: Packages)
     try:
         for function, code in (("hungry", "memory_exceeded"), ("gone", "worker_crashed"), ("endless", "timeout")):
             failed = await steps.call(found.graph.steps, function, {}, seconds=1.5 if function == "endless" else 90)
-            assert isinstance(failed, StepFailed)
+            assert isinstance(failed, StepFailure)
             assert failed.code == code
-        assert await steps.call(found.graph.steps, "double", {"n": "x" * 2_000_000}) == StepFailed(
+        assert await steps.call(found.graph.steps, "double", {"n": "x" * 2_000_000}) == StepFailure(
             "artifact_too_large", "The inputs of the step have 2000008 bytes; at most 1048576 are allowed."
         )
     finally:

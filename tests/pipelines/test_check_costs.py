@@ -13,7 +13,7 @@ from holdfast.pipelines.check.table import Found
 from holdfast.pipelines.check.whole import problems
 from holdfast.pipelines.draw.svg import draw_svg
 from holdfast.pipelines.draw.text import draw_text
-from holdfast.pipelines.graph.graph import After, AnyNode, Graph, MergeNode, Part, StepNode
+from holdfast.pipelines.graph.graph import After, AnyNode, Graph, MergeNode, MergePart, StepNode
 from tests.pipelines.check_graphs import KNOWN, gate, graph, work
 from tests.pipelines.templates import out, ref
 
@@ -28,7 +28,7 @@ def ring(size: int) -> Graph:
 
 def ladder(size: int) -> Graph:
     """Every node refers to the five before it: 5ⁿ ways from the first to the last."""
-    parts = [tuple(Part(f"n{up}", out(f"n{up}")) for up in range(max(0, at - 5), at)) for at in range(size)]
+    parts = [tuple(MergePart(f"n{up}", out(f"n{up}")) for up in range(max(0, at - 5), at)) for at in range(size)]
     return graph(work("n0"), *(MergeNode(name=f"n{at}", parts=parts[at], policy="union") for at in range(1, size)), gives={"text": "x"})
 
 

@@ -20,13 +20,13 @@ from holdfast.pipelines.graph.graph import (
     GateNode,
     Graph,
     HumanNode,
-    Line,
     MapNode,
     MergeNode,
-    Part,
+    MergePart,
     PipelineNode,
     RouteNode,
     Rule,
+    SourceLine,
     SuperviseNode,
     Undo,
     UntilNode,
@@ -219,7 +219,7 @@ CASES = [
     Case(
         "answer_misfit",
         "m",
-        graph(work("a"), MergeNode(name="m", parts=(Part("a", out("a")),), worker="merger"), gives={"text": "x"}),
+        graph(work("a"), MergeNode(name="m", parts=(MergePart("a", out("a")),), worker="merger"), gives={"text": "x"}),
         MERGER,
     ),
     Case("answer_may_misfit", "g", graph(work("a"), gate("g", "a", worker="loose")), LOOSE, says="is not promised"),
@@ -316,7 +316,7 @@ def test_a_good_graph_has_no_problem() -> None:
 
 
 def test_all_problems_are_told_at_once_with_the_authors_lines_and_errors_first() -> None:
-    lines = {"a": Line("p.py", 3), "b": Line("p.py", 4), GIVES: Line("p.py", 9)}
+    lines = {"a": SourceLine("p.py", 3), "b": SourceLine("p.py", 4), GIVES: SourceLine("p.py", 9)}
     wrong = graph(work("a", worker="writer"), work("b", worker="gone"), gives={"text": 1})
     found = problems(wrong, KNOWN, lines)
     assert [(problem.level, problem.code, problem.line and problem.line.line) for problem in found] == [

@@ -9,7 +9,7 @@ import pytest
 from holdfast.contract.terms import Level
 from holdfast.pipelines.check.known import known_worker
 from holdfast.pipelines.check.whole import problems
-from holdfast.pipelines.graph.graph import After, AnyNode, HumanNode, MergeNode, Part, Rule, When
+from holdfast.pipelines.graph.graph import After, AnyNode, HumanNode, MergeNode, MergePart, Rule, When
 from holdfast.workers.tools.declarations import declarations_of
 from tests.pipelines.check_graphs import KNOWN, PLAIN, gate, graph, known, work, worker
 from tests.pipelines.templates import out, ref
@@ -72,14 +72,20 @@ A = work("a")
                 gate("g", "a", **SKIPS),
                 work("b", "g"),
                 work("c"),
-                MergeNode(name="m", parts=(Part("b", out("b")), Part("c", out("c"))), policy="first"),
+                MergeNode(name="m", parts=(MergePart("b", out("b")), MergePart("c", out("c"))), policy="first"),
                 write("m"),
             ),
             True,
             id="one part of the merge is not gated",
         ),
         pytest.param(
-            (A, gate("g", "a", **SKIPS), work("b", "g"), MergeNode(name="m", parts=(Part("b", out("b")),), policy="first"), write("m")),
+            (
+                A,
+                gate("g", "a", **SKIPS),
+                work("b", "g"),
+                MergeNode(name="m", parts=(MergePart("b", out("b")),), policy="first"),
+                write("m"),
+            ),
             False,
             id="all parts of the merge are gated",
         ),

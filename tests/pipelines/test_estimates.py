@@ -34,7 +34,7 @@ from holdfast.pipelines.graph.graph import (
     HumanNode,
     MapNode,
     MergeNode,
-    Part,
+    MergePart,
     PipelineNode,
     Rule,
     SuperviseNode,
@@ -118,7 +118,7 @@ CASES: dict[str, tuple[tuple[AnyNode, ...], dict[str, Any], int | None]] = {
     "a merge counts its worker and who decides conflicts": (
         (
             one(),
-            MergeNode(name="g", parts=(Part("a", ref("a", "outputs")),), worker="w", conflicts="worker", resolver="big"),
+            MergeNode(name="g", parts=(MergePart("a", ref("a", "outputs")),), worker="w", conflicts="worker", resolver="big"),
         ),
         {},
         50 + 50 + 300,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.pipelines.check.fit import MOST_VISITS, Comparison, fits
-from holdfast.pipelines.check.shapes import Document
+from holdfast.pipelines.check.fit import MOST_VISITS, SchemaComparison, fits
+from holdfast.pipelines.check.shapes import SchemaDocument
 from tests.parts import examples
 from tests.pipelines.check_graphs import NUMBER, TEXT, shape
 
@@ -230,8 +230,8 @@ def test_schemas_that_double_with_each_level_are_compared_up_to_the_limit() -> N
     doubling: dict[str, Any] = {"$ref": "#/$defs/0", "$defs": {"40": TEXT}}
     for level in range(40):
         doubling["$defs"][str(level)] = shape("*", x={"$ref": f"#/$defs/{level + 1}"}, y={"$ref": f"#/$defs/{level + 1}"})
-    comparison = Comparison()
-    assert comparison.misfits((Document(doubling).part,), (Document(doubling).part,)) == []
+    comparison = SchemaComparison()
+    assert comparison.misfits((SchemaDocument(doubling).part,), (SchemaDocument(doubling).part,)) == []
     assert comparison.exhausted
     assert comparison.visits < MOST_VISITS * 1.1
 

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.pipelines.draw.layout import BEGIN, END, Box, Layout, Metrics, layout
+from holdfast.pipelines.draw.layout import BEGIN, END, Box, DrawingLengths, Layout, layout
 from holdfast.pipelines.graph.edges import edges_of
-from holdfast.pipelines.graph.graph import After, AnyNode, Graph, MergeNode, Part, StepNode
+from holdfast.pipelines.graph.graph import After, AnyNode, Graph, MergeNode, MergePart, StepNode
 from tests.parts import examples
 from tests.pipelines.check_graphs import gate, graph, vendor_research, work
 from tests.pipelines.templates import out, ref
 from tests.pipelines.test_check_costs import SHAPES
 
-PIXELS = Metrics(box=lambda name: (90 + 10 * (len(name) % 9), 48), gap=26, track=12, port=14, arrow=18, margin=16)
-LETTERS = Metrics(box=lambda name: (12 + 2 * (len(name) % 7), 4), gap=3, track=1, port=2, arrow=1, margin=0)
+PIXELS = DrawingLengths(box=lambda name: (90 + 10 * (len(name) % 9), 48), gap=26, track=12, port=14, arrow=18, margin=16)
+LETTERS = DrawingLengths(box=lambda name: (12 + 2 * (len(name) % 7), 4), gap=3, track=1, port=2, arrow=1, margin=0)
 
 
 def chosen(seed: int) -> Graph:
@@ -30,7 +30,7 @@ def chosen(seed: int) -> Graph:
         name = f"{'n' * random.randrange(1, 9)}{at}"
         after = tuple(After(random.choice(nodes).name) for _ in range(random.randrange(2)) if nodes)
         if len(ups) == 2:
-            nodes.append(MergeNode(name=name, parts=tuple(Part(up, out(up)) for up in ups), policy="union", after=after))
+            nodes.append(MergeNode(name=name, parts=tuple(MergePart(up, out(up)) for up in ups), policy="union", after=after))
         elif ups and random.random() < 0.4:
             nodes.append(gate(name, ups[0], revise=ups[0] if random.random() < 0.6 else None, rounds=1, after=after))
         else:
@@ -71,7 +71,7 @@ def assert_sound(drawn: Layout, of: Graph) -> None:
 @pytest.mark.parametrize("metrics", [PIXELS, LETTERS], ids=["pixels", "letters"])
 @settings(max_examples=examples(150))
 @given(seed=st.integers(0, 2**40))
-def test_boxes_do_not_overlap_and_lines_end_at_boxes_and_pass_through_none(metrics: Metrics, seed: int) -> None:
+def test_boxes_do_not_overlap_and_lines_end_at_boxes_and_pass_through_none(metrics: DrawingLengths, seed: int) -> None:
     of = chosen(seed)
     assert_sound(layout(of, metrics), of)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.model import codec
-from holdfast.pipelines.graph.references import Item, Unresolved, resolved
+from holdfast.pipelines.graph.references import MapItem, Unresolved, resolved
 from holdfast.pipelines.graph.templates import flaws_in, references_in, sources_in
 from tests import parts
 from tests.pipelines.values import JSON, TEMPLATES
@@ -53,7 +53,7 @@ def ref(source: str, *path: str | int, **rest: Any) -> dict[str, Any]:
     ],
 )
 def test_a_form_has_its_value(template: Any, value: Any) -> None:
-    assert resolved(template, RESULTS, item=Item({"url": "the-item"}, 7)) == value
+    assert resolved(template, RESULTS, item=MapItem({"url": "the-item"}, 7)) == value
     assert flaws_in(template, item=True) == []
 
 
@@ -146,7 +146,7 @@ def test_a_small_template_makes_no_large_value(template: Any) -> None:
 @settings(max_examples=parts.examples(400))
 @given(TEMPLATES, st.dictionaries(st.sampled_from(["inputs", "one", "two"]), JSON), JSON)
 def test_every_template_has_a_value_or_a_reason(template: Any, results: dict[str, Any], element: Any) -> None:
-    found = resolved(template, results, item=Item(element, 0))
+    found = resolved(template, results, item=MapItem(element, 0))
     if isinstance(found, Unresolved):
         assert str(found)
     else:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from holdfast.contract.terms import Retries, RunLimits, ToolGrant
 from holdfast.pipelines.graph.graph import Caps, SuperviseNode
 from holdfast.pipelines.graph.structure import structure_of
-from holdfast.pipelines.record.choices import Answer, answer_of
+from holdfast.pipelines.record.choices import SupervisorChoice, answer_of
 from holdfast.pipelines.record.states import node_states
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.tools.seam import Effect, Reservation, Usage
@@ -234,5 +234,5 @@ def test_whatever_a_supervisor_answers_its_node_ends_well_or_with_a_name(answers
 
 def test_the_texts_of_a_choice_are_bounded() -> None:
     found = answer_of({"choice": "c" * 10_000, "reason": "r" * 10_000, "more": 1})
-    assert isinstance(found, Answer)
+    assert isinstance(found, SupervisorChoice)
     assert (len(found.choice), len(found.reason)) == (100, 2000)

@@ -16,7 +16,7 @@ from holdfast.pipelines.graph.graph import (
     HumanNode,
     MapNode,
     MergeNode,
-    Part,
+    MergePart,
     PipelineNode,
     RouteNode,
     Rule,
@@ -108,7 +108,7 @@ NODES: st.SearchStrategy[AnyNode] = st.one_of(
         **_SAFETY,
         **_COMMON,
     ),
-    st.builds(MergeNode, parts=_FREE.map(lambda value: (Part("one", value),)), policy=st.sampled_from(["union", "first"]), **_COMMON),
+    st.builds(MergeNode, parts=_FREE.map(lambda value: (MergePart("one", value),)), policy=st.sampled_from(["union", "first"]), **_COMMON),
     st.builds(GateNode, candidate=_FREE, rules=st.lists(RULES, min_size=1, max_size=2).map(tuple), rounds=st.integers(0, 20), **_COMMON),
     st.builds(HumanNode, show=_FREE, question=st.text(max_size=5), within_seconds=st.integers(1, 1000), **_COMMON),
     st.builds(
@@ -168,7 +168,9 @@ WHOLE = Graph(
             caps=Caps(timeout_seconds=5, max_tokens=10, max_cost_usd=Decimal("0.50")),
         ),
         MapNode(name="pages", worker="w", over=[], inputs={"$from": "item"}, at_most=3, tolerate=20, tolerate_percent=True),
-        MergeNode(name="all", parts=(Part("facts", {"$concat": [[1]]}),), policy="union", key="id", conflicts="worker", resolver="judge"),
+        MergeNode(
+            name="all", parts=(MergePart("facts", {"$concat": [[1]]}),), policy="union", key="id", conflicts="worker", resolver="judge"
+        ),
         GateNode(name="gate", candidate={"$text": "{}", "with": [1]}, schema={"type": "object"}, rules=(RULE,), revise="facts", rounds=2),
         HumanNode(name="sign-off", show=1, question="Well?", approvers=("ann",), within_seconds=60, on_reject="skip"),
         RouteNode(name="way", labels=("left", "right"), value=1, rules={"left": (RULE,)}, otherwise="right"),

@@ -20,10 +20,10 @@ from holdfast.pipelines.builder.build import build
 from holdfast.pipelines.builder.declared import pipelines_of
 from holdfast.pipelines.check.known import workers_of
 from holdfast.pipelines.check.nested import with_pipelines
-from holdfast.pipelines.check.table import Problem
+from holdfast.pipelines.check.table import GraphProblem
 from holdfast.pipelines.check.whole import problems
 from holdfast.pipelines.graph.contract import contract_in
-from holdfast.pipelines.graph.graph import Built, Graph, Line, kind_of
+from holdfast.pipelines.graph.graph import Built, Graph, SourceLine, kind_of
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 from holdfast.pipelines.graph.text import MAX_TEXT_BYTES, graph_from
 from holdfast.pipelines.page.reader import is_pipeline
@@ -39,7 +39,7 @@ class CheckedPipeline(msgspec.Struct, frozen=True):
     file: Path
     graph: Graph | None
     """The graph of the pipeline; None if the file could not be read or built."""
-    problems: tuple[Problem, ...]
+    problems: tuple[GraphProblem, ...]
 
     @property
     def ok(self) -> bool:
@@ -120,7 +120,7 @@ def checked_pipelines(file: Path, more: Sequence[Path], isolation: str | None) -
     try:
         built = built_of(file, isolation)
     except Rejected as wrong:
-        problem = Problem(level=Level.ERROR, code=wrong.code, node=None, line=None, message=str(wrong), cure="")
+        problem = GraphProblem(level=Level.ERROR, code=wrong.code, node=None, line=None, message=str(wrong), cure="")
         of_page = _of_page(file, wrong.problems) if isinstance(wrong, PipelineInvalid) else ()
         return [CheckedPipeline(file, None, of_page or (problem,))]
     inner = [one.graph for other in _beside(file, more) for one in _built_or_none(other, isolation)]
@@ -128,14 +128,14 @@ def checked_pipelines(file: Path, more: Sequence[Path], isolation: str | None) -
     return [CheckedPipeline(file, one.graph, (*_of_page(file, one.warnings), *problems(one.graph, workers, one.lines))) for one in built]
 
 
-def _of_page(file: Path, told: Sequence[PageProblem]) -> tuple[Problem, ...]:
+def _of_page(file: Path, told: Sequence[PageProblem]) -> tuple[GraphProblem, ...]:
     """The problems of a page, in the form that the problems of a graph have."""
     return tuple(
-        Problem(
+        GraphProblem(
             level=each.level,
             code=each.code,
             node=None,
-            line=Line(str(file), each.line),
+            line=SourceLine(str(file), each.line),
             message=f"{each.section}: {each.message}" if each.section else each.message,
             cure="",
         )

@@ -17,7 +17,7 @@ from holdfast.model.restart_errors import ConfirmationNeeded
 
 if TYPE_CHECKING:
     from holdfast.pipelines.restart.compare import Comparison, Difference, Side
-    from holdfast.pipelines.restart.plan import Plan
+    from holdfast.pipelines.restart.plan import RestartPlan
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, as `holdfast run` and `holdfast runs list` print it.")]
 YesOption = Annotated[bool, typer.Option("--yes", help="Start without a question.")]
@@ -102,7 +102,7 @@ def agreed(question: str, command: str) -> None:
         raise ConfirmationNeeded("Nothing was started.")
 
 
-def say_plan(plan: Plan) -> None:
+def say_plan(plan: RestartPlan) -> None:
     """Print to stderr what a restart will do: for each node whether it is reused or runs again, and the costs."""
     width = max((len(one.node) for one in plan.nodes), default=0)
     for one in plan.nodes:

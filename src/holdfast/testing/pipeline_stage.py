@@ -30,7 +30,7 @@ from holdfast.pipelines.graph.structure import structure_of
 from holdfast.pipelines.record.states import NodeStatus, node_states
 from holdfast.pipelines.run.served_pipeline import ServedPipeline
 from holdfast.pipelines.steps.entry import called
-from holdfast.pipelines.steps.steps import StepDone, StepFailed, Steps, told_by
+from holdfast.pipelines.steps.steps import StepDone, StepFailure, Steps, told_by
 from holdfast.service.engines import Opening
 from holdfast.service.restarts.runs import restart_asked, restart_run
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
@@ -213,7 +213,7 @@ class _OwnSteps:
         self._functions = SimpleNamespace(**written(pipeline).functions)
         self._others = others
 
-    async def call(self, package: str, function: str, inputs: Any, **more: Any) -> StepDone | StepFailed:
+    async def call(self, package: str, function: str, inputs: Any, **more: Any) -> StepDone | StepFailure:
         if package != self.PACKAGE:
             return await self._others.call(package, function, inputs, **more)
         return told_by(called(cast("Any", self._functions), function, inputs))

@@ -15,7 +15,7 @@ from holdfast.model import json_structs
 from holdfast.pipelines.builder.expressions import Condition, Expression, constant_of, template_of
 from holdfast.pipelines.builder.handles import Handle
 from holdfast.pipelines.graph.durations import seconds_of
-from holdfast.pipelines.graph.graph import After, Caps, FailureAction, Part, Rule, Template, Then, Undo, When
+from holdfast.pipelines.graph.graph import After, Caps, FailureAction, MergePart, Rule, Template, Then, Undo, When
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 from holdfast.pipelines.graph.templates import THIS
 
@@ -273,16 +273,16 @@ def integer_of(given: Any, what: str) -> int:
     return given
 
 
-def parts_of(parts: Any) -> tuple[Part, ...]:
+def parts_of(parts: Any) -> tuple[MergePart, ...]:
     """The parts of a merge: a list of nodes and references, or a dict from names (sources) to them. In a list, the name of the node to
     which a part refers is its source."""
     if isinstance(parts, Mapping):
-        return tuple(Part(str(source), template_of(value, f"The part {source}")) for source, value in parts.items())
+        return tuple(MergePart(str(source), template_of(value, f"The part {source}")) for source, value in parts.items())
     if not isinstance(parts, list | tuple):
         raise PipelineInvalid(
             f"The parts of a merge are {parts!r:.120}; give a list of nodes, or a dict: {{'web': facts, 'files': other}}."
         )
-    return tuple(Part(_source(part), template_of(part, "A part")) for part in parts)
+    return tuple(MergePart(_source(part), template_of(part, "A part")) for part in parts)
 
 
 def _source(part: Any) -> str:

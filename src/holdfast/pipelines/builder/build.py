@@ -28,7 +28,7 @@ from holdfast.pipelines.builder.contract import contract_of_arguments
 from holdfast.pipelines.builder.declared import DeclaredPipeline, DeclaredPipelines, pipelines_of
 from holdfast.pipelines.builder.entry import MAX_DRAFT_BYTES, MAX_FRAME_BYTES, drafted
 from holdfast.pipelines.graph.contract import json_of
-from holdfast.pipelines.graph.graph import GIVES, GRAPH_FORMAT, Built, Graph, Line, StepNode
+from holdfast.pipelines.graph.graph import GIVES, GRAPH_FORMAT, Built, Graph, SourceLine, StepNode
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 from holdfast.pipelines.graph.text import MAX_TEXT_BYTES, check_text, graph_from
 from holdfast.workers.packages import Kept, Packages, imported
@@ -48,7 +48,7 @@ class _Draft(msgspec.Struct):
 
     nodes: msgspec.Raw
     gives: msgspec.Raw
-    lines: dict[str, Line] = {}
+    lines: dict[str, SourceLine] = {}
 
 
 def declared_in(file: Path) -> DeclaredPipelines:
@@ -201,14 +201,14 @@ def _with_steps(built: Built, steps: Kept, include: tuple[str, ...]) -> Built:
     return msgspec.structs.replace(built, graph=msgspec.structs.replace(built.graph, steps=steps.name), include=include)
 
 
-def _lines(graph: Graph, said: Mapping[str, Line], kept: Kept, file: Path) -> dict[str, Line]:
+def _lines(graph: Graph, said: Mapping[str, SourceLine], kept: Kept, file: Path) -> dict[str, SourceLine]:
     """The lines on which the author wrote the nodes, as the sandbox sent them. Impossible line numbers are left out. The sandbox is not
     trusted, so these lines are only shown to people."""
     lines = {}
     for name in (*(node.name for node in graph.nodes), GIVES):
         line = said.get(name)
         if line is not None and 0 < line.line < 10_000_000:
-            lines[name] = Line(_place(line.file, kept, file), line.line)
+            lines[name] = SourceLine(_place(line.file, kept, file), line.line)
     return lines
 
 

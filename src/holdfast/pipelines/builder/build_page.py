@@ -14,9 +14,9 @@ from holdfast.contract.page import PIPELINE_SPEC
 from holdfast.contract.terms import Level, Problem
 from holdfast.hosts.sandbox.admitted_files import IncludeRefused, check_page
 from holdfast.model.errors import InvalidParameter
-from holdfast.pipelines.graph.graph import Built, Line
+from holdfast.pipelines.graph.graph import Built, SourceLine
 from holdfast.pipelines.graph.refusals import PipelineInvalid
-from holdfast.pipelines.page.field_reader import Step
+from holdfast.pipelines.page.field_reader import StepFunction
 from holdfast.pipelines.page.reader import MAX_PAGE_BYTES, PipelinePage, read_pipeline
 from holdfast.workers.packages import Packages
 from holdfast.workers.tools.declarations import Problem as CodeProblem
@@ -44,7 +44,7 @@ def built_page(file: Path, packages: Packages) -> Built:
     graph = page.graph
     if page.steps:
         graph = msgspec.structs.replace(graph, steps=_package(file, page, packages))
-    lines = {name: Line(str(file), line) for name, line in page.lines.items()}
+    lines = {name: SourceLine(str(file), line) for name, line in page.lines.items()}
     return Built(graph, lines, page.problems, page.include)
 
 
@@ -71,7 +71,7 @@ def _package(file: Path, page: PipelinePage, packages: Packages) -> str:
     raise refusal_of(file, problems)
 
 
-def _missing(code: Path, steps: Sequence[Step]) -> list[Problem]:
+def _missing(code: Path, steps: Sequence[StepFunction]) -> list[Problem]:
     """A problem for each step whose function the file does not have, or one problem if the file cannot be used. The file is read, not
     run."""
     if not code.is_file():

@@ -99,7 +99,7 @@ def _shown(message: str) -> str:
     return message[:_MOST_MESSAGE].encode(errors="backslashreplace").decode()
 
 
-class Written(NamedTuple):
+class LocalPipeline(NamedTuple):
     """The parts of a pipeline object that a test needs, if the test's own process made the pipeline."""
 
     given: Mapping[str, Any]
@@ -109,6 +109,6 @@ class Written(NamedTuple):
     """The functions of its steps, by name."""
 
 
-def written(pipeline: Pipeline) -> Written:
+def written(pipeline: Pipeline) -> LocalPipeline:
     """The arguments and the step functions of a pipeline object. Only the testing kit calls this; the runner reads the source instead."""
-    return Written(pipeline._given, pipeline._gates, pipeline._functions)
+    return LocalPipeline(pipeline._given, pipeline._gates, pipeline._functions)

@@ -40,13 +40,13 @@ from holdfast.pipelines.graph.graph import (
     FailureAction,
     GateNode,
     HumanNode,
-    Line,
     MapNode,
     MergeNode,
     MergePolicy,
     Risk,
     RouteNode,
     Rule,
+    SourceLine,
     StepNode,
     Template,
     WaitNode,
@@ -62,7 +62,7 @@ class Draft(msgspec.Struct, frozen=True):
 
     nodes: tuple[AnyNode, ...]
     gives: Template
-    lines: dict[str, Line] = {}
+    lines: dict[str, SourceLine] = {}
 
 
 class Pipeline(WorkerVerbs):
@@ -98,7 +98,7 @@ class Pipeline(WorkerVerbs):
         self._given = {"page_or_id": page_or_id, "version": version, "inputs": inputs, "outputs": outputs, "purpose": purpose, **limits}
         self._gates = gates
         self._nodes: dict[str, AnyNode] = {}
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, SourceLine] = {}
         self._functions: dict[str, Callable[..., Any]] = {}
         self._gives: list[Template] = []
 
@@ -389,9 +389,9 @@ class Pipeline(WorkerVerbs):
         self._lines[node.name] = _line()
 
 
-def _line() -> Line:
+def _line() -> SourceLine:
     """The file and the line of the author's code: the innermost caller outside of this package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and PurePath(frame.f_code.co_filename).parent == _HERE:
         frame = frame.f_back
-    return Line(frame.f_code.co_filename, frame.f_lineno)
+    return SourceLine(frame.f_code.co_filename, frame.f_lineno)

@@ -2,8 +2,8 @@
 
 A misfit is *certain* if no value that the producer's schema allows is allowed by the consumer's. This is proved, never guessed, because a
 certain misfit keeps a pipeline from running. A misfit is *possible* if the producer may give some values that the consumer does not accept.
-Where a producer's schema says nothing, nothing is reported. The cost is bounded: `Comparison.visits` counts the compared places, and above
-its limit no further misfit is reported (`exhausted`).
+Where a producer's schema says nothing, nothing is reported. The cost is bounded: `SchemaComparison.visits` counts the compared places, and
+above its limit no further misfit is reported (`exhausted`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from holdfast.contract.equality import equal
-from holdfast.pipelines.check.shapes import ALL_TYPES, Document, Part, Shape, told_types, type_of
+from holdfast.pipelines.check.shapes import ALL_TYPES, SchemaDocument, Shape, Subschema, told_types, type_of
 from holdfast.pipelines.graph.paths import EACH, Path, text_of
 
 MOST_DEPTH: Final = 24
@@ -48,17 +48,17 @@ class Misfit(msgspec.Struct, frozen=True):
 def fits(producer: Any, consumer: Any) -> list[Misfit]:
     """The places where the producer's schema does not fit the consumer's. If a misfit is certain, only the certain ones are returned.
     Empty if no misfit was found."""
-    return Comparison().misfits((Document(producer).part,), (Document(consumer).part,))
+    return SchemaComparison().misfits((SchemaDocument(producer).part,), (SchemaDocument(consumer).part,))
 
 
-class Comparison:
+class SchemaComparison:
     """Compares pairs of schemas. All comparisons together have one limit, `most` places, and each pair has the limit MOST_VISITS."""
 
     def __init__(self, most: int = MOST_VISITS_TOGETHER) -> None:
         self.visits = 0
         self._most = most
         self._until = most
-        self._shapes: dict[_Key, tuple[Shape, tuple[Part, ...]]] = {}
+        self._shapes: dict[_Key, tuple[Shape, tuple[Subschema, ...]]] = {}
         self._open: set[tuple[str, _Key, _Key]] = set()
         self.exhausted = False
         """Whether a limit was reached, so that misfits may be missing."""
@@ -68,7 +68,7 @@ class Comparison:
         self.exhausted |= self.visits > self._until
         return self.visits > self._until
 
-    def misfits(self, producer: tuple[Part, ...], consumer: tuple[Part, ...]) -> list[Misfit]:
+    def misfits(self, producer: tuple[Subschema, ...], consumer: tuple[Subschema, ...]) -> list[Misfit]:
         """The places where the producer's type does not fit the consumer's, at most MOST_MISFITS. If a misfit is certain, only the certain
         ones are returned."""
         self._until = min(self._most, self.visits + MOST_VISITS)
@@ -76,7 +76,7 @@ class Comparison:
         found = certain or self._doubts(producer, consumer, ())
         return list(dict.fromkeys(found))[:MOST_MISFITS]
 
-    def shape(self, parts: tuple[Part, ...]) -> Shape:
+    def shape(self, parts: tuple[Subschema, ...]) -> Shape:
         """What all schemas of one place say together."""
         key = _key(parts)
         if key not in self._shapes:
@@ -85,7 +85,7 @@ class Comparison:
             self._shapes[key] = (shape, parts)  # the parts stay referenced, so that Python gives their id() to no other object
         return self._shapes[key][0]
 
-    def _visit(self, question: str, one: tuple[Part, ...], other: tuple[Part, ...], path: Path) -> bool:
+    def _visit(self, question: str, one: tuple[Subschema, ...], other: tuple[Subschema, ...], path: Path) -> bool:
         """Whether to compare this pair. If True, the pair counts as open until `_leave`. False if the pair is open already, if it is nested
         too deep, or if the limit is reached. `question` is `clash` or `doubt`."""
         self.visits += 1
@@ -95,12 +95,12 @@ class Comparison:
         self._open.add(key)
         return True
 
-    def _leave(self, question: str, one: tuple[Part, ...], other: tuple[Part, ...]) -> None:
+    def _leave(self, question: str, one: tuple[Subschema, ...], other: tuple[Subschema, ...]) -> None:
         self._open.discard((question, _key(one), _key(other)))
 
     # --- certain: a proof that no value is allowed by both
 
-    def clashes(self, one: tuple[Part, ...], other: tuple[Part, ...], path: Path = ()) -> list[Misfit]:
+    def clashes(self, one: tuple[Subschema, ...], other: tuple[Subschema, ...], path: Path = ()) -> list[Misfit]:
         """Reasons why no value fits both types; empty if there may be such a value."""
         if not one or not other or not self._visit("clash", one, other, path):
             return []
@@ -109,7 +109,7 @@ class Comparison:
         finally:
             self._leave("clash", one, other)
 
-    def _clashes(self, one: Shape, other: Shape, ones: tuple[Part, ...], others: tuple[Part, ...], path: Path) -> list[Misfit]:
+    def _clashes(self, one: Shape, other: Shape, ones: tuple[Subschema, ...], others: tuple[Subschema, ...], path: Path) -> list[Misfit]:
         shared = one.types & other.types
         if not shared:
             return [_certain(path, f"is {told_types(one.types)}; {told_types(other.types)} is needed")]
@@ -155,7 +155,7 @@ class Comparison:
         else:
             yield from self.clashes(mine, theirs, path)
 
-    def _forbids(self, parts: tuple[Part, ...]) -> bool:
+    def _forbids(self, parts: tuple[Subschema, ...]) -> bool:
         return bool(parts) and not self.shape(parts).types
 
     def _allows(self, shape: Shape, value: Any, depth: int = 0) -> bool:
@@ -180,7 +180,7 @@ class Comparison:
 
     # --- possible: what a producer may give, and a consumer does not accept
 
-    def _doubts(self, ones: tuple[Part, ...], others: tuple[Part, ...], path: Path) -> list[Misfit]:
+    def _doubts(self, ones: tuple[Subschema, ...], others: tuple[Subschema, ...], path: Path) -> list[Misfit]:
         if not ones or not others or not self._visit("doubt", ones, others, path):
             return []
         try:
@@ -195,7 +195,7 @@ class Comparison:
         finally:
             self._leave("doubt", ones, others)
 
-    def _any_misfit(self, ones: tuple[Part, ...], others: tuple[Part, ...], path: Path, when: str) -> list[Misfit]:
+    def _any_misfit(self, ones: tuple[Subschema, ...], others: tuple[Subschema, ...], path: Path, when: str) -> list[Misfit]:
         certain = self.clashes(ones, others, path)
         if certain:
             return [Misfit(one.path, False, f"{one.reason}{when}", one.missing) for one in certain]
@@ -210,7 +210,7 @@ class Comparison:
             yield _possible(path, f"may be any value; only {_shown(consumer.values[:6])} is accepted")
 
     def _choice_doubts(
-        self, producer: Shape, consumer: Shape, ones: tuple[Part, ...], others: tuple[Part, ...], path: Path
+        self, producer: Shape, consumer: Shape, ones: tuple[Subschema, ...], others: tuple[Subschema, ...], path: Path
     ) -> Iterator[Misfit]:
         for group in producer.choices:
             for each in group:
@@ -256,7 +256,7 @@ def _type_doubts(producer: Shape, consumer: Shape, path: Path) -> Iterator[Misfi
         yield _possible(path, f"may be {told_types(extra)}; {told_types(consumer.types)} is needed")
 
 
-def _key(parts: tuple[Part, ...]) -> _Key:
+def _key(parts: tuple[Subschema, ...]) -> _Key:
     return tuple((id(part.schema), id(part.document)) for part in parts)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from holdfast.pipelines.check.fit import Comparison, Misfit
+from holdfast.pipelines.check.fit import Misfit, SchemaComparison
 from holdfast.pipelines.check.references import VERDICTS, Types
-from holdfast.pipelines.check.shapes import Part, closed, made
+from holdfast.pipelines.check.shapes import Subschema, closed, made
 from holdfast.pipelines.check.table import Found, named
 from holdfast.pipelines.graph.graph import (
     FINISH,
@@ -36,12 +36,12 @@ _CONFLICT: Final = closed(path={"type": "string"}, values={"type": "array", "ite
 class Fits:
     """Compares types with contracts, and adds each misfit to `found` as a problem."""
 
-    def __init__(self, types: Types, comparison: Comparison, found: Found) -> None:
+    def __init__(self, types: Types, comparison: SchemaComparison, found: Found) -> None:
         self.types = types
         self._comparison = comparison
         self._found = found
 
-    def takes(self, node: AnyNode, worker: str, given: tuple[Part, ...], code: str) -> None:
+    def takes(self, node: AnyNode, worker: str, given: tuple[Subschema, ...], code: str) -> None:
         """Note where the given inputs do not fit the input schema of a worker. `code` is the first part of the problems' codes: `input`,
         `fallback` or `undo`. (With `input`, a required input that is certainly not given has the code `missing_input`.) A worker that is
         not known is not checked."""
@@ -102,7 +102,7 @@ def check_inputs(graph: Graph, nodes: list[AnyNode], fits: Fits) -> None:
     fits.result(graph)
 
 
-def _check_supervise(node: SuperviseNode, given: tuple[Part, ...], fits: Fits) -> None:
+def _check_supervise(node: SuperviseNode, given: tuple[Subschema, ...], fits: Fits) -> None:
     """Check a supervisor, which gets three inputs in addition to those of the node. If its outputs cannot have a field `inputs`, the
     workers that it chooses get the node's inputs, so the node's inputs are compared with the contracts of these workers too."""
     more = made({"type": "object", "properties": _SUPERVISED, "required": list(_SUPERVISED)})

@@ -10,7 +10,7 @@ from holdfast.pipelines.check.known import Inside, Known, Workers, doers_of, fou
 from holdfast.pipelines.check.safety import guarded_nodes
 from holdfast.pipelines.graph.contract import contract_in
 from holdfast.pipelines.graph.graph import Graph, parted
-from holdfast.pipelines.graph.order import Order
+from holdfast.pipelines.graph.order import NodeOrder
 
 
 def with_pipelines(workers: Workers, graphs: Iterable[Graph]) -> Workers:
@@ -21,7 +21,7 @@ def with_pipelines(workers: Workers, graphs: Iterable[Graph]) -> Workers:
     only grow, so it ends.
     """
     known = {name: dict(versions) for name, versions in workers.items()}
-    orders = [(order := Order(graph), guarded_nodes(order), contract_in(graph)) for graph in graphs]
+    orders = [(order := NodeOrder(graph), guarded_nodes(order), contract_in(graph)) for graph in graphs]
     for _, _, contract in orders:
         versions = known.setdefault(contract.worker_id, {})
         versions.pop(contract.version, None)  # the version that a graph gets if it names none must be the last
@@ -36,7 +36,7 @@ def with_pipelines(workers: Workers, graphs: Iterable[Graph]) -> Workers:
     return known
 
 
-def _looked(contract: Contract, order: Order, guarded: int, workers: Workers) -> Known:
+def _looked(contract: Contract, order: NodeOrder, guarded: int, workers: Workers) -> Known:
     """What is known of a pipeline, derived from the workers that its nodes run. `guarded` is the set of the nodes that run only if a gate
     or a person let them run."""
     runs: set[str] = set()

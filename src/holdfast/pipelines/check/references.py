@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from holdfast.pipelines.check import known
-from holdfast.pipelines.check.fit import Comparison
+from holdfast.pipelines.check.fit import SchemaComparison
 from holdfast.pipelines.check.known import Known, Workers
-from holdfast.pipelines.check.shapes import ALL_TYPES, ANYTHING, Document, Part, Shape, all_of, closed, made, told_types
+from holdfast.pipelines.check.shapes import ALL_TYPES, ANYTHING, SchemaDocument, Shape, Subschema, all_of, closed, made, told_types
 from holdfast.pipelines.check.table import Found, listed, named
 from holdfast.pipelines.graph.edges import templates_of
 from holdfast.pipelines.graph.graph import (
@@ -30,7 +30,7 @@ from holdfast.pipelines.graph.graph import (
     WaitNode,
     WorkerNode,
 )
-from holdfast.pipelines.graph.order import Order
+from holdfast.pipelines.graph.order import NodeOrder
 from holdfast.pipelines.graph.paths import EACH, path_of, text_of
 from holdfast.pipelines.graph.templates import INDEX, INPUTS, ITEM, MAX_DEPTH, Reference, form_of, reference_of
 
@@ -45,10 +45,10 @@ def _item(outputs: Any, **more: Any) -> dict[str, Any]:
     return closed(index=_COUNT, status=_TEXT, outputs=outputs, error={"type": ["object", "null"]}, run_id=_TEXT_OR_NULL, **more)
 
 
-class Typed(NamedTuple):
+class ReferenceType(NamedTuple):
     """The type of the value to which a reference leads."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[Subschema, ...]
     doubt: str = ""
     """Why the value may be missing, as the second half of a sentence; empty if nothing says that it may be missing."""
 
@@ -60,34 +60,34 @@ class _Impossible(Exception):
 class Types:
     """The types of one graph. Each node gets its type once, after the nodes above it. Problems of references are added to `found`."""
 
-    def __init__(self, graph: Graph, workers: Workers, order: Order, comparison: Comparison, found: Found) -> None:
+    def __init__(self, graph: Graph, workers: Workers, order: NodeOrder, comparison: SchemaComparison, found: Found) -> None:
         self._workers = workers
         self._order = order
         self._comparison = comparison
         self._found = found
-        self._schemas: dict[int, tuple[Part, ...]] = {}
+        self._schemas: dict[int, tuple[Subschema, ...]] = {}
         self.inputs = self.of_schema(graph.contract.get("input_schema", {}))
-        self.results: dict[str, tuple[Part, ...]] = {}
+        self.results: dict[str, tuple[Subschema, ...]] = {}
         """The type of each node's result document."""
-        self.templates: dict[str, dict[str, tuple[Part, ...]]] = {}
+        self.templates: dict[str, dict[str, tuple[Subschema, ...]]] = {}
         """For each node, the types of its templates by the names of their fields."""
-        self.items: dict[str, tuple[Part, ...]] = {}
+        self.items: dict[str, tuple[Subschema, ...]] = {}
         """For each map, the type of the elements of its list."""
         for group in order.groups:
             for name in group:
                 self._type(order.nodes[name])
 
-    def of_schema(self, schema: Any) -> tuple[Part, ...]:
+    def of_schema(self, schema: Any) -> tuple[Subschema, ...]:
         """A whole schema as a type. Each schema object is read once."""
         if id(schema) not in self._schemas:
-            self._schemas[id(schema)] = (Document(schema).part,)
+            self._schemas[id(schema)] = (SchemaDocument(schema).part,)
         return self._schemas[id(schema)]
 
     def known(self, worker: str) -> Known | None:
         """The worker that a node names; None if it is not known."""
         return known.found(self._workers, worker)
 
-    def outputs_of(self, worker: str) -> tuple[Part, ...]:
+    def outputs_of(self, worker: str) -> tuple[Subschema, ...]:
         """The type of a worker's outputs; ANYTHING if the worker is not known."""
         found = self.known(worker)
         return ANYTHING if found is None else self.of_schema(found.contract.output_schema)
@@ -102,14 +102,14 @@ class Types:
             types[place] = self.of_template(template, node)
         self.results[node.name] = made(self._result(node, types))
 
-    def _elements(self, node: MapNode, over: tuple[Part, ...]) -> tuple[Part, ...]:
+    def _elements(self, node: MapNode, over: tuple[Subschema, ...]) -> tuple[Subschema, ...]:
         shape = self._comparison.shape(over)
         if over and "array" not in shape.types:
             self._found.add("not_a_list", node.name, f"The map needs a list, and gets {told_types(shape.types)}.")
             return ANYTHING
         return _any_element(shape)
 
-    def _result(self, node: AnyNode, types: Mapping[str, tuple[Part, ...]]) -> dict[str, Any]:
+    def _result(self, node: AnyNode, types: Mapping[str, tuple[Subschema, ...]]) -> dict[str, Any]:
         """The schema of a node's result document."""
         match node:
             case WorkerNode():
@@ -141,16 +141,16 @@ class Types:
             case WaitNode():
                 return closed()
 
-    def _merged(self, node: MergeNode) -> Part:
+    def _merged(self, node: MergeNode) -> Subschema:
         """The type of a merge's outputs. If a worker merges: the type of the field `merged` in the worker's outputs. If a policy merges:
         any value."""
-        return Part({}) if node.worker is None else self._field_of(node.worker, "merged")
+        return Subschema({}) if node.worker is None else self._field_of(node.worker, "merged")
 
-    def _field_of(self, worker: str, name: str) -> Part:
+    def _field_of(self, worker: str, name: str) -> Subschema:
         """The type of one field of a worker's outputs; any value if the worker is not known, or if its output schema has `anyOf` or
         `oneOf`."""
         shape = self._comparison.shape(self.outputs_of(worker))
-        return all_of(shape.field(name)) if not shape.choices else Part({})
+        return all_of(shape.field(name)) if not shape.choices else Subschema({})
 
     def _check_rules(self, node: UntilNode) -> None:
         """Note the rules of an `until` that can never hold, because the worker's outputs cannot have a value at their path."""
@@ -162,7 +162,7 @@ class Types:
             except _Impossible as why:
                 self._found.add("impossible_field", node.name, f"The rule about {named('outputs' + rule.path, 120)} never holds: {why}.")
 
-    def with_fields(self, parts: tuple[Part, ...], more: tuple[Part, ...]) -> tuple[Part, ...]:
+    def with_fields(self, parts: tuple[Subschema, ...], more: tuple[Subschema, ...]) -> tuple[Subschema, ...]:
         """The type of an object that has the fields of both types. Where both have a field, that of `more` is used. ANYTHING if the first
         type has `anyOf` or `oneOf`, or says nothing that can be compared."""
         mine, other = self._comparison.shape(parts), self._comparison.shape(more)
@@ -173,21 +173,21 @@ class Types:
         rest = mine.field("")  # the schema of fields that no schema names; False if there can be no such field
         return made({"type": "object", "properties": fields, "required": required, "additionalProperties": all_of(rest) if rest else True})
 
-    def may_have(self, parts: tuple[Part, ...], name: str) -> bool:
+    def may_have(self, parts: tuple[Subschema, ...], name: str) -> bool:
         """Whether an object of this type may have a field of this name."""
         mine = self._comparison.shape(parts).field(name)
         return not mine or bool(self._comparison.shape(mine).types)
 
     # --- templates
 
-    def of_template(self, template: Template, node: AnyNode | None, *, own: bool = False, depth: int = 0) -> tuple[Part, ...]:
+    def of_template(self, template: Template, node: AnyNode | None, *, own: bool = False, depth: int = 0) -> tuple[Subschema, ...]:
         """The type of a template. Problems of its references are noted. `node` is the node that has the template; None for the outputs of
         the pipeline. `own`: whether it is the template of an undo, which may refer to the node itself and to nodes above it. `depth`: the
         level of this part in the whole template, from 0."""
         if depth > MAX_DEPTH:
             return ANYTHING
 
-        def inner(part: Template) -> Part:
+        def inner(part: Template) -> Subschema:
             return all_of(self.of_template(part, node, own=own, depth=depth + 1))
 
         if isinstance(template, list | tuple):
@@ -211,16 +211,18 @@ class Types:
             case _:
                 return ANYTHING
 
-    def _joined(self, lists: list[Part], node: AnyNode | None) -> tuple[Part, ...]:
+    def _joined(self, lists: list[Subschema], node: AnyNode | None) -> tuple[Subschema, ...]:
         shapes = [self._comparison.shape((part,)) for part in lists]
         for shape in shapes:
             if "array" not in shape.types:
                 self._found.add("not_a_list", node.name if node else None, f"`concat` joins lists, and gets {told_types(shape.types)}.")
-        return made({"type": "array", "items": Part({"anyOf": [all_of(_any_element(shape)) for shape in shapes]}) if shapes else False})
+        return made(
+            {"type": "array", "items": Subschema({"anyOf": [all_of(_any_element(shape)) for shape in shapes]}) if shapes else False}
+        )
 
     # --- references
 
-    def _referred(self, template: Mapping[str, Any], node: AnyNode | None, own: bool) -> tuple[Part, ...]:
+    def _referred(self, template: Mapping[str, Any], node: AnyNode | None, own: bool) -> tuple[Subschema, ...]:
         reference = reference_of(template)
         where = node.name if node is not None else None
         source = self._source(reference, node, own)
@@ -241,9 +243,9 @@ class Types:
             return parts
         if EACH in reference.path and not reference.length:
             parts = made(_LIST)  # the default also stands for elements
-        return made({"anyOf": [all_of(parts), Part({"const": reference.default})]})
+        return made({"anyOf": [all_of(parts), Subschema({"const": reference.default})]})
 
-    def _source(self, reference: Reference, node: AnyNode | None, own: bool) -> tuple[Part, ...] | None:
+    def _source(self, reference: Reference, node: AnyNode | None, own: bool) -> tuple[Subschema, ...] | None:
         """The type of the document in which a reference begins. None if there is no such document, which is noted as a problem. None also
         for a node of the same cycle, whose type is not known yet. `own` is as in `of_template`."""
         where, name = (node.name if node is not None else None), reference.source
@@ -264,7 +266,7 @@ class Types:
             return None
         return self.results.get(name)  # inside a cycle the type is not known yet; check_order notes the cycle
 
-    def _walked(self, parts: tuple[Part, ...], path: tuple[str | int, ...], before: str) -> Typed:
+    def _walked(self, parts: tuple[Subschema, ...], path: tuple[str | int, ...], before: str) -> ReferenceType:
         doubt = ""
         for at, key in enumerate(path):
             shape = self._comparison.shape(parts)
@@ -272,15 +274,15 @@ class Types:
             here, before = before, before + text_of((key,))
             if key == EACH:
                 rest = self._walked(_any_element(shape), path[at + 1 :], before)
-                return Typed(made({"type": "array", "items": all_of(rest.parts)}), doubt or rest.doubt)
+                return ReferenceType(made({"type": "array", "items": all_of(rest.parts)}), doubt or rest.doubt)
             if isinstance(key, int):
                 parts = shape.element(key)
             else:
                 typed = self._field(shape, key, here)
                 parts, doubt = typed.parts, doubt or typed.doubt
-        return Typed(parts, doubt)
+        return ReferenceType(parts, doubt)
 
-    def _field(self, shape: Shape, name: str, before: str) -> Typed:
+    def _field(self, shape: Shape, name: str, before: str) -> ReferenceType:
         mine = shape.field(name)
         if mine and not self._comparison.shape(mine).types:
             there = f"the fields are {listed(shape.names)}" if shape.names else "it has no fields"
@@ -296,15 +298,15 @@ class Types:
             promised |= all(name in each.required for each in forms)
             mentioned |= any(open_forms)
             if open_forms and all(open_forms):
-                mine = (*mine, Part({"anyOf": [all_of(one) for one in open_forms]}))
+                mine = (*mine, Subschema({"anyOf": [all_of(one) for one in open_forms]}))
         if promised or not (shape.names or mentioned):
-            return Typed(mine)
-        return Typed(
+            return ReferenceType(mine)
+        return ReferenceType(
             mine,
             f"{named(before)} need not have {named(name)}" if mentioned else f"the schema of {named(before)} does not name {named(name)}",
         )
 
-    def _measured(self, typed: Typed) -> None:
+    def _measured(self, typed: ReferenceType) -> None:
         types = self._comparison.shape(typed.parts).types
         if typed.parts and not types & {"array", "string", "object"}:
             raise _Impossible(f"{told_types(types)} has no length")
@@ -319,7 +321,7 @@ def _wanted(shape: Shape, kind: str, before: str) -> str:
     return f"{named(before)} may be {told_types(others)}" if others and shape.types != ALL_TYPES else ""
 
 
-def _any_element(shape: Shape) -> tuple[Part, ...]:
+def _any_element(shape: Shape) -> tuple[Subschema, ...]:
     """The type that every element of a list has; ANYTHING if it is not known."""
     own = [shape.element(index) for index in range(min(shape.first_elements, 64))]
     rest = shape.element(shape.first_elements)

@@ -10,10 +10,10 @@ from holdfast.pipelines.check.shapes import all_of, closed, made
 from holdfast.pipelines.check.table import Found, listed, named
 from holdfast.pipelines.graph.edges import Edge
 from holdfast.pipelines.graph.graph import AnyNode, GateNode, Graph, HumanNode, MapNode, MergeNode, SuperviseNode, WorkerNode
-from holdfast.pipelines.graph.order import Order
+from holdfast.pipelines.graph.order import NodeOrder
 
 
-def check_fallbacks(order: Order, workers: Workers, fits: Fits, problems: Found) -> None:
+def check_fallbacks(order: NodeOrder, workers: Workers, fits: Fits, problems: Found) -> None:
     """Note fallbacks that may use more tools than the worker they replace, that do not accept its inputs, or that give other outputs."""
     for node in order.nodes.values():
         if not isinstance(node, WorkerNode | MapNode) or (first := found(workers, node.worker)) is None:
@@ -28,7 +28,7 @@ def check_fallbacks(order: Order, workers: Workers, fits: Fits, problems: Found)
             fits.gives(node, worker, node.worker)
 
 
-def check_undo(order: Order, fits: Fits) -> None:
+def check_undo(order: NodeOrder, fits: Fits) -> None:
     """Note undo workers that do not accept the inputs that they get: `{inputs, outputs}` of the node, or the inputs that the author
     gave."""
     for node in order.nodes.values():
@@ -46,7 +46,7 @@ def check_undo(order: Order, fits: Fits) -> None:
                     fits.takes(node, worker, made(given), "undo")
 
 
-def check_effects(graph: Graph, order: Order, workers: Workers, problems: Found) -> None:
+def check_effects(graph: Graph, order: NodeOrder, workers: Workers, problems: Found) -> None:
     """Note nodes whose workers may change something without approval and that may run without a gate or a person before them.
 
     A node waits for all nodes above it, so one gate above it is enough, if the node does not run after the gate has refused. A refusal that
@@ -65,7 +65,7 @@ def check_effects(graph: Graph, order: Order, workers: Workers, problems: Found)
             problems.add("ungated_effect", name, told, level=level)
 
 
-def guarded_nodes(order: Order) -> int:
+def guarded_nodes(order: NodeOrder) -> int:
     """The nodes that run only if a gate or a person before them has let them run, as a set in the form of graph/order.py."""
     guards = sum(order.bit(name) for name, node in order.nodes.items() if _is_guard(node))
     own = sum(order.bit(name) for name, node in order.nodes.items() if _may_skip(node))
@@ -82,7 +82,7 @@ def guarded_nodes(order: Order) -> int:
     return guarded
 
 
-def _loops(order: Order, gates: int) -> dict[str, int]:
+def _loops(order: NodeOrder, gates: int) -> dict[str, int]:
     """For each node that runs again when one of these gates asks for a revision, the set of all nodes that run again with it.
 
     A node that is in two loops is counted only in the loop whose gate comes first in the graph; `check_loops` reports such an overlap.
@@ -113,7 +113,7 @@ def _may_skip(node: AnyNode) -> bool:
     return "skip" in actions or node.when is not None or any(after.label is not None for after in node.after)
 
 
-def _skipped_with(order: Order, nodes: int, *, certain: bool) -> int:
+def _skipped_with(order: NodeOrder, nodes: int, *, certain: bool) -> int:
     """The set of the nodes that are skipped because the nodes of the set `nodes` are skipped or refuse. With `certain`, it has only nodes
     that are certainly skipped; else all nodes that may be skipped."""
     reached = 0
@@ -129,7 +129,7 @@ def _skipped_with(order: Order, nodes: int, *, certain: bool) -> int:
     return reached
 
 
-def _skips(edge: Edge, order: Order, out: int, certain: bool) -> bool:
+def _skips(edge: Edge, order: NodeOrder, out: int, certain: bool) -> bool:
     """Whether the target gets nothing over this edge (no value, or no permission to run) if the nodes of the set `out` are skipped or
     refuse. With `certain`, True only if that is certain."""
     if not out & order.bit(edge.source):

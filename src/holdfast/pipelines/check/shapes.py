@@ -23,7 +23,7 @@ _TYPES: Final[Mapping[str, frozenset[str]]] = {
 }
 
 
-class Document:
+class SchemaDocument:
     """A whole schema document. References inside it lead to its parts."""
 
     def __init__(self, root: Any) -> None:
@@ -31,16 +31,16 @@ class Document:
         self._references = References(root)
 
     @property
-    def part(self) -> Part:
-        """The whole schema of the document, as a Part."""
-        return Part(self.root, self)
+    def part(self) -> Subschema:
+        """The whole schema of the document, as a Subschema."""
+        return Subschema(self.root, self)
 
-    def led(self, reference: str) -> Part | None:
+    def led(self, reference: str) -> Subschema | None:
         """The schema to which a reference leads; None if it leads out of the document, to nothing, or not certainly to one place."""
         if self._has_inner_documents or not reference.startswith("#"):
             return None
         found = self._references.found(reference)
-        return Part(found[0].part, self) if len(found) == 1 else None
+        return Subschema(found[0].part, self) if len(found) == 1 else None
 
     @cached_property
     def _has_inner_documents(self) -> bool:
@@ -61,21 +61,21 @@ def _below(part: Any) -> Iterator[Any]:
         yield from part
 
 
-class Part(NamedTuple):
+class Subschema(NamedTuple):
     """A schema, and the document in which its `$ref` is looked up. Without a document (None), a `$ref` is not followed. A schema that this
-    package makes may contain Parts in place of schemas."""
+    package makes may contain Subschemas in place of schemas."""
 
     schema: Any
-    document: Document | None = None
+    document: SchemaDocument | None = None
 
 
-ANYTHING: Final[tuple[Part, ...]] = ()
+ANYTHING: Final[tuple[Subschema, ...]] = ()
 """The type of every value: no schema."""
 
 
-def made(schema: Mapping[str, Any]) -> tuple[Part, ...]:
-    """The type of a schema that this package makes. The schema may contain Parts in place of schemas."""
-    return (Part(schema),)
+def made(schema: Mapping[str, Any]) -> tuple[Subschema, ...]:
+    """The type of a schema that this package makes. The schema may contain Subschemas in place of schemas."""
+    return (Subschema(schema),)
 
 
 def closed(**fields: Any) -> dict[str, Any]:
@@ -83,36 +83,36 @@ def closed(**fields: Any) -> dict[str, Any]:
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
-def all_of(parts: tuple[Part, ...]) -> Part:
+def all_of(parts: tuple[Subschema, ...]) -> Subschema:
     """One schema that is met only if all of these are met."""
-    return parts[0] if len(parts) == 1 else Part({"allOf": list(parts)})
+    return parts[0] if len(parts) == 1 else Subschema({"allOf": list(parts)})
 
 
 class _Listing(NamedTuple):
     """What one schema says of the elements of a list: the schemas of the first elements, and that of all others (None: it says nothing)."""
 
-    first: tuple[Part, ...]
-    rest: Part | None
+    first: tuple[Subschema, ...]
+    rest: Subschema | None
 
 
 class _Naming(NamedTuple):
     """What one schema says of the fields of an object."""
 
-    fields: Mapping[str, Part]
-    other: Part | None
+    fields: Mapping[str, Subschema]
+    other: Subschema | None
     """The schema of the fields that are not named. None if the schema says nothing about them, or says it by a pattern."""
 
 
 class Shape:
     """What all schemas of one place say together."""
 
-    def __init__(self, parts: tuple[Part, ...]) -> None:
+    def __init__(self, parts: tuple[Subschema, ...]) -> None:
         self.types = ALL_TYPES
         self.values: list[Any] | None = None
         """The only allowed values, from `enum` and `const`; None if there is neither."""
         self.required: set[str] = set()
         self.least_items = 0
-        self.choices: list[list[Part]] = []
+        self.choices: list[list[Subschema]] = []
         """A value must meet at least one schema of each list (`anyOf`, `oneOf`)."""
         self._namings: list[_Naming] = []
         self._listings: list[_Listing] = []
@@ -131,7 +131,7 @@ class Shape:
                 self._add(part.schema, part.document)
                 waiting.extend(_together(part.schema, part.document))
 
-    def _add(self, schema: Mapping[str, Any], document: Document | None) -> None:
+    def _add(self, schema: Mapping[str, Any], document: SchemaDocument | None) -> None:
         if (types := schema.get("type")) is not None:
             names = types if isinstance(types, list) else [types]
             self.types &= frozenset().union(*(_TYPES.get(name, ALL_TYPES) for name in names if isinstance(name, str)))
@@ -149,14 +149,14 @@ class Shape:
         self._add_fields(schema, document)
         self._add_elements(schema, document)
 
-    def _add_fields(self, schema: Mapping[str, Any], document: Document | None) -> None:
+    def _add_fields(self, schema: Mapping[str, Any], document: SchemaDocument | None) -> None:
         named = schema.get("properties")
         fields = {name: _part(one, document) for name, one in named.items()} if isinstance(named, Mapping) else {}
         other = None if "patternProperties" in schema else schema.get("additionalProperties")
         if fields or other is not None:
             self._namings.append(_Naming(fields, None if other is None else _part(other, document)))
 
-    def _add_elements(self, schema: Mapping[str, Any], document: Document | None) -> None:
+    def _add_elements(self, schema: Mapping[str, Any], document: SchemaDocument | None) -> None:
         listed = schema.get("prefixItems")
         first = tuple(_part(one, document) for one in listed) if isinstance(listed, list) else ()
         rest = schema.get("items")
@@ -175,7 +175,7 @@ class Shape:
         """The names of the fields that the schemas name, each once."""
         return list(dict.fromkeys(name for naming in self._namings for name in naming.fields))
 
-    def field(self, name: str) -> tuple[Part, ...]:
+    def field(self, name: str) -> tuple[Subschema, ...]:
         """The schemas that this shape has for the field of this name, without those in `choices`; empty if nothing is said about the
         field."""
         found = []
@@ -186,7 +186,7 @@ class Shape:
                 found.append(other)
         return tuple(found)
 
-    def element(self, index: int) -> tuple[Part, ...]:
+    def element(self, index: int) -> tuple[Subschema, ...]:
         """The schemas that this shape has for the element of a list at this index, without those inside `choices`; empty if there are
         none."""
         return tuple(
@@ -202,11 +202,11 @@ class Shape:
         return max((len(listing.first) for listing in self._listings), default=0)
 
 
-def _part(schema: Any, document: Document | None) -> Part:
-    return schema if isinstance(schema, Part) else Part(schema, document)
+def _part(schema: Any, document: SchemaDocument | None) -> Subschema:
+    return schema if isinstance(schema, Subschema) else Subschema(schema, document)
 
 
-def _together(schema: Mapping[str, Any], document: Document | None) -> Iterator[Part]:
+def _together(schema: Mapping[str, Any], document: SchemaDocument | None) -> Iterator[Subschema]:
     """The further schemas that a value of this schema must meet: the target of `$ref`, and those of `allOf`."""
     reference = schema.get("$ref")
     if isinstance(reference, str) and document is not None and (led := document.led(reference)) is not None:

@@ -23,7 +23,7 @@ from holdfast.pipelines.graph.graph import (
     WaitNode,
     parted,
 )
-from holdfast.pipelines.graph.order import Order
+from holdfast.pipelines.graph.order import NodeOrder
 from holdfast.pipelines.graph.templates import RESERVED, sources_in
 
 _HUMAN_DEFAULT_SECONDS = HumanNode(name="", show=None).within_seconds
@@ -66,7 +66,7 @@ def _meant(name: str, workers: Workers) -> str:
     return f" Did you mean {named(close[0])}?" if close else ""
 
 
-def check_order(order: Order, problems: Found) -> None:
+def check_order(order: NodeOrder, problems: Found) -> None:
     """Note cycles, and names in `after` and `revise` that no node has."""
     for cycle in order.cycles():
         told = f"{named(cycle[0])} waits for itself." if len(cycle) == 1 else f"{listed(cycle)} wait for each other."
@@ -79,7 +79,7 @@ def check_order(order: Order, problems: Found) -> None:
             problems.add("unknown_node", node.name, f"It revises {named(node.revise)}, and there is no such node.")
 
 
-def check_needed(graph: Graph, order: Order, workers: Workers, problems: Found) -> None:
+def check_needed(graph: Graph, order: NodeOrder, workers: Workers, problems: Found) -> None:
     """Note nodes whose results are not used, neither directly nor through other nodes: not by the outputs, a gate, a person or a worker
     that may change something. Gates, persons and such workers themselves are not noted. A worker that is not known is treated as one that
     may change something."""
@@ -95,7 +95,7 @@ def check_needed(graph: Graph, order: Order, workers: Workers, problems: Found) 
             problems.add("unreachable_node", name, f"The result of {named(name)} is not used.")
 
 
-def check_labels(order: Order, problems: Found) -> None:
+def check_labels(order: NodeOrder, problems: Found) -> None:
     """Note labels in `after` and in rules that the named route does not have, labels of a node that is not a route, and nodes that need two
     labels of one route."""
     for node in order.nodes.values():
@@ -117,7 +117,7 @@ def check_labels(order: Order, problems: Found) -> None:
                     problems.add("unknown_label", node.name, f"It has rules for {named(label)}, which is not one of its labels.")
 
 
-def check_loops(order: Order, workers: Workers, problems: Found) -> None:
+def check_loops(order: NodeOrder, workers: Workers, problems: Found) -> None:
     """Note loops and maps without a bound, gates that judge nothing or that have a worker and also a schema or rules, revisions that begin
     at a wrong node or overlap, and revisions and `until` nodes that repeat a side effect."""
     taken = 0

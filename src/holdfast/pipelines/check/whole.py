@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.pipelines.check import safety, structure
-from holdfast.pipelines.check.fit import Comparison
+from holdfast.pipelines.check.fit import SchemaComparison
 from holdfast.pipelines.check.inputs import Fits, check_inputs
 from holdfast.pipelines.check.known import Workers
 from holdfast.pipelines.check.references import Types
-from holdfast.pipelines.check.table import Found, Problem
-from holdfast.pipelines.graph.graph import Graph, Line
-from holdfast.pipelines.graph.order import Order
+from holdfast.pipelines.check.table import Found, GraphProblem
+from holdfast.pipelines.graph.graph import Graph, SourceLine
+from holdfast.pipelines.graph.order import NodeOrder
 
 
-def problems(graph: Graph, workers: Workers, lines: Mapping[str, Line] | None = None) -> list[Problem]:
+def problems(graph: Graph, workers: Workers, lines: Mapping[str, SourceLine] | None = None) -> list[GraphProblem]:
     """The problems of a graph, at most `Found.MOST`: first the errors, then the warnings, both in the order of the nodes.
 
     `workers` are all workers and pipelines that the graph may name. `lines` has the lines on which the author wrote each node and the
     outputs (GIVES), for the messages.
     """
     found = Found(lines or {})
-    order = Order(graph)
-    comparison = Comparison()
+    order = NodeOrder(graph)
+    comparison = SchemaComparison()
     structure.check_names(graph, found)
     structure.check_workers(graph, workers, found)
     structure.check_order(order, found)

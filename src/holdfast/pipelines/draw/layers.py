@@ -24,7 +24,7 @@ _STRAIGHT = 8.0
 """The weight of a trunk when a row is packed: trunks should stay straight, so they weigh more than boxes."""
 
 
-class Link(NamedTuple):
+class DrawnEdge(NamedTuple):
     """An edge of the drawing, from the upper node to the lower one."""
 
     upper: str
@@ -51,7 +51,7 @@ class Spot:
 class Layers:
     """The spots of a drawing in their layers, and the path of each link through the spots."""
 
-    def __init__(self, names: Sequence[str], links: Sequence[Link], width: Callable[[str], int], *, trunk: int, gap: int) -> None:
+    def __init__(self, names: Sequence[str], links: Sequence[DrawnEdge], width: Callable[[str], int], *, trunk: int, gap: int) -> None:
         self._gap = gap
         self.links = links
         depth = _depths(names, links)
@@ -75,7 +75,7 @@ class Layers:
         self.rows[layer].append(spot)
         return spot
 
-    def _way(self, link: Link, trunk: int) -> list[Spot]:
+    def _way(self, link: DrawnEdge, trunk: int) -> list[Spot]:
         upper, lower = self.spots[link.upper], self.spots[link.lower]
         way = [upper]
         for layer in range(upper.layer + 1, lower.layer):
@@ -187,7 +187,7 @@ class Layers:
             spot.x = place + own
 
 
-def _depths(names: Sequence[str], links: Sequence[Link]) -> dict[str, int]:
+def _depths(names: Sequence[str], links: Sequence[DrawnEdge]) -> dict[str, int]:
     """The layer of each name: 0 is at the top. Every link must lead from an earlier name to a later one. A node that needs only the inputs
     is moved down to the layer above the first node that needs it. The last name gets a layer of its own at the bottom."""
     below: dict[str, list[str]] = {name: [] for name in names}

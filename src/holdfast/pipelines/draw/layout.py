@@ -1,6 +1,6 @@
 """The layout of a graph: boxes in layers from top to bottom, and elbow lines between them. Pure data: text.py and svg.py draw it.
 
-Lengths are in units of the drawing: characters in a text, pixels in a picture (`Metrics`). Between two layers there are tracks for
+Lengths are in units of the drawing: characters in a text, pixels in a picture (`DrawingLengths`). Between two layers there are tracks for
 horizontal lines. Lines of different sources share a track only where they do not touch.
 """
 
@@ -12,10 +12,10 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from holdfast.pipelines.draw.layers import Layers, Link, Spot
+from holdfast.pipelines.draw.layers import DrawnEdge, Layers, Spot
 from holdfast.pipelines.graph.edges import Edge, EdgeKind
 from holdfast.pipelines.graph.graph import Graph
-from holdfast.pipelines.graph.order import Order
+from holdfast.pipelines.graph.order import NodeOrder
 from holdfast.pipelines.graph.templates import sources_in
 
 BEGIN = ""
@@ -24,7 +24,7 @@ END = " "
 """The name of the box for the pipeline's outputs. No node has this name."""
 
 
-class Metrics(msgspec.Struct, frozen=True, kw_only=True):
+class DrawingLengths(msgspec.Struct, frozen=True, kw_only=True):
     """The lengths of a drawing."""
 
     box: Callable[[str], tuple[int, int]]
@@ -81,16 +81,16 @@ class _Hop(NamedTuple):
     enters: set[int]
 
 
-def layout(graph: Graph, metrics: Metrics) -> Layout:
+def layout(graph: Graph, metrics: DrawingLengths) -> Layout:
     """Compute the boxes and lines of a graph. The same graph gives the same layout."""
-    order = Order(graph)
+    order = NodeOrder(graph)
     names = [BEGIN, *(name for group in order.groups for name in sorted(group, key=order.position.__getitem__)), END]
     links = list(_links(graph, order, {name: at for at, name in enumerate(names)}))
     layers = Layers(names, links, lambda name: metrics.box(name)[0], trunk=metrics.port, gap=metrics.gap)
     return _Wiring(layers, metrics).layout()
 
 
-def _links(graph: Graph, order: Order, sequence: dict[str, int]) -> Iterator[Link]:
+def _links(graph: Graph, order: NodeOrder, sequence: dict[str, int]) -> Iterator[DrawnEdge]:
     """The links of the drawing. Several edges from one node to another become one link, except that an edge of the kind `revise` gets its
     own. A node that no other node feeds gets a link from BEGIN. A node whose result is in the outputs gets a link to END; if there is none,
     BEGIN is linked to END. `sequence` has the position of each name, and the earlier name is the upper end of a link."""
@@ -107,23 +107,23 @@ def _links(graph: Graph, order: Order, sequence: dict[str, int]) -> Iterator[Lin
         if edge.source == edge.target:
             continue
         if sequence[edge.source] < sequence[edge.target]:
-            yield Link(edge.source, edge.target, edge.kind, edge.label)
+            yield DrawnEdge(edge.source, edge.target, edge.kind, edge.label)
             fed.add(edge.target)
         else:
-            yield Link(edge.target, edge.source, edge.kind, edge.label, upward=True)
+            yield DrawnEdge(edge.target, edge.source, edge.kind, edge.label, upward=True)
             if edge.kind != "revise":
                 fed.add(edge.source)
     given = [source for source in sources_in(graph.gives) if source in order.nodes]
-    yield from (Link(BEGIN, name, "data") for name in order.nodes if name not in fed)
-    yield from (Link(name, END, "data") for name in given)
+    yield from (DrawnEdge(BEGIN, name, "data") for name in order.nodes if name not in fed)
+    yield from (DrawnEdge(name, END, "data") for name in given)
     if not given:
-        yield Link(BEGIN, END, "data")
+        yield DrawnEdge(BEGIN, END, "data")
 
 
 class _Wiring:
     """Makes columns, tracks and lines from layers."""
 
-    def __init__(self, layers: Layers, metrics: Metrics) -> None:
+    def __init__(self, layers: Layers, metrics: DrawingLengths) -> None:
         self._layers = layers
         self._metrics = metrics
         self._heights = [max((self._size(spot)[1] for spot in row), default=0) for row in layers.rows]
@@ -246,7 +246,7 @@ class _Wiring:
 
     # --- lines
 
-    def _wire(self, link: Link, way: list[Spot], tops: list[int]) -> Wire:
+    def _wire(self, link: DrawnEdge, way: list[Spot], tops: list[int]) -> Wire:
         points: list[tuple[int, int]] = []
         for upper, lower in pairwise(way):
             key = (id(upper), link.kind, link.upward)

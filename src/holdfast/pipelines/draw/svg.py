@@ -13,7 +13,7 @@ from typing import Final
 
 from holdfast.contract.notes import printable, shown
 from holdfast.pipelines.draw.captions import STATES, NodeView, Views, about, rounds_label, state_line, told
-from holdfast.pipelines.draw.layout import BEGIN, END, Box, Layout, Metrics, Wire, layout
+from holdfast.pipelines.draw.layout import BEGIN, END, Box, DrawingLengths, Layout, Wire, layout
 from holdfast.pipelines.graph.graph import AnyNode, Graph, kind_of
 
 _NAME, _SMALL = 13.0, 11.5
@@ -61,7 +61,7 @@ class _Picture:
         self._nodes: dict[str, AnyNode] = {node.name: node for node in graph.nodes}
         self._title = f"{graph.contract.get('worker_id', 'pipeline')} {graph.contract.get('version', '')}".strip()
         self._captions = {name: self._caption(name) for name in (BEGIN, END, *self._nodes)}
-        self.drawn: Layout = layout(graph, Metrics(box=self._size, gap=26, track=12, port=14, arrow=18, margin=16))
+        self.drawn: Layout = layout(graph, DrawingLengths(box=self._size, gap=26, track=12, port=14, arrow=18, margin=16))
         self._arriving: dict[int, set[int]] = {}
         """The x positions of the lower ends of all lines, by the y position of these ends."""
         for wire in self.drawn.wires:

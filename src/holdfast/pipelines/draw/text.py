@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from holdfast.contract.notes import shown
 from holdfast.pipelines.draw.captions import NodeView, Views, about, rounds_label, state_line
-from holdfast.pipelines.draw.layout import BEGIN, END, Box, Layout, Metrics, Wire, layout
+from holdfast.pipelines.draw.layout import BEGIN, END, Box, DrawingLengths, Layout, Wire, layout
 from holdfast.pipelines.graph.edges import EdgeKind
 from holdfast.pipelines.graph.graph import Graph, kind_of
-from holdfast.pipelines.graph.order import Order
+from holdfast.pipelines.graph.order import NodeOrder
 
 MOST_NAME = 28
 MOST_STATE = 44
@@ -42,12 +42,12 @@ def _captions(graph: Graph, views: Mapping[str, NodeView]) -> dict[str, list[str
     return captions
 
 
-def _metrics(captions: dict[str, list[str]]) -> Metrics:
+def _metrics(captions: dict[str, list[str]]) -> DrawingLengths:
     def box(name: str) -> tuple[int, int]:
         lines = captions[name]
         return max(map(len, lines)) + 4, len(lines) + 2
 
-    return Metrics(box=box, gap=3, track=1, port=2, arrow=1, margin=0)
+    return DrawingLengths(box=box, gap=3, track=1, port=2, arrow=1, margin=0)
 
 
 class _Canvas:
@@ -137,7 +137,7 @@ _ARROWS: dict[EdgeKind, str] = {"data": "←", "after": "after", "revise": "revi
 def _list(graph: Graph, views: Mapping[str, NodeView], width: int) -> Iterator[str]:
     """The drawing as a list: one line for each node, with its state, kind and the nodes that it needs. A node comes after the nodes that it
     needs."""
-    order = Order(graph)
+    order = NodeOrder(graph)
     names = [name for group in order.groups for name in sorted(group, key=order.position.__getitem__)]
     longest = min(MOST_NAME, max(map(len, names), default=0))
     kinds = max((len(kind_of(node)) for node in graph.nodes), default=0)

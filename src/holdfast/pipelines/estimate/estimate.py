@@ -152,10 +152,10 @@ def _estimate(graph: Graph, nodes: tuple[NodeEstimate, ...], most: Amount, worst
 def usual_of(graph: Graph, inputs: Mapping[str, Any] | None, known_workers: KnownWorkers, samples: Samples) -> dict[str, Usual]:
     """What each node usually costs, by its name. The cost of a map is computed from the cost of one item. If a node has no past runs and
     runs a pipeline, its cost is computed from the nodes of that pipeline. Nodes for which no past run is known are left out."""
-    return _Past(known_workers, samples).graph(graph, inputs)
+    return _UsualCosts(known_workers, samples).graph(graph, inputs)
 
 
-class _Past:
+class _UsualCosts:
     def __init__(self, known_workers: KnownWorkers, samples: Samples) -> None:
         self._known_workers = known_workers
         self._samples = samples

@@ -115,7 +115,7 @@ class MapNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="map"):
     undo: Undo | None = None
 
 
-class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MergePart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One part of a merge: its value, and its source, which is the name that conflicts show."""
 
     source: str
@@ -126,7 +126,7 @@ class MergeNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="merge"
     """Make one result from several parts. A part whose node has no result is missing, and the others are merged without it. With the policy
     `strict` the node fails if a part is missing. If all parts are missing, the node is skipped."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[MergePart, ...]
     policy: MergePolicy | None = None
     """How the parts are merged; None: `worker` merges them."""
     key: str | None = None
@@ -292,7 +292,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
         return next(node for node in self.nodes if node.name == name)
 
 
-class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SourceLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the author wrote a node. Lines are kept beside the graph and are no part of its id."""
 
     file: str
@@ -310,7 +310,7 @@ class Built(msgspec.Struct, frozen=True):
     """A graph with the lines on which the author wrote its nodes and its outputs, by the name of the node (GIVES for the outputs)."""
 
     graph: Graph
-    lines: dict[str, Line] = {}
+    lines: dict[str, SourceLine] = {}
     warnings: tuple[Problem, ...] = ()
     """Warnings about the page from which the graph was read; empty for a Python file."""
     include: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from holdfast.pipelines.graph.edges import Edge, edges_of
 from holdfast.pipelines.graph.graph import AnyNode, Graph
 
 
-class Order:
+class NodeOrder:
     """The nodes of a graph with their positions and edges. If several nodes have the same name, only the first is kept."""
 
     def __init__(self, graph: Graph) -> None:

@@ -51,7 +51,7 @@ class Unresolved(msgspec.Struct, frozen=True, kw_only=True):
         return f"{_TOLD[self.reason]}: {self.source}{text_of(self.path)}" if self.source else _TOLD[self.reason]
 
 
-class Item(msgspec.Struct, frozen=True):
+class MapItem(msgspec.Struct, frozen=True):
     """One element of a map's list, with its index. References to `item` and `index` get these values."""
 
     value: Any
@@ -63,7 +63,7 @@ class _NoValue(Exception):
         self.unresolved = Unresolved(reason=reason, source=source, path=path)
 
 
-def resolved(template: Template, results: Mapping[str, Any], *, item: Item | None = None, most: int = MAX_RESOLVED) -> Any | Unresolved:
+def resolved(template: Template, results: Mapping[str, Any], *, item: MapItem | None = None, most: int = MAX_RESOLVED) -> Any | Unresolved:
     """The value of a template, or an Unresolved that says why it has none. The value shares parts with `results`: do not change it.
 
     `results` has a JSON document for each source: `inputs`, and by its name the result of each node that has one. `item` is for templates
@@ -77,7 +77,7 @@ def resolved(template: Template, results: Mapping[str, Any], *, item: Item | Non
 
 
 class _Resolver:
-    def __init__(self, results: Mapping[str, Any], item: Item | None, most: int) -> None:
+    def __init__(self, results: Mapping[str, Any], item: MapItem | None, most: int) -> None:
         self._results = results
         self._item = item
         self._left = most

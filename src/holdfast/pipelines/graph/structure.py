@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.pipelines.graph.edges import Edge
 from holdfast.pipelines.graph.graph import GateNode, Graph
-from holdfast.pipelines.graph.order import Order
+from holdfast.pipelines.graph.order import NodeOrder
 
 
 class Loop(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class Structure(msgspec.Struct, frozen=True, kw_only=True):
 
 def structure_of(graph: Graph) -> Structure:
     """The structure of a graph."""
-    order = Order(graph)
+    order = NodeOrder(graph)
     loops: dict[str, Loop] = {}
     for node in graph.nodes:
         if isinstance(node, GateNode) and node.revise in order.nodes:

@@ -51,7 +51,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """The place of the reference in the template."""
 
 
-class Flaw(NamedTuple):
+class TemplateFlaw(NamedTuple):
     """What is wrong with a template, and where in it."""
 
     what: str
@@ -76,25 +76,25 @@ def sources_in(template: Template) -> list[str]:
     return list(dict.fromkeys(reference.source for reference in references_in(template)))
 
 
-def flaws_in(template: Template, *, item: bool = False) -> list[Flaw]:
+def flaws_in(template: Template, *, item: bool = False) -> list[TemplateFlaw]:
     """What is wrong with the form of a template; empty if nothing is. `item`: whether it may refer to `item` and `index` of a map."""
-    flaws: list[Flaw] = []
+    flaws: list[TemplateFlaw] = []
     for where, found, depth in _walked(template):
-        if isinstance(found, Flaw):
+        if isinstance(found, TemplateFlaw):
             flaws.append(found)
         elif isinstance(found, Reference) and found.source in (ITEM, INDEX) and not item:
-            flaws.append(Flaw(f"`{found.source}` is known only in the inputs of a map and of its undo.", where))
+            flaws.append(TemplateFlaw(f"`{found.source}` is known only in the inputs of a map and of its undo.", where))
         elif isinstance(found, Reference) and found.source == THIS:
-            flaws.append(Flaw("`this` is known only in the inputs of the undo= of a worker node.", where))
+            flaws.append(TemplateFlaw("`this` is known only in the inputs of the undo= of a worker node.", where))
         if depth > MAX_DEPTH:
-            flaws.append(Flaw(f"The template is nested more than {MAX_DEPTH} levels deep.", where[:MAX_DEPTH]))
+            flaws.append(TemplateFlaw(f"The template is nested more than {MAX_DEPTH} levels deep.", where[:MAX_DEPTH]))
             break
     return flaws
 
 
 class _TemplatePart(NamedTuple):
     where: Path
-    found: Reference | Flaw | None
+    found: Reference | TemplateFlaw | None
     depth: int
 
 
@@ -109,19 +109,19 @@ def _walked(template: Template) -> Iterator[_TemplatePart]:
             waiting.extend(((*where, key), inner, depth + 1) for key, inner in reversed(below))
 
 
-def _read(part: Any, where: Path) -> tuple[Reference | Flaw | None, list[tuple[str | int, Any]]]:
+def _read(part: Any, where: Path) -> tuple[Reference | TemplateFlaw | None, list[tuple[str | int, Any]]]:
     """Read one place of a template. Returns the reference at this place, or the flaw, or None if it is neither; then the templates inside
     it, each with its key or index."""
     if isinstance(part, list | tuple):
         return None, list(enumerate(part))
     if not isinstance(part, dict):
         flaw = None if part is None or isinstance(part, str | int | float) else f"A value of the type {type(part).__name__} is not JSON."
-        return (None if flaw is None else Flaw(flaw, where)), []
+        return (None if flaw is None else TemplateFlaw(flaw, where)), []
     form = form_of(part)
     if form is None:
         return None, list(part.items())
     if (flaw := form_flaw(form, part) or _constant_flaw(part)) is not None:
-        return Flaw(flaw, where), []
+        return TemplateFlaw(flaw, where), []
     if form == "$from":
         return reference_of(part, where), []
     if form == "$const":

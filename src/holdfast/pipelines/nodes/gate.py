@@ -20,7 +20,7 @@ from holdfast.contract.rules import MAX_REASONS, Reason, broken
 from holdfast.hosts.evaluator.schema_check import CheckTooCostly, problems_in
 from holdfast.model import json_structs
 from holdfast.pipelines.graph.graph import GateNode
-from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled, error_of
+from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.scene import Scene
 
@@ -28,7 +28,7 @@ _MOST_TEXT: Final = 2000
 """At most this many characters of each text of a reason are kept."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class GateVerdict(msgspec.Struct, frozen=True):
     """What a gate's worker answers."""
 
     verdict: Literal["allow", "block", "revise"]
@@ -41,7 +41,7 @@ async def advance(node: GateNode, scene: Scene) -> NodeProgress:
     gate's worker fails, or the schema cannot be checked, the node fails."""
     candidate = await scene.value(node.candidate)
     verdict = await _judged(node, scene)
-    if verdict is None or isinstance(verdict, Failed):
+    if verdict is None or isinstance(verdict, NodeFailure):
         return verdict
     document = await scene.kept(
         {
@@ -57,16 +57,16 @@ async def advance(node: GateNode, scene: Scene) -> NodeProgress:
     if verdict.verdict == "revise" and node.revise is not None and scene.position.round <= node.rounds:
         return Settled(state="blocked", document=held_back, revise=True, passes=False, why=_told(verdict))
     error = NodeError(code="gate_blocked", message=f"The gate {node.name} blocked: {_told(verdict)}", details=held_back)
-    return Failed(error, action=node.on_block, document=document if node.on_block == "escalate" else held_back)
+    return NodeFailure(error, action=node.on_block, document=document if node.on_block == "escalate" else held_back)
 
 
-async def _judged(node: GateNode, scene: Scene) -> Verdict | Failed | None:
+async def _judged(node: GateNode, scene: Scene) -> GateVerdict | NodeFailure | None:
     if node.worker is not None:
         last = await ran(scene, (node.worker,), partial(scene.inputs, node.candidate), template=node.candidate)
         if last is None:
             return None
         if last.response.status is not Status.OK:
-            return Failed(error_of(last.response))
+            return NodeFailure(error_of(last.response))
         return verdict_of(last.response.outputs)
     value = await scene.whole(node.candidate)
     reasons = list(broken(node.rules, value))
@@ -74,28 +74,28 @@ async def _judged(node: GateNode, scene: Scene) -> Verdict | Failed | None:
         try:
             problems = await problems_in(node.schema, value, scene.who)
         except (SchemaInvalid, CheckTooCostly, Overloaded) as refused:
-            return Failed(NodeError(code=refused.code, message=str(refused)))
+            return NodeFailure(NodeError(code=refused.code, message=str(refused)))
         reasons += [Reason(code="schema_mismatch", path=problem.path, message=told_of((problem,))) for problem in problems[:MAX_REASONS]]
     bad = any(reason.severity == "error" for reason in reasons)
-    return Verdict("allow" if not bad else "block" if node.revise is None else "revise", reasons)
+    return GateVerdict("allow" if not bad else "block" if node.revise is None else "revise", reasons)
 
 
-def verdict_of(outputs: Any) -> Verdict:
+def verdict_of(outputs: Any) -> GateVerdict:
     """The verdict in a worker's outputs. It is `block` with the reason `invalid_verdict` if the outputs are not a verdict, if `block` or
     `revise` has no reason, and if `allow` has a reason of severity `error`."""
     try:
-        found = json_structs.converted(outputs, Verdict)
+        found = json_structs.converted(outputs, GateVerdict)
     except msgspec.ValidationError as odd:
         return _invalid(f"The validator's answer is not a verdict: {odd}")
     if found.verdict != "allow" and not found.reasons:
         return _invalid(f"The validator said {found.verdict} and gave no reason.")
     if found.verdict == "allow" and any(reason.severity == "error" for reason in found.reasons):
         return _invalid("The validator said allow and gave a reason of severity error.")
-    return Verdict(found.verdict, [_bounded(reason) for reason in found.reasons[:MAX_REASONS]])
+    return GateVerdict(found.verdict, [_bounded(reason) for reason in found.reasons[:MAX_REASONS]])
 
 
-def _invalid(message: str) -> Verdict:
-    return Verdict("block", [Reason(code="invalid_verdict", message=message[:_MOST_TEXT])])
+def _invalid(message: str) -> GateVerdict:
+    return GateVerdict("block", [Reason(code="invalid_verdict", message=message[:_MOST_TEXT])])
 
 
 def _bounded(reason: Reason) -> Reason:
@@ -104,5 +104,5 @@ def _bounded(reason: Reason) -> Reason:
     )
 
 
-def _told(verdict: Verdict) -> str:
+def _told(verdict: GateVerdict) -> str:
     return "; ".join(f"{reason.code}{' at ' + reason.path if reason.path else ''}: {reason.message}" for reason in verdict.reasons[:3])

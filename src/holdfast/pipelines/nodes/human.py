@@ -13,7 +13,7 @@ from holdfast.contract.refusals import Overloaded
 from holdfast.hosts.evaluator.schema_check import CheckTooCostly, examined
 from holdfast.pipelines.graph.graph import HumanNode
 from holdfast.pipelines.record.operations import question_at
-from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled
+from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled
 from holdfast.pipelines.scene.chains import end_chain, keep_chain
 from holdfast.pipelines.scene.scene import Scene, Silence
 from holdfast.workers.approvals import ChainPart, Decision, Kind
@@ -34,14 +34,16 @@ async def advance(node: HumanNode, scene: Scene) -> NodeProgress:
         scene.records.find(question_at(kind, scene.position, _PART).callback) is None
         and (flaw := await _flaw(node, scene, demands)) is not None
     ):
-        return Failed(flaw)
+        return NodeFailure(flaw)
     decision = scene.ask(kind, _PART, shown, question=node.question, within=node.within_seconds, schema=node.form, demands=demands)
     if decision is None:
         keep_chain(scene, kind, _PART, node.then)
         return None
     end_chain(scene, node.then)
     if isinstance(decision, Silence):
-        return Failed(NodeError(code="approval_expired", message=f"No person decided about {node.name} in time."), action=node.on_silence)
+        return NodeFailure(
+            NodeError(code="approval_expired", message=f"No person decided about {node.name} in time."), action=node.on_silence
+        )
     return await _decided(node, scene, decision, value)
 
 
@@ -50,7 +52,7 @@ async def _decided(node: HumanNode, scene: Scene, decision: Decision, value: Any
     if decision.verdict == "reject":
         said = f" Comment: {decision.comment}" if decision.comment else ""
         error = NodeError(code="approval_rejected", message=f"{decision.decided_by} rejected {node.name}.{said}")
-        return Failed(error, action=node.on_reject, offers=node.form, document=document)
+        return NodeFailure(error, action=node.on_reject, offers=node.form, document=document)
     edited = decision.edited_arguments
     outputs = value if edited is None else edited if isinstance(value, dict) else edited.get("value")
     if decision.verdict == "answer":

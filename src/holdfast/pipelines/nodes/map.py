@@ -6,10 +6,10 @@ from typing import Any
 
 from holdfast.contract.codes import Status
 from holdfast.pipelines.graph.graph import MapNode
-from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled
+from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled
 from holdfast.pipelines.scene.earlier_items import WORK
 from holdfast.pipelines.scene.scene import CannotRun, Scene
-from holdfast.pipelines.scene.shards import Page, ShardFailed, Task, kept_items, pages
+from holdfast.pipelines.scene.shards import ShardFailed, ShardResults, Task, kept_items, pages
 
 
 async def advance(node: MapNode, scene: Scene) -> NodeProgress:
@@ -37,12 +37,12 @@ async def advance(node: MapNode, scene: Scene) -> NodeProgress:
     if found is None:
         return None
     if isinstance(found, ShardFailed):
-        return Failed(found.error)
+        return NodeFailure(found.error)
     done = [item for page in found for item in page.items]
     good, bad = [item for item in done if item["status"] == "ok"], [item for item in done if item["status"] != "ok"]
     document = {"items": done, "ok": good, "failed": bad, "counts": {"total": len(items), "ok": len(good), "failed": len(bad)}}
     if len(bad) > task.tolerated:
-        return Failed(_too_many(node, len(items), task.tolerated, bad), document=await scene.kept(document))
+        return NodeFailure(_too_many(node, len(items), task.tolerated, bad), document=await scene.kept(document))
     lost = bool(bad) or any(page.is_partial for page in found)
     return Settled(state="partial" if lost else "ok", document=await scene.kept(document), lost=lost)
 
@@ -94,7 +94,7 @@ async def undo(node: MapNode, scene: Scene) -> NodeError | bool | None:
     left = [{**row, "item": over[row["index"]]} for row in reversed(rows) if row["status"] == "ok" and row["index"] not in kept]
     own = node.undo.inputs
     template, values = await scene.closed_template(node.inputs if own is None else own)
-    found: list[Page] | ShardFailed | None = None
+    found: list[ShardResults] | ShardFailed | None = None
     for turn in range(1, scene.position.turn + 1):
         task = Task(
             workers=(node.undo.worker,),

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.contract.codes import Status
 from holdfast.contract.merges import MERGE_CONFLICT, MISSING, failure_of, merged
 from holdfast.pipelines.graph.graph import MergeNode
-from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled, error_of
+from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.scene import NotReached, Scene
 
@@ -35,11 +35,11 @@ async def advance(node: MergeNode, scene: Scene) -> NodeProgress:
     if document["conflicts"] and node.resolver is not None and not incomplete:
         outputs = await _asked(node, scene, node.resolver, there, part="resolver", conflicts=document["conflicts"])
         if not isinstance(outputs, dict):
-            return None if outputs is None else Failed(outputs.error, document=document)
+            return None if outputs is None else NodeFailure(outputs.error, document=document)
         document = {**document, "outputs": outputs["merged"]}
     elif refused or (document["conflicts"] and node.conflicts in ("fail", "escalate")):
         error = NodeError(code=MERGE_CONFLICT, message=_told(node, document), details=document)
-        return Failed(error, action="escalate" if node.conflicts == "escalate" else None, document=document)
+        return NodeFailure(error, action="escalate" if node.conflicts == "escalate" else None, document=document)
     wanted = any(scene.is_lost(source) for source in lost)
     return Settled(state="partial" if wanted else "ok", document=await scene.kept(document), lost=wanted)
 
@@ -60,10 +60,10 @@ async def _parts(node: MergeNode, scene: Scene) -> tuple[list[tuple[str, Any]], 
 
 async def _asked(
     node: MergeNode, scene: Scene, worker: str, there: list[tuple[str, Any]], *, part: str = "work", **more: Any
-) -> dict[str, Any] | Failed | None:
+) -> dict[str, Any] | NodeFailure | None:
     """Run the worker that merges the parts, or that decides their conflicts. `there` has the source and the value of each part that has a
-    value; `more` has further inputs of the worker. Returns its outputs, None while it runs, and Failed if it failed or gave no `merged`.
-    check/inputs.py checks the same inputs."""
+    value; `more` has further inputs of the worker. Returns its outputs, None while it runs, and NodeFailure if it failed or gave no
+    `merged`. check/inputs.py checks the same inputs."""
     parts = [{"source": source, "value": value} for source, value in there]
     key = {} if node.key is None else {"key": node.key}
     inputs = {"parts": parts, "merge_policy": node.policy or "best_effort", **key, **more}
@@ -71,7 +71,7 @@ async def _asked(
     if last is None:
         return None
     outputs = last.response.outputs or {}
-    return outputs if last.response.status is Status.OK and "merged" in outputs else Failed(error_of(last.response))
+    return outputs if last.response.status is Status.OK and "merged" in outputs else NodeFailure(error_of(last.response))
 
 
 async def _by_worker(scene: Scene, outputs: dict[str, Any], missing: list[str]) -> dict[str, Any]:

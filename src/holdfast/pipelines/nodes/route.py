@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.contract.codes import Status
 from holdfast.contract.rules import holds
 from holdfast.pipelines.graph.graph import RouteNode
-from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled, error_of
+from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.scene import Scene
 
@@ -23,7 +23,7 @@ async def advance(node: RouteNode, scene: Scene) -> NodeProgress:
         if last is None:
             return None
         if last.response.status is not Status.OK:
-            return Failed(error_of(last.response), offers=offers)
+            return NodeFailure(error_of(last.response), offers=offers)
         said = (last.response.outputs or {}).get("label")
     else:
         value = await scene.whole(node.value)
@@ -32,5 +32,5 @@ async def advance(node: RouteNode, scene: Scene) -> NodeProgress:
     if label is None:
         told = "no rules hold, or the worker gave no label" if said is None else f"the worker gave {said!r:.100}"
         message = f"{node.name} chose none of {', '.join(node.labels)}: {told}, and it has no `otherwise`."
-        return Failed(NodeError(code="route_unknown", message=message), offers=offers)
+        return NodeFailure(NodeError(code="route_unknown", message=message), offers=offers)
     return Settled(state="ok", document={"label": label})

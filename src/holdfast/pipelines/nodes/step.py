@@ -4,9 +4,9 @@ isolation is `inline`."""
 from __future__ import annotations
 
 from holdfast.pipelines.graph.graph import StepNode
-from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled
+from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled
 from holdfast.pipelines.scene.scene import Scene
-from holdfast.pipelines.steps.steps import StepFailed
+from holdfast.pipelines.steps.steps import StepFailure
 from holdfast.workers.packages import WorkerChanged, WorkerMissing
 
 
@@ -15,7 +15,7 @@ async def advance(node: StepNode, scene: Scene) -> NodeProgress:
     dies before the value is written, the function is called again, which is safe because it is pure."""
     run, package = scene.run_state, scene.run_state.graph.steps
     if run.steps is None or package is None:
-        return Failed(
+        return NodeFailure(
             NodeError(
                 code="sandbox_unavailable",
                 message=f"This runner has no sandbox for steps, or the graph names no package with {node.function}.",
@@ -26,7 +26,7 @@ async def advance(node: StepNode, scene: Scene) -> NodeProgress:
     try:
         done = await run.steps.call(package, node.function, inputs, tenant=run.accepted.tenant)
     except (WorkerMissing, WorkerChanged) as away:
-        return Failed(NodeError(code=away.code, message=str(away)))
-    if isinstance(done, StepFailed):
-        return Failed(NodeError(code=done.code, message=done.message))
+        return NodeFailure(NodeError(code=away.code, message=str(away)))
+    if isinstance(done, StepFailure):
+        return NodeFailure(NodeError(code=done.code, message=done.message))
     return Settled(state="ok", document=await scene.kept({"outputs": done.outputs}))

@@ -14,10 +14,10 @@ from holdfast.contract.codes import Status
 from holdfast.contract.protocol import Response
 from holdfast.durable.journal import succeeded
 from holdfast.pipelines.graph.graph import FINISH, SuperviseNode, parted
-from holdfast.pipelines.record.choices import Answer, Taken, answer_of, choice_at, choice_text
+from holdfast.pipelines.record.choices import SupervisorChoice, Taken, answer_of, choice_at, choice_text
 from holdfast.pipelines.record.operations import NodePosition
 from holdfast.pipelines.record.responses import was_refused
-from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled, error_of
+from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import MOST_TURNS, ended, ran
 from holdfast.pipelines.scene.scene import CannotRun, Scene
 
@@ -46,7 +46,7 @@ async def advance(node: SuperviseNode, scene: Scene) -> NodeProgress:
         if last.response.status is not Status.OK:
             return await _failed(scene, error_of(last.response), told)
         answer = answer_of(last.response.outputs)
-        if isinstance(answer, Answer) and scene.records.find(at := choice_at(scene.position, number)) is None:
+        if isinstance(answer, SupervisorChoice) and scene.records.find(at := choice_at(scene.position, number)) is None:
             scene.records.note(succeeded(at, choice_text(number, answer)))
         if isinstance(answer, str):
             return await _failed(scene, _error(node, INVALID, f"gave no valid choice in turn {number}: {answer}"), told)
@@ -93,7 +93,7 @@ def _taken(node: SuperviseNode, scene: Scene, turn: int) -> list[Taken]:
         number = len(found) + 1
         asked = ended(operations, position, f"ask-{number}", (node.worker,))
         answer = answer_of(asked.outputs) if asked is not None and asked.status is Status.OK else ""
-        if not isinstance(answer, Answer) or answer.choice not in node.choices:
+        if not isinstance(answer, SupervisorChoice) or answer.choice not in node.choices:
             break
         response = ended(operations, position, f"choice-{number}", (node.choices[answer.choice],))
         if response is None or _ends(response):
@@ -102,7 +102,7 @@ def _taken(node: SuperviseNode, scene: Scene, turn: int) -> list[Taken]:
     return found
 
 
-async def _run(node: SuperviseNode, scene: Scene, number: int, answer: Answer) -> Response | None:
+async def _run(node: SuperviseNode, scene: Scene, number: int, answer: SupervisorChoice) -> Response | None:
     """Run the worker that was chosen in the turn `number`. Returns its response, or None while it runs. If its inputs do not fit its
     contract, the response has the error `edge_mismatch`, which says where the inputs came from."""
     template = node.inputs if answer.inputs is None else {"$from": f"turn-{number}", "path": ["inputs"]}
@@ -111,7 +111,7 @@ async def _run(node: SuperviseNode, scene: Scene, number: int, answer: Answer) -
     return None if last is None else last.response
 
 
-async def _inputs(node: SuperviseNode, scene: Scene, answer: Answer) -> dict[str, Any]:
+async def _inputs(node: SuperviseNode, scene: Scene, answer: SupervisorChoice) -> dict[str, Any]:
     """The inputs of the chosen worker: those that the supervisor gave, else the inputs of the node."""
     if answer.inputs is None:
         return await scene.inputs(node.inputs)
@@ -152,7 +152,7 @@ async def _told(scene: Scene, turn: int, one: Taken) -> dict[str, Any]:
     return {**entry, "outputs": await scene.run_state.values.told(one.response.outputs or {}, _MOST_OUTPUTS)}
 
 
-def _document(told: list[Taken], last: Answer | None = None) -> dict[str, Any]:
+def _document(told: list[Taken], last: SupervisorChoice | None = None) -> dict[str, Any]:
     """The node's result without its outputs: the choices in `told`, each with the id of the run of the chosen worker, and then `last`, the
     answer that finished the node (None: it did not finish)."""
     made = [(one.answer, one.response.status.value, one.response.run_id) for one in told]
@@ -165,13 +165,13 @@ def _document(told: list[Taken], last: Answer | None = None) -> dict[str, Any]:
     return {"turns": len(rows), "choices": rows}
 
 
-async def _finished(node: SuperviseNode, scene: Scene, answer: Answer, told: list[Taken]) -> Settled:
+async def _finished(node: SuperviseNode, scene: Scene, answer: SupervisorChoice, told: list[Taken]) -> Settled:
     outputs = await _object(node, scene, answer.outputs, "outputs")
     return Settled(state="ok", document=await scene.kept({**_document(told, answer), "outputs": outputs}))
 
 
-async def _failed(scene: Scene, error: NodeError, told: list[Taken]) -> Failed:
-    return Failed(error, document=await scene.kept(_document(told)))
+async def _failed(scene: Scene, error: NodeError, told: list[Taken]) -> NodeFailure:
+    return NodeFailure(error, document=await scene.kept(_document(told)))
 
 
 # --- undo

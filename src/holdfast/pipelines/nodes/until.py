@@ -12,7 +12,7 @@ from holdfast.contract.codes import Status
 from holdfast.contract.rules import Reason, broken
 from holdfast.pipelines.graph.graph import UntilNode
 from holdfast.pipelines.record.operations import wait_at
-from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled, error_of
+from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.scene import Scene
 
@@ -32,7 +32,7 @@ async def advance(node: UntilNode, scene: Scene) -> NodeProgress:
         if last is None:
             return None
         if last.response.status is not Status.OK:
-            return Failed(error_of(last.response), offers=scene.output_schema(node.worker))
+            return NodeFailure(error_of(last.response), offers=scene.output_schema(node.worker))
         outputs = last.response.outputs
         document = await scene.kept({"outputs": outputs, "times": number})
         reasons = [reason for reason in broken(node.rules, await scene.run_state.values.whole(outputs)) if reason.severity == "error"]
@@ -41,7 +41,7 @@ async def advance(node: UntilNode, scene: Scene) -> NodeProgress:
             return Settled(state="partial" if partly else "ok", document=document, lost=partly)
         if number < node.at_most and not scene.wait(EVERY, node.every_seconds, number):
             return None
-    return Failed(_not_reached(node, reasons), offers=scene.output_schema(node.worker), document=document)
+    return NodeFailure(_not_reached(node, reasons), offers=scene.output_schema(node.worker), document=document)
 
 
 def _not_reached(node: UntilNode, reasons: list[Reason]) -> NodeError:

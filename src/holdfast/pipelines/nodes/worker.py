@@ -6,7 +6,7 @@ from functools import partial
 
 from holdfast.contract.codes import Status
 from holdfast.pipelines.graph.graph import WorkerNode
-from holdfast.pipelines.record.results import Failed, NodeProgress, Settled, error_of
+from holdfast.pipelines.record.results import NodeFailure, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.scene import Scene
 
@@ -18,6 +18,6 @@ async def advance(node: WorkerNode, scene: Scene) -> NodeProgress:
     if last is None:
         return None
     if last.response.status is not Status.OK:
-        return Failed(error_of(last.response), offers=scene.output_schema(node.worker))
+        return NodeFailure(error_of(last.response), offers=scene.output_schema(node.worker))
     partly = last.response.observability.partial
     return Settled(state="partial" if partly else "ok", run=last.operation_id, lost=partly)

@@ -19,9 +19,9 @@ from holdfast.pipelines.page.trees import (
     STRING,
     Keyed,
     Listed,
+    PageUnreadable,
     Scalar,
     Tree,
-    Unreadable,
     open_brackets,
     text_in,
     without_comment,
@@ -33,7 +33,7 @@ _GOES_ON: Final = re.compile(r"[\[{]|(?:const|concat|text)\(")
 _FOLDED: Final = re.compile(r"[|>][+-]?\d?")
 
 
-class Row(NamedTuple):
+class SpecRow(NamedTuple):
     """One line of a spec. A value between brackets that has several lines is one row, together with its key."""
 
     line: int
@@ -42,12 +42,12 @@ class Row(NamedTuple):
     text: str
 
     @property
-    def item(self) -> Row | None:
+    def item(self) -> SpecRow | None:
         """The text after the row's bullet, as a row; None for a row without a bullet."""
         hit = _BULLET.fullmatch(self.text)
         if hit is None:
             return None
-        return Row(self.line, self.indent + 1 + len((hit[2] or "").expandtabs(4)), hit[3] or "")
+        return SpecRow(self.line, self.indent + 1 + len((hit[2] or "").expandtabs(4)), hit[3] or "")
 
     @property
     def keyed(self) -> tuple[str, str] | None:
@@ -55,7 +55,7 @@ class Row(NamedTuple):
         hit = _KEY.fullmatch(self.text)
         try:
             return None if hit is None else (hit[2] if hit[1] is None else text_in(hit[1], self.line), (hit[3] or "").strip())
-        except Unreadable:  # a key in quotes with an escape that JSON does not know
+        except PageUnreadable:  # a key in quotes with an escape that JSON does not know
             return None
 
 
@@ -63,22 +63,22 @@ class SpecParts(NamedTuple):
     """A Pipeline spec in two parts: the keys that a worker.md has too, and the keys of the graph."""
 
     contract: tuple[Line, ...]
-    graph: dict[str, list[Row]]
+    graph: dict[str, list[SpecRow]]
     """For each key of the graph: the row of the key and the rows that belong to it."""
     flat: bool
     """Whether the page lost its indentation."""
 
 
-def rows_of(lines: Sequence[Line], notes: Notes) -> list[Row]:
+def rows_of(lines: Sequence[Line], notes: Notes) -> list[SpecRow]:
     """The rows of a spec, without blank lines, comment lines, and the lines `---` and `...`. If a bracket is never closed, that is noted as
     a problem, and its row and the rows after it are left out."""
-    rows: list[Row] = []
+    rows: list[SpecRow] = []
     waiting = iter(
         [line for line in lines if line.text.strip() and line.text.lstrip()[0] != "#" and line.text.strip() not in ("---", "...")]
     )
     for line in waiting:
         text = line.text.expandtabs(4)
-        row = Row(line.number, len(text) - len(text.lstrip()), text.strip())
+        row = SpecRow(line.number, len(text) - len(text.lstrip()), text.strip())
         inner = row.item or row
         key, value = inner.keyed or ("", inner.text)
         if key in TEXTS or not _GOES_ON.match(value):
@@ -97,7 +97,7 @@ def rows_of(lines: Sequence[Line], notes: Notes) -> list[Row]:
 
 
 def parts_of(
-    rows: Sequence[Row], graph_keys: Collection[str], other_keys: Collection[str], inner: Collection[str], notes: Notes
+    rows: Sequence[SpecRow], graph_keys: Collection[str], other_keys: Collection[str], inner: Collection[str], notes: Notes
 ) -> SpecParts:
     """Split the rows by their top-level keys: `graph_keys` and `other_keys`, the keys of the contract. `inner` are the keys of nodes: on a
     page without indentation they show which rows belong to a node. An unknown key, and a key of the graph that is given twice, are noted as
@@ -106,7 +106,7 @@ def parts_of(
     base = min((row.indent for row in keys), default=0)
     flat = all(row.indent <= base for row in keys)
     contract: list[Line] = []
-    graph: dict[str, list[Row]] = {}
+    graph: dict[str, list[SpecRow]] = {}
     top, left_out = "", False
     for row in rows:
         key = row.keyed[0] if row.item is None and row.keyed is not None else None
@@ -142,7 +142,7 @@ def _twice(key: str, line: int, first: int, notes: Notes) -> None:
     notes.error("duplicate_field", PIPELINE_SPEC, line, told)
 
 
-def tree_of(rows: Sequence[Row], notes: Notes, *, flat: bool) -> Tree | None:
+def tree_of(rows: Sequence[SpecRow], notes: Notes, *, flat: bool) -> Tree | None:
     """The value of a top-level key, read from its row and the rows that belong to it. None if it has no readable value; that is noted as a
     problem. `flat`: whether the page lost its indentation."""
     head = rows[0]
@@ -171,7 +171,7 @@ class _Reader:
     """Reads rows into a tree: by their indentation, or (`flat_nodes`) the nodes of a page without indentation. The depth is bounded, so it
     may recurse."""
 
-    def __init__(self, rows: Sequence[Row], notes: Notes) -> None:
+    def __init__(self, rows: Sequence[SpecRow], notes: Notes) -> None:
         self._rows = list(rows)
         self._notes = notes
         self._at = 0
@@ -228,7 +228,7 @@ class _Reader:
             self._deeper(indent)
         return Keyed(entries, line, lines)
 
-    def _pair(self, row: Row) -> tuple[str, str] | None:
+    def _pair(self, row: SpecRow) -> tuple[str, str] | None:
         pair = row.keyed
         if pair is None:
             told = f"`{shown(row.text)}` is neither `key: value` nor an item of a list. Is the page cut off here?"
@@ -257,7 +257,7 @@ class _Reader:
         while (row := self._next()) is not None and row.indent >= indent:
             self._at += 1
 
-    def _next(self) -> Row | None:
+    def _next(self) -> SpecRow | None:
         return self._rows[self._at] if self._at < len(self._rows) else None
 
     def _error(self, code: str, line: int, message: str) -> None:

@@ -15,11 +15,11 @@ from holdfast.model import json_structs
 from holdfast.model.durations import HINT
 from holdfast.model.durations import parsed as duration
 from holdfast.pipelines.graph.bounds import check_node
-from holdfast.pipelines.graph.graph import After, AnyNode, MapNode, Node, Part, StepNode
+from holdfast.pipelines.graph.graph import After, AnyNode, MapNode, MergePart, Node, StepNode
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 from holdfast.pipelines.page.node_fields import KIND, KINDS, PageField, fields_of, is_template
 from holdfast.pipelines.page.references import template
-from holdfast.pipelines.page.trees import Keyed, Listed, Scalar, Tree, Unreadable, constant, inline, plain_value, without_comment
+from holdfast.pipelines.page.trees import Keyed, Listed, PageUnreadable, Scalar, Tree, constant, inline, plain_value, without_comment
 
 _PERCENT: Final = re.compile(r"(100|[1-9]?[0-9])%", re.ASCII)
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
@@ -27,7 +27,7 @@ _STEP: Final = re.compile(r"([A-Za-z_][\w-]*\.py):(\w+)", re.ASCII)
 _WORDS: Final = "Write a text in double quotes"
 
 
-class Step(msgspec.Struct, frozen=True):
+class StepFunction(msgspec.Struct, frozen=True):
     """A function that a step calls, as the page names it, and the line on the page."""
 
     file: str
@@ -42,7 +42,7 @@ class FieldReader:
         self._maps = maps
         self._notes = notes
         self._failed = False
-        self.steps: list[Step] = []
+        self.steps: list[StepFunction] = []
         """The functions that the steps call, in the order of the page."""
 
     def node(self, tree: Keyed) -> AnyNode | None:
@@ -71,7 +71,7 @@ class FieldReader:
         """The template of the pipeline's outputs; None if it has a problem, which is noted."""
         try:
             return template(tree, self._maps)
-        except Unreadable as wrong:
+        except PageUnreadable as wrong:
             self._error(wrong.code, wrong.line, wrong.what)
             return None
 
@@ -79,7 +79,7 @@ class FieldReader:
         given = tree.entries.get(KIND)
         try:
             kind = None if given is None else word(given)
-        except Unreadable as wrong:
+        except PageUnreadable as wrong:
             self._error(wrong.code, wrong.line, wrong.what)
             return None
         if kind is None:
@@ -101,7 +101,7 @@ class FieldReader:
                 continue
             try:
                 made |= self._field(known[key], inner, struct)
-            except Unreadable as wrong:
+            except PageUnreadable as wrong:
                 self._error(wrong.code, wrong.line, f"`{shown(key)}`: {wrong.what}")
         for key, field in known.items():
             if field.required and key not in tree.entries:
@@ -110,7 +110,7 @@ class FieldReader:
 
     def _field(self, field: PageField, tree: Tree, struct: type[msgspec.Struct]) -> dict[str, Any]:
         if field.optional and isinstance(tree, Scalar) and without_comment(tree.text) in ("null", "~"):
-            raise Unreadable("null is not allowed here. If it should have no value, leave the key out.", tree.line)
+            raise PageUnreadable("null is not allowed here. If it should have no value, leave the key out.", tree.line)
         if struct is MapNode and field.name == "tolerate" and (percent := _PERCENT.fullmatch(word(tree))):
             return {"tolerate": int(percent[1]), "tolerate_percent": True}
         if struct is StepNode and field.name == "function":
@@ -122,12 +122,12 @@ class FieldReader:
     def _function(self, tree: Tree) -> str:
         hit = _STEP.fullmatch(word(tree))
         if hit is None:
-            raise Unreadable(
+            raise PageUnreadable(
                 f"`{shown(word(tree))}` is not of the form `file.py:function`. "
                 "Name a file beside the page, without a folder, and a function of it.",
                 tree.line,
             )
-        self.steps.append(Step(hit[1], hit[2], tree.line))
+        self.steps.append(StepFunction(hit[1], hit[2], tree.line))
         return hit[2]
 
     def _value(self, tree: Tree, hint: Any) -> Any:
@@ -157,13 +157,13 @@ class FieldReader:
     def _several(self, tree: Tree, hint: Any) -> list[Any]:
         """Read a list; `hint` is the type of its elements. A single word is read as a list of one, for texts and `after`. The parts of a
         merge are read from an object."""
-        if hint is Part:
+        if hint is MergePart:
             return [{"source": source, "value": template(each, self._maps)} for source, each in _object(tree).entries.items()]
         tree = inline(tree) if isinstance(tree, Scalar) and tree.text.lstrip().startswith(("[", "{")) else tree
         if isinstance(tree, Scalar) and hint in (str, After):
             return [self._value(tree, hint)]
         if not isinstance(tree, Listed):
-            raise Unreadable("This must be a list. Write […], or one line `- …` for each item below it.", tree.line)
+            raise PageUnreadable("This must be a list. Write […], or one line `- …` for each item below it.", tree.line)
         return [self._value(each, hint) for each in tree.items]
 
     def _after(self, tree: Tree) -> dict[str, Any]:
@@ -183,47 +183,47 @@ class FieldReader:
 
 
 def word(tree: Tree) -> str:
-    """A text: in double quotes, or unquoted as it is on the line, without a comment. Raises Unreadable if it is not a text, if it is in
+    """A text: in double quotes, or unquoted as it is on the line, without a comment. Raises PageUnreadable if it is not a text, if it is in
     single quotes or is missing, or if it is not certain whether a # in it begins a comment."""
     if not isinstance(tree, Scalar):
-        raise Unreadable(f"This is not a text. {_WORDS}.", tree.line)
+        raise PageUnreadable(f"This is not a text. {_WORDS}.", tree.line)
     text, bare = tree.text.strip(), without_comment(tree.text)
     if bare.startswith('"'):
         return str(plain_value(Scalar(bare, tree.line)))
     if bare.startswith("'"):
-        raise Unreadable(f"{shown(bare)} is in single quotes. {_WORDS}.", tree.line)
+        raise PageUnreadable(f"{shown(bare)} is in single quotes. {_WORDS}.", tree.line)
     if bare != text and re.search(r"\s", bare):
-        raise Unreadable("It is not certain whether ` #` begins a comment here. Put the text into double quotes.", tree.line)
+        raise PageUnreadable("It is not certain whether ` #` begins a comment here. Put the text into double quotes.", tree.line)
     if not bare:
-        raise Unreadable("There is no value. Write one after the key.", tree.line, "field_missing")
+        raise PageUnreadable("There is no value. Write one after the key.", tree.line, "field_missing")
     return bare
 
 
 def _object(tree: Tree) -> Keyed:
     found = inline(tree) if isinstance(tree, Scalar) else tree
     if not isinstance(found, Keyed):
-        raise Unreadable("This must be an object. Write {key: value}, or one line `key: value` for each key below it.", tree.line)
+        raise PageUnreadable("This must be an object. Write {key: value}, or one line `key: value` for each key below it.", tree.line)
     return found
 
 
 def _one_of(tree: Tree, known: tuple[str, ...]) -> str:
     text = word(tree)
     if text not in known:
-        raise Unreadable(f"`{shown(text)}` is not one of {', '.join(known)}.{meant(text, known)}", tree.line)
+        raise PageUnreadable(f"`{shown(text)}` is not one of {', '.join(known)}.{meant(text, known)}", tree.line)
     return text
 
 
 def _whole(tree: Tree) -> int:
     text = word(tree)
     if not _WHOLE.fullmatch(text):
-        raise Unreadable(f"`{shown(text)}` is not a whole number.", tree.line)
+        raise PageUnreadable(f"`{shown(text)}` is not a whole number.", tree.line)
     return int(text)
 
 
 def _seconds(tree: Tree) -> int:
     seconds = duration(word(tree))
     if seconds is None:
-        raise Unreadable(f"`{shown(word(tree))}` is not a duration. {HINT}", tree.line)
+        raise PageUnreadable(f"`{shown(word(tree))}` is not a duration. {HINT}", tree.line)
     return seconds
 
 
@@ -231,4 +231,6 @@ def _amount(tree: Tree) -> Decimal:
     try:
         return Decimal(word(tree)[:60])
     except InvalidOperation:
-        raise Unreadable(f"`{shown(word(tree))}` is not an amount in US dollars. Write a number, 0.50 for instance.", tree.line) from None
+        raise PageUnreadable(
+            f"`{shown(word(tree))}` is not an amount in US dollars. Write a number, 0.50 for instance.", tree.line
+        ) from None

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, get_args, get_origin
 import msgspec
 
 from holdfast.model.durations import duration_of
-from holdfast.pipelines.graph.graph import After, AnyNode, MapNode, Node, Part, StepNode, kind_of
+from holdfast.pipelines.graph.graph import After, AnyNode, MapNode, MergePart, Node, StepNode, kind_of
 from holdfast.pipelines.page.layout import Doc, Group, quoted, value_doc
 from holdfast.pipelines.page.node_fields import KIND, PageField, fields_of, is_template
 from holdfast.pipelines.page.references import key_text, template_doc
@@ -45,7 +45,7 @@ def _value(value: Any, hint: Any, maps: Collection[str]) -> Doc:
     if is_template(hint):
         return template_doc(value, maps)
     origin, inner = get_origin(hint), get_args(hint)
-    if origin is tuple and inner[0] is Part:
+    if origin is tuple and inner[0] is MergePart:
         return Group("{", [(f"{key_text(part.source)}: ", template_doc(part.value, maps)) for part in value], "}")
     if origin is tuple:
         return Group("[", [("", _value(each, inner[0], maps)) for each in value], "]")

@@ -25,9 +25,9 @@ from holdfast.pipelines.graph.graph import GIVES, AnyNode, Graph, MapNode
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 from holdfast.pipelines.graph.text import graph_from, graph_text
 from holdfast.pipelines.page.blocks import SpecParts, parts_of, rows_of, tree_of
-from holdfast.pipelines.page.field_reader import FieldReader, Step, word
+from holdfast.pipelines.page.field_reader import FieldReader, StepFunction, word
 from holdfast.pipelines.page.node_fields import KIND, NODE_KEYS
-from holdfast.pipelines.page.trees import Keyed, Listed, Scalar, Tree, Unreadable, inline
+from holdfast.pipelines.page.trees import Keyed, Listed, PageUnreadable, Scalar, Tree, inline
 
 MAX_PAGE_BYTES: Final = 1024 * 1024
 MAX_PAGE_LINES: Final = 50_000
@@ -50,7 +50,7 @@ class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
     """The page's contract; None if the page has errors."""
     lines: dict[str, int] = {}
     """The line of each node that could be read, by its name, and the line of what the pipeline gives (under the name GIVES)."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[StepFunction, ...] = ()
     include: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
 
@@ -195,7 +195,7 @@ class _PipelineReader:
             return _GATES[0]
         try:
             gates = word(tree)
-        except Unreadable as wrong:
+        except PageUnreadable as wrong:
             self._unreadable(wrong)
             return _GATES[0]
         if gates not in _GATES:
@@ -210,13 +210,13 @@ class _PipelineReader:
             found = inline(tree) if isinstance(tree, Scalar) else tree
             items = found.items if isinstance(found, Listed) else [found]
             if len(items) > MAX_LISTED:
-                raise Unreadable(f"`include` has {len(items)} files; at most {MAX_LISTED} are allowed.", tree.line)
+                raise PageUnreadable(f"`include` has {len(items)} files; at most {MAX_LISTED} are allowed.", tree.line)
             return tuple(map(word, items))
-        except Unreadable as wrong:
+        except PageUnreadable as wrong:
             self._unreadable(wrong)
             return ()
 
-    def _step_files(self, steps: Sequence[Step]) -> None:
+    def _step_files(self, steps: Sequence[StepFunction]) -> None:
         for step in steps[1:]:
             if step.file != steps[0].file:
                 told = f"One step calls {shown(steps[0].file)}, and this step calls {shown(step.file)}. All steps must use the same file."
@@ -234,11 +234,11 @@ class _PipelineReader:
     def _inlined(self, tree: Tree) -> Tree | None:
         try:
             return inline(tree) if isinstance(tree, Scalar) else tree
-        except Unreadable as wrong:
+        except PageUnreadable as wrong:
             self._unreadable(wrong)
             return None
 
-    def _unreadable(self, wrong: Unreadable) -> None:
+    def _unreadable(self, wrong: PageUnreadable) -> None:
         self._notes.error(wrong.code, PIPELINE_SPEC, wrong.line, wrong.what)
 
     def _missing(self, key: str, cure: str) -> None:
@@ -249,7 +249,7 @@ def _maps_in(items: Sequence[Tree]) -> frozenset[str]:
     """The names of the nodes that are maps. Nodes that cannot be read are left out."""
     found = set()
     for item in items:
-        with contextlib.suppress(Unreadable):  # the problem is noted later, when the node is read
+        with contextlib.suppress(PageUnreadable):  # the problem is noted later, when the node is read
             node = inline(item) if isinstance(item, Scalar) else item
             if isinstance(node, Keyed) and {"name", KIND} <= node.entries.keys() and word(node.entries[KIND]) == MAP:
                 found.add(word(node.entries["name"]))

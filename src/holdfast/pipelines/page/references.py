@@ -20,7 +20,19 @@ from holdfast.pipelines.graph.graph import Template
 from holdfast.pipelines.graph.paths import EACH, Part
 from holdfast.pipelines.graph.templates import Reference, form_of, reference_of
 from holdfast.pipelines.page.layout import Doc, Group, quoted, value_doc
-from holdfast.pipelines.page.trees import STRING, Called, Keyed, Listed, Scalar, Tree, Unreadable, constant, inline, plain_value, text_in
+from holdfast.pipelines.page.trees import (
+    STRING,
+    Keyed,
+    Listed,
+    PageUnreadable,
+    Scalar,
+    Tree,
+    WordCall,
+    constant,
+    inline,
+    plain_value,
+    text_in,
+)
 
 ITEMS: Final = ("ok", "failed", "items")
 """The members of a map's result that are lists. A field after one of them means the field of each element."""
@@ -37,48 +49,51 @@ _FORMS: Final = "Write a reference as `node.outputs.field`, and a text in double
 
 
 def template(tree: Tree, maps: Collection[str]) -> Template:
-    """The template that a tree describes. `maps`: the names of the nodes that are maps. Raises Unreadable if the tree is not a template."""
+    """The template that a tree describes. `maps`: the names of the nodes that are maps. Raises PageUnreadable if the tree is not a
+    template."""
     match inline(tree) if isinstance(tree, Scalar) else tree:
         case Keyed(entries=entries, lines=lines):
             for key in entries:
                 if key.startswith("$"):
-                    raise Unreadable(f"The key `{shown(key)}` begins with $. Such a key is allowed only inside const(…).", lines[key])
+                    raise PageUnreadable(f"The key `{shown(key)}` begins with $. Such a key is allowed only inside const(…).", lines[key])
             return {key: template(inner, maps) for key, inner in entries.items()}
         case Listed(items=items):
             return [template(inner, maps) for inner in items]
-        case Called() as called:
+        case WordCall() as called:
             return _called(called, maps)
         case Scalar() as scalar:
             is_plain = scalar.text in _LITERALS or scalar.text[:1] in '"-0123456789'
             return plain_value(scalar) if is_plain else _reference(scalar.text, scalar.line, maps)
 
 
-def _called(called: Called, maps: Collection[str]) -> Template:
+def _called(called: WordCall, maps: Collection[str]) -> Template:
     given, line = called.given, called.line
     if called.word.endswith(_DEFAULT):
         if len(given) != 1:
-            raise Unreadable(f".default(…) must have one value, and {len(given)} are given.", line)
+            raise PageUnreadable(f".default(…) must have one value, and {len(given)} are given.", line)
         return {**_reference(called.word.removesuffix(_DEFAULT), line, maps), "default": constant(given[0])}
     match called.word:
         case "const":
             if len(given) != 1:
-                raise Unreadable(f"const(…) must have one value, and {len(given)} are given.", line)
+                raise PageUnreadable(f"const(…) must have one value, and {len(given)} are given.", line)
             return {"$const": constant(given[0])}
         case "concat":
             return {"$concat": [template(each, maps) for each in given]}
         case "text":
             first = plain_value(given[0]) if given and isinstance(given[0], Scalar) else None
             if not isinstance(first, str):
-                raise Unreadable('text(…) must begin with a text in double quotes: text("Dear {}", inputs.name).', line)
+                raise PageUnreadable('text(…) must begin with a text in double quotes: text("Dear {}", inputs.name).', line)
             return {"$text": first, "with": [template(each, maps) for each in given[1:]]}
         case _:
-            raise Unreadable(f"`{shown(called.word)}(…)` is unknown. There are const(…), concat(…), text(…) and `ref.default(…)`.", line)
+            raise PageUnreadable(
+                f"`{shown(called.word)}(…)` is unknown. There are const(…), concat(…), text(…) and `ref.default(…)`.", line
+            )
 
 
 def _reference(text: str, line: int, maps: Collection[str]) -> dict[str, Any]:
     odd, word = _ODD_SOURCE.match(text), _SOURCE.match(text)
     if odd is None and word is None:
-        raise Unreadable(f"`{shown(text)}` is neither a reference nor a value. {_FORMS}.", line)
+        raise PageUnreadable(f"`{shown(text)}` is neither a reference nor a value. {_FORMS}.", line)
     source = text_in(odd[1], line) if odd else word[0] if word else ""
     parts: list[Part] = []
     at = (odd or word).end()  # type: ignore[union-attr]
@@ -87,7 +102,7 @@ def _reference(text: str, line: int, maps: Collection[str]) -> dict[str, Any]:
     while at < end:
         step = _STEP.match(text, at, end)
         if step is None or step[1] in _ENDS:
-            raise Unreadable(f"`{shown(text)}` is not understood from `{shown(text[at:], 40)}` on. {_cure(step)}.", line)
+            raise PageUnreadable(f"`{shown(text)}` is not understood from `{shown(text[at:], 40)}` on. {_cure(step)}.", line)
         if step[1] is not None and source in maps and len(parts) == 1 and parts[0] in ITEMS:
             parts.append(EACH)
         parts.append(_part(step, line))
@@ -110,7 +125,7 @@ def _part(step: re.Match[str], line: int) -> Part:
         return int(step[2])
     name = EACH if step[3] is not None else text_in(step[4], line)
     if step[3] is None and name == EACH:
-        raise Unreadable('A field of the name "*" cannot be reached. For each element of a list, write [*].', line)
+        raise PageUnreadable('A field of the name "*" cannot be reached. For each element of a list, write [*].', line)
     return name
 
 

@@ -1,6 +1,7 @@
 """Trees: the values of a Pipeline spec before their types are known, and the inline forms `{key: value}`, `[value]`, `word(value)`.
 
-Nothing is evaluated, and the time is in proportion to the length of the text. Raises Unreadable, with the line, if a text cannot be read.
+Nothing is evaluated, and the time is in proportion to the length of the text. Raises PageUnreadable, with the line, if a text cannot be
+read.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,999})(\.[0-9]{1,999})?([eE][+-]?
 _OPENS, _CLOSES = "[({", "])}"
 
 
-class Unreadable(Exception):
+class PageUnreadable(Exception):
     """The text cannot be read without guessing. It has a sentence that says what is wrong, the line, and the code of the problem."""
 
     def __init__(self, what: str, line: int, code: str = "bad_value") -> None:
@@ -44,7 +45,7 @@ class Scalar(msgspec.Struct, frozen=True):
     line: int
 
 
-class Called(msgspec.Struct, frozen=True):
+class WordCall(msgspec.Struct, frozen=True):
     """A word with values in brackets: `concat(a, b)`, `inputs.limit.default(5)`."""
 
     word: str
@@ -68,7 +69,7 @@ class Keyed(msgspec.Struct, frozen=True):
     """The line of each key."""
 
 
-Tree: TypeAlias = Scalar | Called | Listed | Keyed
+Tree: TypeAlias = Scalar | WordCall | Listed | Keyed
 
 
 def without_comment(text: str) -> str:
@@ -94,10 +95,10 @@ def open_brackets(text: str, before: int = 0) -> int:
 
 
 def inline(scalar: Scalar) -> Tree:
-    """The tree of a text on one line (without its comment) or on several. Raises Unreadable if the text cannot be read."""
+    """The tree of a text on one line (without its comment) or on several. Raises PageUnreadable if the text cannot be read."""
     text = without_comment(scalar.text) if "\n" not in scalar.text else scalar.text.strip()
     if not text:
-        raise Unreadable("A value is missing. Write it, or remove its key or its bullet.", scalar.line)
+        raise PageUnreadable("A value is missing. Write it, or remove its key or its bullet.", scalar.line)
     return _Inline(text, scalar.line).whole()
 
 
@@ -156,13 +157,13 @@ class _Inline:
             self._parted("}")
         return Keyed(entries, line, lines)
 
-    def _scalar(self, depth: int) -> Scalar | Called:
+    def _scalar(self, depth: int) -> Scalar | WordCall:
         start, line = self._at, self._line()
         for token in _TOKEN.finditer(self._text, start):
             sign = token.group()
             if sign == "(":
                 self._at = token.start()
-                return Called(self._text[start : token.start()].strip(), self._values(")", depth), line)
+                return WordCall(self._text[start : token.start()].strip(), self._values(")", depth), line)
             if sign == "," or sign in _CLOSES:
                 break
             if sign == '"':
@@ -185,7 +186,7 @@ class _Inline:
         return True
 
     def _parted(self, sign: str) -> None:
-        """Skip the comma after a value. The last value needs no comma. Raises Unreadable if there is neither a comma nor the closing
+        """Skip the comma after a value. The last value needs no comma. Raises PageUnreadable if there is neither a comma nor the closing
         bracket `sign`."""
         self._skip()
         if self._text.startswith(",", self._at):
@@ -202,47 +203,47 @@ class _Inline:
     def _line(self) -> int:
         return self._first + bisect_right(self._ends, self._at - 1)
 
-    def _wrong(self, what: str, code: str = "bad_value") -> Unreadable:
-        return Unreadable(f"The value cannot be read: {what}.", self._line(), code)
+    def _wrong(self, what: str, code: str = "bad_value") -> PageUnreadable:
+        return PageUnreadable(f"The value cannot be read: {what}.", self._line(), code)
 
 
 def text_in(quoted: str, line: int) -> str:
-    """The text of a JSON string. Raises Unreadable, with this line, if it is not one."""
+    """The text of a JSON string. Raises PageUnreadable, with this line, if it is not one."""
     try:
         text = json.loads(quoted)
         text.encode()
     except (ValueError, UnicodeEncodeError):
-        raise Unreadable(f"{shown(quoted)} is not a JSON string. Write it in double quotes, with the escapes of JSON.", line) from None
+        raise PageUnreadable(f"{shown(quoted)} is not a JSON string. Write it in double quotes, with the escapes of JSON.", line) from None
     return str(text)
 
 
 def plain_value(scalar: Scalar) -> Any:
-    """The value of a text in quotes, a number, true, false or null. Raises Unreadable for any other text, and for a number that is too
+    """The value of a text in quotes, a number, true, false or null. Raises PageUnreadable for any other text, and for a number that is too
     large."""
     text = scalar.text
     if text.startswith('"'):
         if not re.fullmatch(STRING, text):
-            raise Unreadable(f"{shown(text)} is not a text. Write one double quote before it and one after it.", scalar.line)
+            raise PageUnreadable(f"{shown(text)} is not a text. Write one double quote before it and one after it.", scalar.line)
         return text_in(text, scalar.line)
     if _NUMBER.fullmatch(text):
         value = json.loads(text)
         if isinstance(value, float) and not math.isfinite(value):
-            raise Unreadable(f"The number {shown(text)} is too large.", scalar.line)
+            raise PageUnreadable(f"The number {shown(text)} is too large.", scalar.line)
         return value
     if text in ("true", "false", "null"):
         return json.loads(text)
-    raise Unreadable(f"`{shown(text)}` is not a value here. Write a text in double quotes, a number, true, false or null.", scalar.line)
+    raise PageUnreadable(f"`{shown(text)}` is not a value here. Write a text in double quotes, a number, true, false or null.", scalar.line)
 
 
 def constant(tree: Tree) -> Any:
-    """The JSON value of a tree. Raises Unreadable if the tree is not JSON, for example if it has references, calls or texts without
+    """The JSON value of a tree. Raises PageUnreadable if the tree is not JSON, for example if it has references, calls or texts without
     quotes."""
     match inline(tree) if isinstance(tree, Scalar) else tree:
         case Keyed(entries=entries):
             return {key: constant(inner) for key, inner in entries.items()}
         case Listed(items=items):
             return [constant(inner) for inner in items]
-        case Called(word=word, line=line):
-            raise Unreadable(f"`{shown(word)}(…)` is not allowed here. Write JSON.", line)
+        case WordCall(word=word, line=line):
+            raise PageUnreadable(f"`{shown(word)}(…)` is not allowed here. Write JSON.", line)
         case Scalar() as scalar:
             return plain_value(scalar)

@@ -21,7 +21,7 @@ _MOST_LABEL: Final = 100
 _MOST_SHOWN: Final = 200
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SupervisorChoice(msgspec.Struct, frozen=True):
     """What a supervisor answers in one turn."""
 
     choice: str
@@ -36,7 +36,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Taken(msgspec.Struct, frozen=True):
     """A choice of the supervisor, and the response of the run of the chosen worker."""
 
-    answer: Answer
+    answer: SupervisorChoice
     response: Response
 
 
@@ -48,11 +48,11 @@ class Chosen(msgspec.Struct, frozen=True):
     reason: str
 
 
-def answer_of(outputs: Any) -> Answer | str:
+def answer_of(outputs: Any) -> SupervisorChoice | str:
     """Read the choice from a supervisor's outputs. If they are not a valid choice, the result is a text that says why. A label or a reason
     that is too long is cut."""
     try:
-        found = json_structs.converted(outputs, Answer)
+        found = json_structs.converted(outputs, SupervisorChoice)
     except msgspec.ValidationError as odd:
         return str(odd)[:400]
     if not found.reason.strip():
@@ -67,7 +67,7 @@ def choice_at(position: NodePosition, number: int) -> Identity:
     return identity_of(Type.STEP, CHOICE, position.node, position.round, position.turn, number)
 
 
-def choice_text(number: int, answer: Answer) -> str:
+def choice_text(number: int, answer: SupervisorChoice) -> str:
     """The text that the step of `choice_at` records: the turn (`number`), the choice and the reason."""
     return msgspec.json.encode(Chosen(number, answer.choice, answer.reason)).decode()
 

@@ -41,7 +41,7 @@ class NodeError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     index."""
 
 
-class Failed(msgspec.Struct, frozen=True):
+class NodeFailure(msgspec.Struct, frozen=True):
     """The node cannot do its work. scene/failure.py decides what follows."""
 
     error: NodeError
@@ -73,9 +73,9 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the gate asked for another round."""
 
 
-NodeProgress: TypeAlias = Settled | Failed | None
-"""What the function `advance` of each kind of node returns: Settled (how the node ended), Failed (it cannot do its work), or None while
-the node waits."""
+NodeProgress: TypeAlias = Settled | NodeFailure | None
+"""What the function `advance` of each kind of node returns: Settled (how the node ended), NodeFailure (it cannot do its work), or None
+while the node waits."""
 
 _settled = json_structs.decoder(Settled)
 

@@ -1,7 +1,7 @@
 """Forerunners: the earlier runs of a restarted pipeline, and what a node of the new run takes from them.
 
-Two things are taken. A *result* is reused if it is good in the newest run that reached the node (`_Past.reuse`), and the new run asks for
-the same work: then no child run begins. *Receipts* of writes are inherited by a child run that begins, also if the earlier child runs
+Two things are taken. A *result* is reused if it is good in the newest run that reached the node (`_Forerunner.reuse`), and the new run asks
+for the same work: then no child run begins. *Receipts* of writes are inherited by a child run that begins, also if the earlier child runs
 failed: its link names the earlier runs (workers.calls). Work that was undone, and work that the operator wants to be sent again, gets
 neither: its child run begins a new family, so that a server which remembers the old idempotency keys does not mistake the new calls for the
 old ones.
@@ -59,7 +59,7 @@ class Forerunners:
     def __init__(self, accepted: AcceptedRequest, runs: Sequence[EarlierRun]) -> None:
         self._accepted = accepted
         self._again = accepted.again
-        self.runs = [_Past(run) for run in runs]
+        self.runs = [_Forerunner(run) for run in runs]
 
     @property
     def keeps(self) -> bool:
@@ -67,10 +67,10 @@ class Forerunners:
         earlier runs is not undone if this run fails."""
         return self._again is not None and self._again.kept
 
-    def reuse(self, node: AnyNode, round: int) -> tuple[_Past, Reuse] | None:
+    def reuse(self, node: AnyNode, round: int) -> tuple[_Forerunner, Reuse] | None:
         """The newest earlier run that has operations of this node, and which results of the node in that run are reused. None if the
         operator wants the node to run again, or if no such run is found. The search ends at a run that had to run the node itself and did
-        not reach it (`_Past.forced`)."""
+        not reach it (`_Forerunner.forced`)."""
         again = self._again
         if again is None or again.is_whole or node.name in again.nodes:
             return None
@@ -140,7 +140,7 @@ class Forerunners:
         return Reused(of=past.id, round=round) if is_over or reused_at(at).operation_id in past.reused else None
 
 
-class _Past:
+class _Forerunner:
     """One earlier run: how its nodes ended, and the results of its child runs."""
 
     def __init__(self, run: EarlierRun) -> None:

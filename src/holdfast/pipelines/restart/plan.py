@@ -42,7 +42,7 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     """What the node's child runs cost in the run that is restarted."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class RestartPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a restart will do with each node, and what it may cost."""
 
     run_id: str

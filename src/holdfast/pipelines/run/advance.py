@@ -25,12 +25,12 @@ from holdfast.pipelines.graph.graph import (
 )
 from holdfast.pipelines.nodes import gate, human, map, merge, route, step, supervise, until, wait, worker
 from holdfast.pipelines.record.operations import TIME_AT, NodePosition, node_time_at
-from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled
+from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled
 from holdfast.pipelines.run.early_end import end_operation, ending_of
 from holdfast.pipelines.run.readiness import missing_for, not_reached, skip_of
 from holdfast.pipelines.run.troubles import passes
 from holdfast.pipelines.scene.children import TimeOver
-from holdfast.pipelines.scene.failure import Again, handled
+from holdfast.pipelines.scene.failure import AnotherTurn, handled
 from holdfast.pipelines.scene.invocation import PipelineRun
 from holdfast.pipelines.scene.scene import CannotRun, NotReached, Scene
 from holdfast.workers.run_operations import CANCEL_AT
@@ -95,10 +95,10 @@ async def _looked(run: PipelineRun, node: AnyNode) -> Settled | None:
             if known is None:
                 run.records.wish(started(timer, wait_seconds=node.caps.timeout_seconds))
             scene.awaits(timer)
-        if isinstance(outcome, Failed):
+        if isinstance(outcome, NodeFailure):
             outcome = _late(node) if is_over else outcome
             answer = await handled(node, Scene(run, node, scene.position), outcome)
-            if isinstance(answer, Again):
+            if isinstance(answer, AnotherTurn):
                 continue
             outcome = answer
         if outcome is not None and node.name not in run.structure.loops:  # a node of a loop may need its timer again
@@ -113,13 +113,13 @@ async def _outcome(run: PipelineRun, node: AnyNode, scene: Scene) -> NodeProgres
     except NotReached as none:
         return not_reached(run, node, none)
     except CannotRun as cannot:
-        return Failed(cannot.error)
+        return NodeFailure(cannot.error)
     except TimeOver:
         return _late(node)
     except HoldfastError as trouble:
         if trouble.code not in _OWN_TROUBLES and not (passes(trouble) and run.is_last_try):
             raise
-        return Failed(NodeError(code=trouble.code, message=str(trouble)))
+        return NodeFailure(NodeError(code=trouble.code, message=str(trouble)))
 
 
 _OWN_TROUBLES: Final = frozenset({"artifact_not_found", "artifact_too_large", "payload_not_json", "schema_too_costly", "overloaded"})
@@ -127,7 +127,7 @@ _OWN_TROUBLES: Final = frozenset({"artifact_not_found", "artifact_too_large", "p
 last try, the error fails the node."""
 
 
-async def _cut_off(run: PipelineRun, node: AnyNode, scene: Scene) -> Failed | None:
+async def _cut_off(run: PipelineRun, node: AnyNode, scene: Scene) -> NodeFailure | None:
     """End the open child runs and questions of a node whose time limit is over. Returns None until they have ended. Then it cancels the
     node's open waits, and returns that the node failed with `timeout`."""
     found = [(at, operation) for at in scene.awaited if (operation := run.records.find(at)) is not None]
@@ -142,8 +142,8 @@ async def _cut_off(run: PipelineRun, node: AnyNode, scene: Scene) -> Failed | No
     return None
 
 
-def _late(node: AnyNode) -> Failed:
-    return Failed(NodeError(code="timeout", message=f"{node.name} did not end within {node.caps.timeout_seconds} s."))
+def _late(node: AnyNode) -> NodeFailure:
+    return NodeFailure(NodeError(code="timeout", message=f"{node.name} did not end within {node.caps.timeout_seconds} s."))
 
 
 def _stop_timer(run: PipelineRun, timer: Identity) -> None:

@@ -17,7 +17,7 @@ from holdfast.pipelines.scene.invocation import PipelineRun
 from holdfast.workers.run_operations import CANCEL_AT
 
 
-class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EarlyEnd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why a run ends early."""
 
     error: NodeError
@@ -26,10 +26,10 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _CUT_OFF = NodeError(code="cancelled", message="The run ended before the node did.")
-_endings = json_structs.decoder(Ending)
+_endings = json_structs.decoder(EarlyEnd)
 
 
-def ending_of(run: PipelineRun) -> Ending | None:
+def ending_of(run: PipelineRun) -> EarlyEnd | None:
     """Why the run ends early: a node failed, the run was cancelled, or its time limit is over. None if it does not end early. After a
     reason is recorded, it stays the reason, also if another one occurs later."""
     records = run.records
@@ -38,18 +38,18 @@ def ending_of(run: PipelineRun) -> Ending | None:
     for node in run.graph.nodes:
         settled = run.settled(node.name)
         if settled is not None and settled.state == "failed" and settled.error is not None:
-            return Ending(error=settled.error, node=node.name)
+            return EarlyEnd(error=settled.error, node=node.name)
     if records.is_closed(CANCEL_AT):
-        return Ending(error=NodeError(code="cancelled", message="The run was cancelled."))
+        return EarlyEnd(error=NodeError(code="cancelled", message="The run was cancelled."))
     late = records.find(TIME_AT)
     if late is not None and late.status is Status.SUCCEEDED:
-        return Ending(error=NodeError(code="timeout", message=f"The run did not end within {run.seconds:g} s."))
+        return EarlyEnd(error=NodeError(code="timeout", message=f"The run did not end within {run.seconds:g} s."))
     return None
 
 
-def ending_by(error: ResponseError) -> Ending:
-    """The Ending of a run whose nodes have all ended, but which has no valid outputs. `error` says why."""
-    return Ending(error=NodeError(code=error.error_code, message=error.message, details=error.details, retryable=error.retryable))
+def ending_by(error: ResponseError) -> EarlyEnd:
+    """The EarlyEnd of a run whose nodes have all ended, but which has no valid outputs. `error` says why."""
+    return EarlyEnd(error=NodeError(code=error.error_code, message=error.message, details=error.details, retryable=error.retryable))
 
 
 def can_undo(run: PipelineRun) -> bool:
@@ -57,7 +57,7 @@ def can_undo(run: PipelineRun) -> bool:
     return any(map(has_undo, run.graph.nodes))
 
 
-async def end_open(run: PipelineRun, ending: Ending) -> None:
+async def end_open(run: PipelineRun, ending: EarlyEnd) -> None:
     """End all child runs and questions that are still open, and wait until they have ended: none of them outlives the run. What nodes
     asked for and what is not written yet is dropped (`Records.drop_wishes`). A node that had begun and not ended is recorded as failed."""
     run.records.drop_wishes()
@@ -82,7 +82,7 @@ async def end_open(run: PipelineRun, ending: Ending) -> None:
         run.records.note(succeeded(ENDED_AT, "null"))
 
 
-def _record(run: PipelineRun, ending: Ending) -> None:
+def _record(run: PipelineRun, ending: EarlyEnd) -> None:
     """Add the reason why the run ends to the next write, unless a reason is already recorded."""
     if run.records.find(ENDING_AT) is None:
         run.records.note(succeeded(ENDING_AT, msgspec.json.encode(ending).decode()))

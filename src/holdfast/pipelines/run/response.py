@@ -10,7 +10,7 @@ from holdfast.contract.protocol import Observability, Response, ResponseError
 from holdfast.pipelines.graph.graph import Template
 from holdfast.pipelines.graph.references import Unresolved
 from holdfast.pipelines.graph.templates import form_of
-from holdfast.pipelines.run.early_end import Ending
+from holdfast.pipelines.run.early_end import EarlyEnd
 from holdfast.pipelines.run.undo import Unfinished
 from holdfast.pipelines.scene.invocation import PipelineRun
 from holdfast.pipelines.scene.mismatch import unresolved_error
@@ -21,7 +21,7 @@ from holdfast.workers.logs import log_fields
 from holdfast.workers.outputs import checked_outputs
 
 
-async def responded(run: PipelineRun, ending: Ending | None, left: Sequence[Unfinished] = ()) -> Response:
+async def responded(run: PipelineRun, ending: EarlyEnd | None, left: Sequence[Unfinished] = ()) -> Response:
     """The response of a run that has ended. `ending`: why the run has no outputs; None: the response has the outputs, or an error if they
     are not valid. `left`: the nodes that should have been undone and were not."""
     if ending is None:

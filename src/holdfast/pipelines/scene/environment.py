@@ -10,7 +10,7 @@ from holdfast.durable.identifier import Identity
 from holdfast.model.execution import Execution
 from holdfast.model.operations import Failure, Order
 from holdfast.pipelines.graph.graph import Graph
-from holdfast.pipelines.steps.steps import STEP_SECONDS, StepDone, StepFailed
+from holdfast.pipelines.steps.steps import STEP_SECONDS, StepDone, StepFailure
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.child_requests import ChildRequest
@@ -32,8 +32,8 @@ class StepCalls(Protocol):
 
     async def call(
         self, package: str, function: str, inputs: Any, *, seconds: float = STEP_SECONDS, tenant: str = ""
-    ) -> StepDone | StepFailed:
-        """Call one function of a package (`Graph.steps`) with JSON. If the step fails, the result is a StepFailed. Raises WorkerMissing if
+    ) -> StepDone | StepFailure:
+        """Call one function of a package (`Graph.steps`) with JSON. If the step fails, the result is a StepFailure. Raises WorkerMissing if
         the package is not on this machine, WorkerChanged if its files have changed, and Overloaded or SandboxUnavailable if no sandbox can
         run it."""
         ...

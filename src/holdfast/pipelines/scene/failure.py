@@ -31,7 +31,7 @@ from holdfast.pipelines.graph.graph import (
 )
 from holdfast.pipelines.record.operations import NodePosition, reused_at, run_at
 from holdfast.pipelines.record.responses import child_response, was_refused
-from holdfast.pipelines.record.results import Failed, NodeError, Settled
+from holdfast.pipelines.record.results import NodeError, NodeFailure, Settled
 from holdfast.pipelines.scene.children import ChildRuns, Inputs
 from holdfast.pipelines.scene.scene import Scene, Silence
 
@@ -44,18 +44,20 @@ RETRY, USE, SKIP, STOP = "retry", "use", "skip", "stop"
 node, or fail it."""
 
 
-class Ran(msgspec.Struct, frozen=True):
+class LastChildRun(msgspec.Struct, frozen=True):
     """The child run that was the last one in a part of a node's work: its response, and the id of its operation."""
 
     response: Response
     operation_id: str
 
 
-class Again(msgspec.Struct, frozen=True):
+class AnotherTurn(msgspec.Struct, frozen=True):
     """A person wants the node to be tried again."""
 
 
-async def ran(scene: ChildRuns, workers: Sequence[str], inputs: Inputs, *, part: str = "work", template: Template = None) -> Ran | None:
+async def ran(
+    scene: ChildRuns, workers: Sequence[str], inputs: Inputs, *, part: str = "work", template: Template = None
+) -> LastChildRun | None:
     """Run the first of these workers; if it fails, run the next one, and so on. No further worker runs after one that succeeded or was
     cancelled. Returns the run that was the last of all. Does not block: returns None while a run, or a wait for a rate, lasts. `inputs`,
     `part` and `template` are as in `ChildRuns.run`."""
@@ -69,7 +71,7 @@ async def ran(scene: ChildRuns, workers: Sequence[str], inputs: Inputs, *, part:
         seconds = _rate_wait(response)
         if seconds is not None and not scene.wait(part, seconds, number):
             return None
-    return Ran(told[-1], scene.records.place_of(run_at(scene.position, part, len(told))))
+    return LastChildRun(told[-1], scene.records.place_of(run_at(scene.position, part, len(told))))
 
 
 def ended(operations: Mapping[str, Operation], position: NodePosition, part: str, workers: Sequence[str]) -> Response | None:
@@ -108,9 +110,9 @@ def _code(response: Response) -> str:
     return "" if response.error is None else response.error.error_code
 
 
-async def handled(node: AnyNode, scene: Scene, failed: Failed) -> Settled | Again | None:
-    """Apply the action for the failure of a node: `failed.action`, else the one of `on_failure`. Returns how the node ends, Again if a
-    person wants another try, and None until the person who is asked has answered."""
+async def handled(node: AnyNode, scene: Scene, failed: NodeFailure) -> Settled | AnotherTurn | None:
+    """Apply the action for the failure of a node: `failed.action`, else the one of `on_failure`. Returns how the node ends, AnotherTurn if
+    a person wants another try, and None until the person who is asked has answered."""
     action = failed.action or action_for(node, failed.error.code)
     if action == "escalate":
         return await _escalated(node, scene, failed)
@@ -122,11 +124,11 @@ def action_for(node: AnyNode, code: str) -> FailureAction:
     return node.on_failure.get(code) or node.on_failure.get("*") or "fail"
 
 
-def _ended(failed: Failed, error: NodeError | None = None) -> Settled:
+def _ended(failed: NodeFailure, error: NodeError | None = None) -> Settled:
     return Settled(state="failed", error=error or failed.error, document=failed.document, lost=True, passes=False)
 
 
-def _without(node: AnyNode, failed: Failed) -> Settled:
+def _without(node: AnyNode, failed: NodeFailure) -> Settled:
     """The end of a node that failed and whose action is `skip`. A gate or a human node ends `blocked`, and the nodes that name it in
     `after` are skipped too. Every other node ends `skipped`."""
     holds_back = isinstance(node, GateNode | HumanNode)
@@ -142,7 +144,7 @@ def _without(node: AnyNode, failed: Failed) -> Settled:
     )
 
 
-async def _escalated(node: AnyNode, scene: Scene, failed: Failed) -> Settled | Again | None:
+async def _escalated(node: AnyNode, scene: Scene, failed: NodeFailure) -> Settled | AnotherTurn | None:
     actions = [RETRY, *([] if isinstance(node, MapNode | WaitNode) else [USE]), SKIP, STOP]
     error = failed.error
     decision = scene.ask(
@@ -161,7 +163,7 @@ async def _escalated(node: AnyNode, scene: Scene, failed: Failed) -> Settled | A
     answer = decision.result if isinstance(decision.result, dict) else {}
     match answer.get("action") if decision.verdict == "answer" else STOP:
         case "retry":
-            return Again() if scene.position.turn < MOST_TURNS else _ended(failed)
+            return AnotherTurn() if scene.position.turn < MOST_TURNS else _ended(failed)
         case "use":
             given = answer.get("outputs")
             document = await scene.run_state.values.kept(given_document(node, failed, given))
@@ -172,7 +174,7 @@ async def _escalated(node: AnyNode, scene: Scene, failed: Failed) -> Settled | A
             return _ended(failed)
 
 
-def given_document(node: AnyNode, failed: Failed, outputs: Any) -> dict[str, Any]:
+def given_document(node: AnyNode, failed: NodeFailure, outputs: Any) -> dict[str, Any]:
     """The result document of a node whose outputs a person gave after it had failed. For a gate, `outputs` may be None: then the value that
     the gate judged is used."""
     match node:

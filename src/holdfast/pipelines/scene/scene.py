@@ -16,7 +16,7 @@ import msgspec
 from holdfast.durable.identifier import Identity
 from holdfast.model.operations import OPEN
 from holdfast.pipelines.graph.graph import AnyNode, Template, parted
-from holdfast.pipelines.graph.references import Item, Unresolved
+from holdfast.pipelines.graph.references import MapItem, Unresolved
 from holdfast.pipelines.graph.templates import INDEX, ITEM
 from holdfast.pipelines.record.operations import NodePosition, question_at
 from holdfast.pipelines.record.results import NodeError
@@ -75,7 +75,7 @@ class Scene(ChildRuns):
 
     # --- values
 
-    async def value(self, template: Template, *, item: Item | None = None) -> Any:
+    async def value(self, template: Template, *, item: MapItem | None = None) -> Any:
         """The value of a template. Raises NotReached if the template refers to a result that a skipped or blocked node does not have.
         Raises CannotRun with `edge_mismatch` if the template has no value for another reason, and ArtifactMissing if an artifact that it
         must open is missing."""

@@ -20,7 +20,7 @@ from holdfast.durable.journal import Journal, started
 from holdfast.model import json_structs
 from holdfast.model.operations import OPEN, Kind, Operation, Order, Update
 from holdfast.pipelines.graph.graph import MapNode, Template
-from holdfast.pipelines.graph.references import Item, Unresolved, resolved
+from holdfast.pipelines.graph.references import MapItem, Unresolved, resolved
 from holdfast.pipelines.record.operations import NodePosition, run_at
 from holdfast.pipelines.record.records import Records
 from holdfast.pipelines.record.responses import child_response, made_response, was_refused
@@ -59,7 +59,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """What earlier runs did for these items; None if no earlier run has a shard of this map."""
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class ShardResults(msgspec.Struct, frozen=True, kw_only=True):
     """The results of one shard."""
 
     items: list[dict[str, Any]]
@@ -91,12 +91,12 @@ class _ShardInputs(msgspec.Struct, frozen=True, kw_only=True):
 # --- the parent's side
 
 
-async def pages(scene: Scene, task: Task, part: str) -> list[Page] | ShardFailed | None:
+async def pages(scene: Scene, task: Task, part: str) -> list[ShardResults] | ShardFailed | None:
     """Begin the next shard if no shard runs. Returns None while a shard runs, the pages of all shards when the last one has ended, and
     ShardFailed if a shard gave no page. If more items than `task.tolerated` have failed, no further shard begins, and the pages of the
     shards that ran are returned. `part` names the part of the node's work: the work itself or its undo. Raises TimeOver if a shard would
     begin and the time limit of the node is over."""
-    found: list[Page] = []
+    found: list[ShardResults] = []
     failed = 0
     for number, first in enumerate(range(0, len(task.items), SHARD_ITEMS), 1):
         at = run_at(scene.position, part, number)
@@ -157,12 +157,12 @@ def items_over(
     return ok, failed
 
 
-async def _page(scene: Scene, known: Operation) -> Page | ShardFailed:
+async def _page(scene: Scene, known: Operation) -> ShardResults | ShardFailed:
     response = scene.records.response(known)
     if response.status is not Status.OK:
         return ShardFailed(error_of(response))
     run = scene.run_state
-    return json_structs.converted(await run.service.artifacts.resolved(run.accepted.tenant, response.outputs or {}), Page)
+    return json_structs.converted(await run.service.artifacts.resolved(run.accepted.tenant, response.outputs or {}), ShardResults)
 
 
 async def _start(scene: Scene, at: Identity, task: Task, part: str, first: int, failed: int) -> Update:
@@ -299,9 +299,9 @@ class _Shard:
         that in the whole list."""
         task, node = self._task, self._inputs.position.node
         value = task.items[place]
-        template, item = task.template, Item(value, value["index"] if self._inputs.part != WORK else index)
+        template, item = task.template, MapItem(value, value["index"] if self._inputs.part != WORK else index)
         if task.is_undo:
-            found = resolved(template, {"values": task.values}, item=Item(value["item"], value["index"]))
+            found = resolved(template, {"values": task.values}, item=MapItem(value["item"], value["index"]))
             return {"inputs": None if isinstance(found, Unresolved) else found, "outputs": value["outputs"]}
         found = resolved(template, {"values": task.values}, item=item)
         if isinstance(found, Unresolved):
@@ -342,7 +342,7 @@ class _Shard:
             return msgspec.structs.replace(
                 made_response("cancelled", "The map was cancelled."), run_id=header.id, worker_id=header.function
             )
-        page = Page(
+        page = ShardResults(
             items=[self._done[place] for place in sorted(self._done)],
             failed=self._failed,
             is_partial=self._is_partial,

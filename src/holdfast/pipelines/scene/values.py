@@ -13,7 +13,7 @@ from holdfast.contract.protocol import ArtifactRef
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.pipelines.graph.graph import Template
 from holdfast.pipelines.graph.paths import EACH, Part
-from holdfast.pipelines.graph.references import Item, Unresolved, resolved
+from holdfast.pipelines.graph.references import MapItem, Unresolved, resolved
 from holdfast.workers.artifacts import Artifacts, moved_out
 
 _MOST_OPENED: Final = 100
@@ -28,7 +28,7 @@ class Values:
         self._tenant = tenant
         self._inline = inline_bytes
 
-    async def value(self, template: Template, results: Mapping[str, Any], item: Item | None = None) -> Any | Unresolved:
+    async def value(self, template: Template, results: Mapping[str, Any], item: MapItem | None = None) -> Any | Unresolved:
         """The value of a template, or an Unresolved that says why it has none. `results` are the results of nodes by name; `item` is the
         item of a map for which the value is made. Artifacts in the value stay references."""
         found = resolved(template, results, item=item)

@@ -1,7 +1,7 @@
 """Steps: small pure functions of a pipeline's file, called in the sandbox (in this process if the policy's isolation is `inline`). A
 sandbox serves all steps of one package.
 
-The interpreter uses `Steps`: `await steps.call(package, function, inputs)` returns a StepDone with JSON, or a StepFailed.
+The interpreter uses `Steps`: `await steps.call(package, function, inputs)` returns a StepDone with JSON, or a StepFailure.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StepDone(msgspec.Struct, frozen=True):
     outputs: Any
 
 
-class StepFailed(msgspec.Struct, frozen=True):
+class StepFailure(msgspec.Struct, frozen=True):
     """Why a step has no outputs: an error code (`timeout`, `worker_crashed`, `memory_exceeded`, `output_schema_mismatch` for a value that
     is not JSON, `artifact_too_large` and others) and a sentence."""
 
@@ -61,8 +61,8 @@ class Steps:
 
     async def call(
         self, package: str, function: str, inputs: Any, *, seconds: float = STEP_SECONDS, tenant: str = ""
-    ) -> StepDone | StepFailed:
-        """Call one function of a package (`Graph.steps`) with JSON. If the step fails, the result is a StepFailed. With the isolation
+    ) -> StepDone | StepFailure:
+        """Call one function of a package (`Graph.steps`) with JSON. If the step fails, the result is a StepFailure. With the isolation
         `inline` there is no limit of time. The CPU time is charged to `tenant`.
 
         Raises WorkerMissing if the package is not on this machine, WorkerChanged if its files have changed, and Overloaded or
@@ -126,33 +126,33 @@ def step_jail(kept: Kept, policy: Policy) -> Jail:
 
 async def call_step(
     sandbox: Sandbox, function: str, inputs: Any, *, seconds: float = STEP_SECONDS, tenant: str = ""
-) -> StepDone | StepFailed:
-    """Call one function in a new body of this sandbox. If the step fails, the result is a StepFailed. The body has ended when this returns.
-    `seconds` includes the wait for a free place. Raises Overloaded or SandboxUnavailable if no body can be started."""
+) -> StepDone | StepFailure:
+    """Call one function in a new body of this sandbox. If the step fails, the result is a StepFailure. The body has ended when this
+    returns. `seconds` includes the wait for a free place. Raises Overloaded or SandboxUnavailable if no body can be started."""
     try:
         size = len(codec.dumps(inputs, sort=False).encode())
     except HoldfastError as odd:
-        return StepFailed("output_schema_mismatch", f"The inputs of the step are not JSON: {odd}"[:_MOST_MESSAGE])
+        return StepFailure("output_schema_mismatch", f"The inputs of the step are not JSON: {odd}"[:_MOST_MESSAGE])
     if size > MAX_INPUT_BYTES:
-        return StepFailed("artifact_too_large", f"The inputs of the step have {size} bytes; at most {MAX_INPUT_BYTES} are allowed.")
+        return StepFailure("artifact_too_large", f"The inputs of the step have {size} bytes; at most {MAX_INPUT_BYTES} are allowed.")
     body = await sandbox.attempt(seconds, tenant=tenant)
     try:
         await body.send({"op": "step", "function": function, "inputs": inputs})
         said = await body.receive()
         if isinstance(said, BodyEnd):
-            return StepFailed(said.code or "worker_crashed", said.detail or "The step ended without a result.")
+            return StepFailure(said.code or "worker_crashed", said.detail or "The step ended without a result.")
         return told_by(said.data)
     finally:
         await body.close()
 
 
-def told_by(frame: Mapping[str, Any]) -> StepDone | StepFailed:
+def told_by(frame: Mapping[str, Any]) -> StepDone | StepFailure:
     """Read a step's result from the frame that the body sent. The author's code may have sent anything: a frame of another form, or an
-    unknown error code, becomes a StepFailed with `worker_crashed`."""
+    unknown error code, becomes a StepFailure with `worker_crashed`."""
     match frame:
         case {"op": "done", "outputs": outputs}:
             return StepDone(outputs)
         case {"op": "failed", "error": {"error_code": str(code), "message": str(message)}}:
-            return StepFailed(code if code in CODES else "worker_crashed", message[:_MOST_MESSAGE])
+            return StepFailure(code if code in CODES else "worker_crashed", message[:_MOST_MESSAGE])
         case _:
-            return StepFailed("worker_crashed", "The step sent a frame that is not a result.")
+            return StepFailure("worker_crashed", "The step sent a frame that is not a result.")

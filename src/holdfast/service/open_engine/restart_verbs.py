@@ -17,7 +17,7 @@ from holdfast.service.open_engine.open_execution import OpenExecution
 if TYPE_CHECKING:  # a program without workers does not load their modules
     from holdfast.contract.protocol import Response
     from holdfast.pipelines.restart.compare import Comparison
-    from holdfast.pipelines.restart.plan import Plan
+    from holdfast.pipelines.restart.plan import RestartPlan
     from holdfast.service.restarts.runs import RestartAsked
     from holdfast.service.runtimes.worker_runtime import WorkerRuntime
     from holdfast.workers.run_lookup import Asker
@@ -70,7 +70,7 @@ class RestartVerbs:
         nodes: str | Sequence[str] = (),
         inputs: Mapping[str, Any] | None = None,
         resend: str | Sequence[str] = (),
-    ) -> Plan:
+    ) -> RestartPlan:
         """The plan of a restart: what it would reuse and what it would run again, and why. Without `nodes`, `inputs` and `resend` it is the
         plan of `retry`. Nothing starts."""
         from holdfast.service.restarts.runs import prepare, restart_asked

@@ -35,7 +35,7 @@ from holdfast.pipelines.graph.graph import Graph
 from holdfast.pipelines.graph.structure import structure_of
 from holdfast.pipelines.graph.text import graph_from
 from holdfast.pipelines.restart.forerunners import Forerunners
-from holdfast.pipelines.restart.plan import NodePlan, Plan, below, check_names, planned
+from holdfast.pipelines.restart.plan import NodePlan, RestartPlan, below, check_names, planned
 from holdfast.pipelines.run.served_pipeline import PACKAGE, ServedPipeline
 from holdfast.service.costs.estimates import Estimates, without_workers
 from holdfast.service.descriptions.pipeline_view import pipeline_view
@@ -86,7 +86,7 @@ class PreparedRestart(msgspec.Struct, frozen=True, kw_only=True):
     """The header of the earlier run."""
     accepted: AcceptedRequest
     """The accepted request of the new run."""
-    plan: Plan
+    plan: RestartPlan
     kind: Kind
     graph: GraphText | None = None
     """The graph of the new run; None for a worker."""
@@ -166,7 +166,7 @@ def prepare(store: Store, run_id: str, asker: Asker, asked: RestartAsked, servic
         log_fields=ground.log_fields,
         again=again,
     )
-    plan = Plan(run_id=header.id, worker_id=header.function, inherits=len(made.before))
+    plan = RestartPlan(run_id=header.id, worker_id=header.function, inherits=len(made.before))
     if ground.graph is not None:
         found = [earlier_run(store, one, accepted.tenant) for one in reversed(made.before)]
         forerunners = Forerunners(made, [run for run in found if run is not None])
