@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from holdfast.contract.codes import CODES, ENDINGS, Meaning, Status
+from holdfast.contract.codes import CODES, ENDINGS, Meaning, ResponseStatus
 
 _ABOUT = {
-    Status.OK: "the outputs are what the contract promises",
-    Status.RETRYABLE_ERROR: "a passing failure: the same request may work later",
-    Status.INVALID_REQUEST: "the request must change; the same one is never tried again",
-    Status.INVALID_OUTPUT: "the worker broke its promise: try again or fall back, by policy",
-    Status.NEEDS_HUMAN: "a person must decide",
-    Status.PERMANENT_ERROR: "it failed for good",
+    ResponseStatus.OK: "the outputs are what the contract promises",
+    ResponseStatus.RETRYABLE_ERROR: "a passing failure: the same request may work later",
+    ResponseStatus.INVALID_REQUEST: "the request must change; the same one is never tried again",
+    ResponseStatus.INVALID_OUTPUT: "the worker broke its promise: try again or fall back, by policy",
+    ResponseStatus.NEEDS_HUMAN: "a person must decide",
+    ResponseStatus.PERMANENT_ERROR: "it failed for good",
 }
 
 

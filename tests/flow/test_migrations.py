@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import StatusSignal
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.model.errors import ExecutionFailed
 from holdfast.service.engines import OpenEngine
 from holdfast.service.open_engine.open_execution import OpenExecution
@@ -82,7 +82,7 @@ async def _answer(engine: OpenEngine, force: WorkerService) -> None:
     (approval,) = force.approvals(LOCAL)
     await force.decide(approval.approval_id, Decision(verdict="approve", decided_by="bob", decided_at=1), LOCAL)
     response = await force.response(approval.run_id, LOCAL)
-    assert (response.status, response.outputs) == (Status.OK, {"paid": {"cents": 5}})
+    assert (response.status, response.outputs) == (ResponseStatus.OK, {"paid": {"cents": 5}})
 
 
 async def _told(engine: OpenEngine) -> None:

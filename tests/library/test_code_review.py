@@ -18,7 +18,7 @@ from holdfast.library.code_review.diffs import DiffIncomplete, read_diff
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.testing import worker_kit
 from holdfast.workers.policy import Policy
-from holdfast.workers.tools.cassettes import CassetteSettings, Mode
+from holdfast.workers.tools.cassettes import CassetteMode, CassetteSettings
 from holdfast.workers.tools.read_repo import RepoSettings
 from holdfast.workers.tools.seam import ToolFailed
 from tests.library.scene import case_of, copied, file_of, model_at, ran, working
@@ -214,7 +214,7 @@ async def test_a_diff_that_speaks_to_the_model_gets_a_review_of_the_one_form_or_
 
 
 async def test_it_runs_as_written_without_a_key() -> None:
-    played = CassetteSettings(mode=Mode.REPLAY, path=str(file_of(WORKER).with_name("cassette.jsonl")))
+    played = CassetteSettings(mode=CassetteMode.REPLAY, path=str(file_of(WORKER).with_name("cassette.jsonl")))
     async with working(WORKER, cassette=played) as engine:
         told = await ran(engine, WORKER, CASE)
     assert told["status"] == "ok", told["error"]

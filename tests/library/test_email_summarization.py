@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.library.email_summarization.people import persons_in
 from holdfast.testing import worker_kit
-from holdfast.workers.tools.cassettes import CassetteSettings, Mode
+from holdfast.workers.tools.cassettes import CassetteMode, CassetteSettings
 from tests.library.scene import case_of, copied, file_of, model_at, ran, refuses, working
 from tests.surface.cli_program import Program
 from tests.tools.models import a_model
@@ -141,7 +141,7 @@ async def test_a_mail_that_speaks_to_the_model_gets_a_summary_of_the_one_form_or
 
 
 async def test_it_runs_as_written_without_a_key() -> None:
-    played = CassetteSettings(mode=Mode.REPLAY, path=str(file_of(WORKER).with_name("cassette.jsonl")))
+    played = CassetteSettings(mode=CassetteMode.REPLAY, path=str(file_of(WORKER).with_name("cassette.jsonl")))
     async with working(WORKER, cassette=played) as engine:
         told = await ran(engine, WORKER, CASE)
     assert told["status"] == "ok", told["error"]

@@ -20,7 +20,7 @@ from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.testing import pipeline_kit
 from holdfast.workers.packages import Packages
 from holdfast.workers.policy import Policy
-from holdfast.workers.tools.cassettes import CassetteSettings, Mode
+from holdfast.workers.tools.cassettes import CassetteMode, CassetteSettings
 from tests.conftest import ROOT
 from tests.library.example_scene import STORES, killed_while, serving, trusted_program
 from tests.library.scene import OFTEN
@@ -51,7 +51,7 @@ def given(shop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[st
     monkeypatch.setitem(sys.modules, "criteria", criteria)
     parameters = tmp_path / "parameters.toml"
     parameters.write_text((FOLDER / "parameters.toml").read_text().replace(ADDRESS, shop.url.removeprefix("http://")))
-    played = CassetteSettings(Mode.REPLAY, str(FOLDER / "cassette.jsonl"), ("language_model",))
+    played = CassetteSettings(CassetteMode.REPLAY, str(FOLDER / "cassette.jsonl"), ("language_model",))
     settings = WorkerSettings(policy=Policy(isolation="inline", rate_limits=OFTEN), parameters=str(parameters), cassette=played)
     return {"worker_settings": settings, "decisions": {"approval": "approve"}}
 

@@ -16,7 +16,7 @@ from holdfast.model import codec
 from holdfast.testing import worker_kit
 from holdfast.workers.approvals import Decision
 from holdfast.workers.run_lookup import Asker
-from holdfast.workers.tools.cassettes import CassetteSettings, Mode
+from holdfast.workers.tools.cassettes import CassetteMode, CassetteSettings
 from tests.conftest import ROOT
 from tests.library.scene import case_of, copied, file_of, model_at, ran, working
 from tests.surface.cli_program import Program
@@ -47,7 +47,7 @@ def test_the_reference_page_shows_the_file_letter_for_letter() -> None:
 
 
 async def test_it_runs_as_written_without_a_key_and_waits_for_a_person() -> None:
-    played = CassetteSettings(mode=Mode.REPLAY, path=str(file_of(WORKER).with_name("cassette.jsonl")))
+    played = CassetteSettings(mode=CassetteMode.REPLAY, path=str(file_of(WORKER).with_name("cassette.jsonl")))
     assert "PAY_KEY" not in os.environ
     async with working(WORKER, cassette=played) as engine:
         waits = await ran(engine, WORKER, CASE, idempotency_key="case-7")

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Pipeline
 from holdfast.testing import pipeline_kit, worker_kit
-from holdfast.workers.tools.cassettes import CassetteSettings, Mode
+from holdfast.workers.tools.cassettes import CassetteMode, CassetteSettings
 from tests.library.scene import case_of, copied, file_of, model_at, ran, refuses, working
 from tests.surface.cli_program import Program
 from tests.tools.models import a_model
@@ -105,7 +105,7 @@ async def test_a_models_server_is_asked_once_and_nonsense_is_asked_for_again_and
 
 @pytest.mark.long
 async def test_it_runs_as_written_without_a_key() -> None:
-    played = CassetteSettings(mode=Mode.REPLAY, path=str(file_of(WORKER).with_name("cassette.jsonl")))
+    played = CassetteSettings(mode=CassetteMode.REPLAY, path=str(file_of(WORKER).with_name("cassette.jsonl")))
     async with working(WORKER, cassette=played) as engine:
         told = await ran(engine, WORKER, CASE)
     assert (told["status"], told["outputs"]["label"]) == ("ok", "delivery")

@@ -23,7 +23,7 @@ from holdfast.workers.approvals import Decision
 from holdfast.workers.packages import Packages
 from holdfast.workers.policy import Policy
 from holdfast.workers.run_lookup import Asker
-from holdfast.workers.tools.cassettes import CassetteSettings, Mode
+from holdfast.workers.tools.cassettes import CassetteMode, CassetteSettings
 from tests.conftest import ROOT
 from tests.library.example_scene import STORES, killed_while, serving, trusted_program
 from tests.library.scene import OFTEN
@@ -44,7 +44,7 @@ def settings_for(folder: Path, address: str = ADDRESS, **policy: Any) -> WorkerS
     """What the example's holdfast.toml says, with the address of a desk."""
     parameters = folder / "parameters.toml"
     parameters.write_text((FOLDER / "parameters.toml").read_text().replace(ADDRESS, address))
-    played = CassetteSettings(Mode.REPLAY, str(FOLDER / "cassette.jsonl"), ("language_model",))
+    played = CassetteSettings(CassetteMode.REPLAY, str(FOLDER / "cassette.jsonl"), ("language_model",))
     return WorkerSettings(policy=Policy(rate_limits=OFTEN, **policy), parameters=str(parameters), cassette=played)
 
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast.contract.page_reader import read
 from holdfast.contract.rules import RULE_SCHEMA, Operator
 from holdfast.testing import worker_kit
-from holdfast.workers.tools.cassettes import CassetteSettings, Mode
+from holdfast.workers.tools.cassettes import CassetteMode, CassetteSettings
 from holdfast.workers.tools.seam import ToolFailed
 from tests.library.scene import case_of, copied, file_of, model_at, ran, working
 from tests.surface.cli_program import Program
@@ -160,7 +160,7 @@ async def test_the_model_gets_the_criteria_and_the_candidate_and_its_answer_is_j
 
 
 async def test_it_runs_as_written_without_a_key() -> None:
-    played = CassetteSettings(mode=Mode.REPLAY, path=str(file_of(WORKER).with_name("cassette.jsonl")))
+    played = CassetteSettings(mode=CassetteMode.REPLAY, path=str(file_of(WORKER).with_name("cassette.jsonl")))
     async with working(WORKER, cassette=played) as engine:
         told = await ran(engine, WORKER, CASE)
     assert (told["status"], told["outputs"]["verdict"]) == ("ok", "allow")

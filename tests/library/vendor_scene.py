@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.policy import Policy
-from holdfast.workers.tools.cassettes import CassetteSettings, Mode
+from holdfast.workers.tools.cassettes import CassetteMode, CassetteSettings
 from tests.conftest import ROOT
 from tests.library.example_scene import serving
 from tests.library.scene import OFTEN, local
@@ -34,7 +34,7 @@ def settings_for(web: Any, folder: Path) -> WorkerSettings:
     """What the example's holdfast.toml says, with the address of this site."""
     parameters = folder / "parameters.toml"
     parameters.write_text((FOLDER / "parameters.toml").read_text().replace(ADDRESS, web.url))
-    played = CassetteSettings(Mode.REPLAY, str(FOLDER / "cassette.jsonl"), ("language_model",))
+    played = CassetteSettings(CassetteMode.REPLAY, str(FOLDER / "cassette.jsonl"), ("language_model",))
     return WorkerSettings(
         policy=Policy(rate_limits=OFTEN), parameters=str(parameters), fetch=local(ports=(web.server_port,)), cassette=played
     )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from holdfast.contract.terms import Level
+from holdfast.contract.terms import ProblemLevel
 from holdfast.pipelines.check.known import Workers
 from holdfast.pipelines.check.nested import with_pipelines
 from holdfast.pipelines.check.table import MEANINGS
@@ -320,9 +320,9 @@ def test_all_problems_are_told_at_once_with_the_authors_lines_and_errors_first()
     wrong = graph(work("a", worker="writer"), work("b", worker="gone"), gives={"text": 1})
     found = problems(wrong, KNOWN, lines)
     assert [(problem.level, problem.code, problem.line and problem.line.line) for problem in found] == [
-        (Level.ERROR, "unknown_worker", 4),
-        (Level.ERROR, "gives_misfit", 9),
-        (Level.WARNING, "ungated_effect", 3),
+        (ProblemLevel.ERROR, "unknown_worker", 4),
+        (ProblemLevel.ERROR, "gives_misfit", 9),
+        (ProblemLevel.WARNING, "ungated_effect", 3),
     ]
     assert str(found[0]).startswith("p.py:4: error[unknown_worker] b: There is no worker `gone`. Put the worker's file")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.contract.terms import Level
+from holdfast.contract.terms import ProblemLevel
 from holdfast.pipelines.check.known import known_worker
 from holdfast.pipelines.check.whole import problems
 from holdfast.pipelines.graph.graph import After, AnyNode, HumanNode, MergeNode, MergePart, Rule, When
@@ -116,7 +116,7 @@ def test_a_side_effect_is_gated_if_the_no_of_a_gate_or_a_person_reaches_it(nodes
 
 def test_an_ungated_side_effect_is_an_error_where_gates_are_required() -> None:
     (problem,) = problems(graph(work("a", worker="writer"), gates="required"), KNOWN)
-    assert (problem.code, problem.level) == ("ungated_effect", Level.ERROR)
+    assert (problem.code, problem.level) == ("ungated_effect", ProblemLevel.ERROR)
 
 
 def test_a_tool_that_asks_a_person_before_every_call_needs_no_gate() -> None:

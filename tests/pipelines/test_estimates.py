@@ -43,11 +43,10 @@ from holdfast.pipelines.graph.graph import (
     WorkerNode,
 )
 from holdfast.service.store_approvals import StoreApprovals
-from holdfast.workers.policy import Caps as DayCaps
-from holdfast.workers.policy import Policy
+from holdfast.workers.policy import DayCaps, Policy
 from holdfast.workers.tools.language_model import ModelSettings
 from holdfast.workers.tools.prices import Price
-from holdfast.workers.tools.seam import Called, Effect, Remaining, Reservation, ToolFailed, Usage
+from holdfast.workers.tools.seam import CallResult, Effect, Remaining, Reservation, ToolFailed, Usage
 from tests import parts
 from tests.pipelines.stage import LOCAL, PatientClock, Stage, graph_of, stage, worker
 from tests.pipelines.templates import ref
@@ -72,10 +71,10 @@ class Greedy(Counted):
             raise ToolFailed("budget_exceeded", "nothing is left")
         return Reservation(tokens, Decimal(tokens * TOKEN) / NANO, tokens, "m", "test")
 
-    async def call(self, call: Any, arguments: Any, reservation: Reservation) -> Called:
+    async def call(self, call: Any, arguments: Any, reservation: Reservation) -> CallResult:
         await super().call(call, arguments, reservation)
         more = next(self.more)
-        return Called({}, Usage(0, reservation.tokens + more, reservation.cost_usd + Decimal(more * TOKEN) / NANO))
+        return CallResult({}, Usage(0, reservation.tokens + more, reservation.cost_usd + Decimal(more * TOKEN) / NANO))
 
 
 ANSWERS: dict[str, dict[str, Any]] = {

@@ -18,7 +18,7 @@ from holdfast.pipelines.scene.shards import SHARD_ITEMS
 from holdfast.store.seam import Filter, Store
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.run_lookup import accepted_in
-from holdfast.workers.tools.seam import Call, Called, Effect, Remaining, Reservation, Usage
+from holdfast.workers.tools.seam import Call, CallResult, Effect, Remaining, Reservation, Usage
 from tests.pipelines.stage import LOCAL, graph_of, stage, worker
 from tests.pipelines.templates import ref
 
@@ -41,11 +41,11 @@ class Books:
     def reserve(self, arguments: Any, remaining: Remaining) -> Reservation:
         return Reservation(tokens=2000, cost_usd=Decimal("0.01"))
 
-    async def call(self, call: Call, arguments: Any, reservation: Reservation) -> Called:
+    async def call(self, call: Call, arguments: Any, reservation: Reservation) -> CallResult:
         n = arguments["n"]
         usage = Usage(input_tokens=n + 1, output_tokens=n % 7, cost_usd=Decimal(n + 1) / 1_000_000)
         self.billed.append((n, usage))
-        return Called({"n": n}, usage)
+        return CallResult({"n": n}, usage)
 
 
 async def test_a_thousand_items_with_failing_workers_are_accounted_for_exactly(tmp_path: Path) -> None:

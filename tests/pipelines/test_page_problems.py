@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.contract.page_reader import read
-from holdfast.contract.terms import Level
+from holdfast.contract.terms import ProblemLevel
 from holdfast.pipelines.graph.contract import contract_in
 from holdfast.pipelines.graph.graph import GateNode, HumanNode
 from holdfast.pipelines.graph.text import graph_from, graph_text
@@ -186,7 +186,7 @@ def test_4_the_texts_of_nodes_may_hold_a_colon_a_quote_and_in_quotes_a_hash_sign
 def test_8_a_page_that_is_cut_off_is_told_where(rendered: Rendering) -> None:
     page = rendered(NOTICE)
     cut = page[: page.index("undo: {worker") + 20]
-    told = {problem.code for problem in problems_of(cut) if problem.level is Level.ERROR}
+    told = {problem.code for problem in problems_of(cut) if problem.level is ProblemLevel.ERROR}
     assert told >= {"value_cut_off", "page_cut_off", "field_missing"}
     in_json = page[: page.index('"enum"')]
     assert "json_cut_off" in {problem.code for problem in problems_of(in_json)}
@@ -232,7 +232,7 @@ def test_the_definition_of_a_coding_agent_is_recognised() -> None:
 def fair(page: bytes) -> PipelinePage:
     """What a page gave, after what must hold of any answer."""
     found = read_pipeline(page)
-    errors = [problem for problem in found.problems if problem.level is Level.ERROR]
+    errors = [problem for problem in found.problems if problem.level is ProblemLevel.ERROR]
     assert (found.graph is None) == bool(errors)
     text = page.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
     last = text.count("\n") + 1

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.contract.codes import Named, Status
+from holdfast.contract.codes import Named, ResponseStatus
 from holdfast.contract.terms import Contract, Field, RateLimit, Retries, RunLimits, ToolGrant
 from holdfast.pipelines.builder.build import build
 from holdfast.pipelines.draw.text import draw_text
@@ -143,7 +143,7 @@ _CONTRACTS = st.builds(
     retries=st.builds(Retries, max_attempts=st.integers(1, 3), backoff=st.sampled_from(["exponential", "none"])),
     rate_limit=st.none() | _RATES,
     schedule=st.none(),
-    errors=st.sampled_from([{}, {"x": Named("x", False, Status.NEEDS_HUMAN, True), "y": Named("y", True), "z": Named("z")}]),
+    errors=st.sampled_from([{}, {"x": Named("x", False, ResponseStatus.NEEDS_HUMAN, True), "y": Named("y", True), "z": Named("z")}]),
     log_fields=st.sampled_from([("worker_id", "status"), ("worker_id", "attempt", "duration_ms", "status", "error_code")]),
 )  # fmt: skip
 

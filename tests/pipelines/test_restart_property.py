@@ -11,7 +11,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.terms import ToolGrant
 from holdfast.pipelines.graph.graph import AnyNode, GateNode, Graph, MapNode, PipelineNode, Rule, SuperviseNode, WorkerNode
 from holdfast.service.restarts.runs import RETRY, RestartAsked, restart_run
@@ -107,12 +107,12 @@ async def played(graph: Graph, failures: list[dict[str, str]], restarted: str | 
             response = await made.run()
             asks = [RETRY for _ in failures[1:]] + ([RestartAsked(nodes=(restarted,))] if restarted else [])
             for broken, asked in zip([*failures[1:], {}], asks, strict=False):
-                if response.status is Status.OK and not asked.nodes:
+                if response.status is ResponseStatus.OK and not asked.nodes:
                     continue
                 world.broken = broken
                 header, accepted = await restart_run(made.service, response.run_id, LOCAL, asked)
                 response = await made.service.wait_for(header, accepted, wait=20)
-    assert response.status is Status.OK, response.error
+    assert response.status is ResponseStatus.OK, response.error
     return response.outputs, world.posted
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Constraints
 from holdfast.contract.terms import Retries
 from holdfast.model.execution import ExecutionStatus
@@ -43,7 +43,7 @@ async def test_a_value_that_does_not_fit_names_the_edge_it_came_by(tmp_path: Pat
     async with stage(graph, worker("echo", _echo), worker("strict", _echo, takes=takes), folder=tmp_path) as made:
         response = await made.run()
     assert response.error is not None
-    assert (response.error.error_code, response.error.retryable, response.status) == ("edge_mismatch", False, Status.INVALID_OUTPUT)
+    assert (response.error.error_code, response.error.retryable, response.status) == ("edge_mismatch", False, ResponseStatus.INVALID_OUTPUT)
     (edge,) = response.error.details["details"]["edges"]
     assert (edge["from"], edge["to"]) == ("facts.outputs.name", "publish.report.title")
 
@@ -285,7 +285,7 @@ async def test_a_request_may_tighten_the_time_of_a_run_and_never_widen_it(tmp_pa
         header = made.engine._engine.store.find(tight.run_id)
     assert (wide.error and wide.error.error_code) == "constraint_widened"
     assert header is not None
-    assert (tight.status, header.deadline - header.started_at > 50_000) == (Status.OK, True)
+    assert (tight.status, header.deadline - header.started_at > 50_000) == (ResponseStatus.OK, True)
 
 
 async def test_a_caller_cannot_pass_for_a_shard(tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ async def test_a_caller_learns_that_a_run_below_waits_for_a_person(tmp_path: Pat
     async with stage(graph, worker("asks", asks), folder=tmp_path, clock=PatientClock()) as made:
         waiting = await made.run()
         assert waiting.error is not None
-        assert (waiting.status, waiting.error.error_code) == (Status.NEEDS_HUMAN, "approval_required")
+        assert (waiting.status, waiting.error.error_code) == (ResponseStatus.NEEDS_HUMAN, "approval_required")
         (approval,) = waiting.approvals
         (listed,) = made.service.approvals(LOCAL)
         assert approval["approval_id"] == listed.approval_id

@@ -29,7 +29,7 @@ from holdfast.service.engines import OpenEngine
 from holdfast.service.settings import Settings
 from holdfast.store.backends import open_store
 from holdfast.workers.artifacts import Artifacts
-from holdfast.workers.policy import Caps, Policy
+from holdfast.workers.policy import DayCaps, Policy
 from holdfast.workers.service import WorkerService
 from holdfast.workers.storage.folder import Folder
 from holdfast.workers.tools.seam import Effect
@@ -161,7 +161,7 @@ async def opened(
         raise AssertionError("every package of these tests is served")
 
     pay = Counted("pay", Effect.WRITE, lambda cents: {"cents": cents})
-    policy = Policy(caps=Caps(runs=100))
+    policy = Policy(caps=DayCaps(runs=100))
     force = WorkerService(policy=policy, artifacts=Artifacts(Folder(folder), policy.artifact_bytes), find=unknown)
     force.serve(InlineWorker(contract("pay"), paying, pay, approvals=frozenset({"pay"})))
     clock = VirtualClock(now, skipping=skipping)

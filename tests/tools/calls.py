@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.model.clock import monotonic
-from holdfast.workers.tools.seam import Call, Called, Remaining, Tool, ToolFailed
+from holdfast.workers.tools.seam import Call, CallResult, Remaining, Tool, ToolFailed
 
 NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
@@ -13,7 +13,7 @@ def a_call(tool: str, *, seconds: float = 20.0, egress: tuple[str, ...] | None =
     return Call(run_id="r", tool=tool, idempotency_key=key, deadline=monotonic() + seconds, now=NOW, egress=egress, tenant=tenant)
 
 
-async def called(tool: Tool, arguments: Mapping[str, Any], remaining: Remaining | None = None, **about: Any) -> Called:
+async def called(tool: Tool, arguments: Mapping[str, Any], remaining: Remaining | None = None, **about: Any) -> CallResult:
     return await tool.call(a_call(tool.name, **about), arguments, tool.reserve(arguments, remaining or Remaining()))
 
 

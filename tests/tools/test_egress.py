@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from holdfast.model.errors import InvalidParameter
-from holdfast.workers.tools.egress import Egress, Target
+from holdfast.workers.tools.egress import Egress, UrlOrigin
 from holdfast.workers.tools.seam import ToolFailed
 
 PUBLIC = Egress()
@@ -91,7 +91,7 @@ def test_what_is_no_plain_web_address_is_refused(url: str) -> None:
 
 
 def test_no_list_means_any_public_name_and_an_empty_list_means_none() -> None:
-    assert PUBLIC.admit("https://shop.example/x", None) == Target("https", "shop.example", 443)
+    assert PUBLIC.admit("https://shop.example/x", None) == UrlOrigin("https", "shop.example", 443)
     with pytest.raises(ToolFailed, match="egress domains"):
         PUBLIC.admit("https://shop.example/x", [])
 

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from holdfast.workers.tools import model_streams
-from holdfast.workers.tools.cassettes import Cassette, CassetteSettings, Mode
+from holdfast.workers.tools.cassettes import Cassette, CassetteMode, CassetteSettings
 from holdfast.workers.tools.language_model import LanguageModel, ModelSettings
 from holdfast.workers.tools.prices import prices_of
-from holdfast.workers.tools.seam import Called, Remaining, ToolFailed, Usage
+from holdfast.workers.tools.seam import CallResult, Remaining, ToolFailed, Usage
 from holdfast.workers.tools.token_estimate import estimated_tokens
 from tests.tools.calls import a_call, failure
 from tests.tools.models import Model, a_model, event_of
@@ -34,10 +34,10 @@ async def tool(model: Model) -> AsyncIterator[LanguageModel]:
     await made.close()
 
 
-async def heard(tool: Any, arguments: dict[str, Any], told: list[str], seconds: float = 20.0) -> Called:
+async def heard(tool: Any, arguments: dict[str, Any], told: list[str], seconds: float = 20.0) -> CallResult:
     """The result of a call whose text is told to this list."""
     call = msgspec.structs.replace(a_call(tool.name, seconds=seconds), hears=told.append)
-    called: Called = await tool.call(call, arguments, tool.reserve(arguments, Remaining()))
+    called: CallResult = await tool.call(call, arguments, tool.reserve(arguments, Remaining()))
     return called
 
 
@@ -56,7 +56,7 @@ async def test_a_streamed_answer_has_the_result_and_the_bill_of_a_whole_one_and_
     model.streams("lo.", None)
     streamed = await calling
     assert (before_the_end, parts, whole) == (["Hel"], ["Hel", "lo."], ["Hello."])
-    assert streamed == in_one_piece == Called("Hello.", Usage(11, 3, Decimal("0.000041")))
+    assert streamed == in_one_piece == CallResult("Hello.", Usage(11, 3, Decimal("0.000041")))
     assert [(asked["stream"], asked["stream_options"]) for asked in model.asked] == [(True, {"include_usage": True})] * 2
     assert model.counted == 28
 
@@ -160,10 +160,10 @@ async def test_a_recorded_answer_is_told_as_one_text_and_a_stream_is_recorded_as
 ) -> None:
     path = str(tmp_path / "cassette.jsonl")
     model.streams("Hel", "lo.", None)
-    recording = Cassette(CassetteSettings(Mode.RECORD, path)).wrap(tool)
+    recording = Cassette(CassetteSettings(CassetteMode.RECORD, path)).wrap(tool)
     recorded: list[str] = []
     first = await heard(recording, {"prompt": "x"}, recorded)
-    playing = Cassette(CassetteSettings(Mode.REPLAY, path)).wrap(tool)
+    playing = Cassette(CassetteSettings(CassetteMode.REPLAY, path)).wrap(tool)
     played: list[str] = []
     again = await heard(playing, {"prompt": "x"}, played)
     assert (first, "".join(recorded), played) == (again, "Hello.", ["Hello."])

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.contract.page_reader import MAX_PAGE_BYTES, contract_of, read
 from holdfast.contract.refusals import ContractInvalid
-from holdfast.contract.terms import Level, Problem
+from holdfast.contract.terms import Problem, ProblemLevel
 from tests.unit.worker_pages import AWS_LAMBDA, RENDERINGS, WEB_SCRAPE, Rendering, codes, contract, flat, markdown, problems
 
 every_rendering = pytest.mark.parametrize("rendered", RENDERINGS.values(), ids=RENDERINGS.keys())
@@ -136,14 +136,14 @@ def test_a_page_that_is_cut_off_inside_json_says_so(rendered: Rendering, section
     lines = rendered(WEB_SCRAPE).split("\n")
     start = next(index for index, line in enumerate(lines) if line.strip("# ") == section)
     begin = next(index for index in range(start, len(lines)) if lines[index] == "{")
-    found = [problem for problem in problems("\n".join(lines[: begin + 4])) if problem.level is Level.ERROR]
+    found = [problem for problem in problems("\n".join(lines[: begin + 4])) if problem.level is ProblemLevel.ERROR]
     assert [(problem.code, problem.section) for problem in found if problem.section == section] == [("json_cut_off", section)]
     assert found[0].line == begin + 4
 
 
 def test_a_heading_with_nothing_below_it_is_no_missing_section() -> None:
     cut = WEB_SCRAPE[: WEB_SCRAPE.index("Output schema#") + len("Output schema#")]
-    assert [problem.code for problem in problems(cut) if problem.level is Level.ERROR] == ["json_missing"]
+    assert [problem.code for problem in problems(cut) if problem.level is ProblemLevel.ERROR] == ["json_missing"]
 
 
 def test_a_fence_that_nobody_closed_does_not_swallow_the_page() -> None:
@@ -166,7 +166,7 @@ def test_a_heading_that_is_nearly_right_is_told() -> None:
     "page", ["", "\n\n", "hello", "# A page\n\nabout nothing", WEB_SCRAPE[:500]], ids=["empty", "blank", "word", "other", "cut"]
 )
 def test_what_is_no_worker_page_is_told_in_one_error(page: str) -> None:
-    assert [problem.code for problem in problems(page) if problem.level is Level.ERROR] == ["section_missing"]
+    assert [problem.code for problem in problems(page) if problem.level is ProblemLevel.ERROR] == ["section_missing"]
 
 
 def test_a_page_that_is_not_text_is_told_with_the_line_and_the_rest_is_read() -> None:
@@ -190,7 +190,7 @@ def test_a_missing_bound_on_time_is_a_warning_and_a_default() -> None:
 def test_a_tool_nobody_knows_is_a_warning() -> None:
     page = AWS_LAMBDA.replace("language_model", "langauge_model")
     (problem,) = (problem for problem in problems(page) if problem.code == "unknown_tool")
-    assert problem.level is Level.WARNING
+    assert problem.level is ProblemLevel.WARNING
     assert "Did you mean `language_model`?" in problem.message
 
 
@@ -216,8 +216,8 @@ def test_a_page_with_errors_is_refused_as_a_contract_with_all_of_them() -> None:
 
 
 def test_a_problem_reads_as_a_sentence() -> None:
-    assert str(Problem(Level.WARNING, "a_code", "FAQ", 3, "It is odd.")) == "warning[a_code] FAQ, line 3: It is odd."
-    assert str(Problem(Level.ERROR, "a_code", "", 3, "It is odd.")) == "error[a_code] line 3: It is odd."
+    assert str(Problem(ProblemLevel.WARNING, "a_code", "FAQ", 3, "It is odd.")) == "warning[a_code] FAQ, line 3: It is odd."
+    assert str(Problem(ProblemLevel.ERROR, "a_code", "", 3, "It is odd.")) == "error[a_code] line 3: It is odd."
 
 
 def test_a_page_that_ends_inside_its_spec_is_cut_off_unless_the_spec_stands_in_a_block() -> None:

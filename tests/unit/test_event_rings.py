@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.model.errors import InvalidParameter
-from holdfast.workers.event_rings import EventRing, EventRings, Position, RingLimits, position_of
+from holdfast.workers.event_rings import EventRing, EventRings, FollowerPosition, RingLimits, position_of
 from tests import parts
 
 SMALL = RingLimits(events=4, bytes=1000, event_bytes=500, all_bytes=2000, unfollowed=2)
@@ -47,19 +47,19 @@ def test_an_event_that_is_too_large_says_so_in_its_place() -> None:
 @pytest.mark.parametrize(
     "position,goes_on,may_have_missed",
     [
-        (Position(), [1, 2, 3, 4], False),  # the first time: from what there is
-        (Position(3), [1, 2, 3, 4], True),  # before the ring was there
-        (Position(4), [1, 2, 3, 4], True),  # an event behind 4 is gone
-        (Position(5), [2, 3, 4], False),
-        (Position(6), [4], False),
-        (Position(7), [], False),
-        (Position(5, "0a1b2c3d", 3), [3, 4], False),
-        (Position(6, "0a1b2c3d", 5), [], False),
-        (Position(6, "0a1b2c3d", 99), [], False),
-        (Position(5, "ffffffff", 3), [2, 3, 4], True),  # the ring of a runner that is gone
+        (FollowerPosition(), [1, 2, 3, 4], False),  # the first time: from what there is
+        (FollowerPosition(3), [1, 2, 3, 4], True),  # before the ring was there
+        (FollowerPosition(4), [1, 2, 3, 4], True),  # an event behind 4 is gone
+        (FollowerPosition(5), [2, 3, 4], False),
+        (FollowerPosition(6), [4], False),
+        (FollowerPosition(7), [], False),
+        (FollowerPosition(5, "0a1b2c3d", 3), [3, 4], False),
+        (FollowerPosition(6, "0a1b2c3d", 5), [], False),
+        (FollowerPosition(6, "0a1b2c3d", 99), [], False),
+        (FollowerPosition(5, "ffffffff", 3), [2, 3, 4], True),  # the ring of a runner that is gone
     ],
 )
-def test_a_follower_goes_on_where_it_was(position: Position, goes_on: list[int], may_have_missed: bool) -> None:
+def test_a_follower_goes_on_where_it_was(position: FollowerPosition, goes_on: list[int], may_have_missed: bool) -> None:
     ring = EventRing("0a1b2c3d", 4, SMALL)
     for number, recorded in enumerate([4, 4, 5, 5, 6]):
         ring.recorded = recorded
@@ -103,8 +103,10 @@ def test_all_rings_together_stay_within_their_bounds(acts: list[tuple[str, str, 
         assert len([name for name in found if not followed[name]]) <= SMALL.unfollowed
 
 
-@pytest.mark.parametrize("text,position", [("0", Position()), (12, Position(12)), ("12.0a1b2c3d.7", Position(12, "0a1b2c3d", 7))])
-def test_an_id_says_where_a_follower_stands(text: str | int, position: Position) -> None:
+@pytest.mark.parametrize(
+    "text,position", [("0", FollowerPosition()), (12, FollowerPosition(12)), ("12.0a1b2c3d.7", FollowerPosition(12, "0a1b2c3d", 7))]
+)
+def test_an_id_says_where_a_follower_stands(text: str | int, position: FollowerPosition) -> None:
     assert position_of(text) == position
 
 

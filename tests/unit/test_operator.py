@@ -16,8 +16,8 @@ from holdfast.service.operator.holdfast_toml import read_operator
 from holdfast.service.queues.declarations import Queue
 from holdfast.service.runtimes.worker_runtime import ToolSettings, WorkerSettings
 from holdfast.service.runtimes.worker_signals import SignalSettings
-from holdfast.workers.policy import Caps, Policy, RiskRule
-from holdfast.workers.tools.cassettes import CassetteSettings, Mode
+from holdfast.workers.policy import DayCaps, Policy, RiskRule
+from holdfast.workers.tools.cassettes import CassetteMode, CassetteSettings
 from holdfast.workers.tools.fetch_url import FetchSettings
 from holdfast.workers.tools.language_model import ModelSettings
 from holdfast.workers.tools.prices import Price
@@ -75,15 +75,15 @@ def settings(folder: Path, text: str, **environment: str) -> WorkerSettings:
 def test_every_setting_reaches_its_place(tmp_path: Path) -> None:
     (tmp_path / "calls.jsonl").write_text("")
     told = settings(tmp_path, WHOLE)
-    assert told.policy.caps == Caps(runs=100, tokens=5000, cost_usd=Decimal("1.5"))
-    assert told.policy.caps_of("acme") == Caps(runs=7)
+    assert told.policy.caps == DayCaps(runs=100, tokens=5000, cost_usd=Decimal("1.5"))
+    assert told.policy.caps_of("acme") == DayCaps(runs=7)
     assert told.policy.rate_limits == {"refund-worker": RateLimit(2, 60, "user")}
     assert told.policy.retry_codes == {"web-scrape-worker": {"access_denied": True}}
     assert (told.policy.isolation, told.policy.approvals, told.policy.approvers) == ("process", frozenset({"refund_payment"}), ("ada",))
     assert (told.fetch.allow_private, told.fetch.ports) == (("10.0.0.7:8080",), (80, 443, 8443))
     assert (told.model.model, told.model.prices) == ("small", {"small": Price(input=Decimal("0.15"), output=Decimal("0.60"))})
     assert (told.parameters, told.secrets) == (str(tmp_path / "parameters.toml"), (str(tmp_path / "secrets"), "ssm:/shop/"))
-    assert told.cassette == CassetteSettings(Mode.REPLAY, str(tmp_path / "calls.jsonl"), ("language_model",))
+    assert told.cassette == CassetteSettings(CassetteMode.REPLAY, str(tmp_path / "calls.jsonl"), ("language_model",))
 
 
 def test_the_environment_brings_keys_and_has_the_last_word_on_cassettes(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_what_cannot_be_meant_is_refused_with_its_place(tmp_path: Path, text: st
 TABLES: dict[str, Any] = {
     "The file": WorkerSettings,
     "policy": Policy,
-    "policy.caps": Caps,
+    "policy.caps": DayCaps,
     "policy.rate_limits.WORKER": RateLimit,
     "fetch": FetchSettings,
     "model": ModelSettings,

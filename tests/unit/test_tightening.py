@@ -14,7 +14,7 @@ from holdfast.service.operator.files import operator_files
 from holdfast.service.operator.trust import TrustRefused
 from holdfast.service.operator.untrusted_settings import RULES
 from holdfast.service.runtimes.worker_runtime import ToolSettings, WorkerSettings
-from holdfast.workers.policy import Caps, Policy
+from holdfast.workers.policy import DayCaps, Policy
 from holdfast.workers.tools.cassettes import CassetteSettings
 from holdfast.workers.tools.fetch_url import FetchSettings
 from holdfast.workers.tools.language_model import ModelSettings
@@ -118,7 +118,7 @@ def test_what_tightens_applies_and_nothing_is_ignored(here: Path) -> None:
     assert ignored == ()
     assert settings.policy == Policy(
         approvals=frozenset({"pay"}), approval_seconds=60, approvers=("ada",), memory_mb=64, retry_codes={"w": {"access_denied": False}},
-        caps=Caps(runs=3, cost_usd=Decimal("0.5")), tenant_caps={"acme": Caps(runs=1)},
+        caps=DayCaps(runs=3, cost_usd=Decimal("0.5")), tenant_caps={"acme": DayCaps(runs=1)},
     )  # fmt: skip
     assert settings.fetch == FetchSettings(max_bytes=1000, ports=(443,), content_types=("text/html",))
     assert settings.model.max_output_tokens == 10
@@ -154,14 +154,14 @@ allow = ["ship"]
         ('[policy]\napprovers = ["eve"]', "policy.approvers", ("ada", "bob"), ("policy.approvers",)),
         ("[policy]\napprovers = []", "policy.approvers", ("ada", "bob"), ("policy.approvers",)),
         ("[policy]\napprovals = []", "policy.approvals", frozenset({"ship"}), ()),
-        ("[policy.caps]\nruns = 20", "policy.caps", Caps(runs=10), ("policy.caps",)),
-        ("[policy.caps]\nruns = 5", "policy.tenant_caps", {"acme": Caps(runs=5)}, ()),
-        ("[policy.caps]\nruns = -1", "policy.caps", Caps(runs=10), ("policy.caps",)),
-        ("[policy.tenant_caps.acme]\nruns = 60", "policy.tenant_caps", {"acme": Caps(runs=50)}, ("policy.tenant_caps",)),
+        ("[policy.caps]\nruns = 20", "policy.caps", DayCaps(runs=10), ("policy.caps",)),
+        ("[policy.caps]\nruns = 5", "policy.tenant_caps", {"acme": DayCaps(runs=5)}, ()),
+        ("[policy.caps]\nruns = -1", "policy.caps", DayCaps(runs=10), ("policy.caps",)),
+        ("[policy.tenant_caps.acme]\nruns = 60", "policy.tenant_caps", {"acme": DayCaps(runs=50)}, ("policy.tenant_caps",)),
         (
             "[policy.tenant_caps.bolt]\nruns = 60",
             "policy.tenant_caps",
-            {"acme": Caps(runs=50), "bolt": Caps(runs=10)},
+            {"acme": DayCaps(runs=50), "bolt": DayCaps(runs=10)},
             ("policy.tenant_caps",),
         ),
         ("[policy.retry_codes.w]\naccess_denied = false", "policy.retry_codes", {"w": {"access_denied": False}}, ()),

@@ -24,7 +24,7 @@ from holdfast.workers.policy import Policy
 from holdfast.workers.run_lookup import Asker
 from holdfast.workers.service import WorkerService
 from holdfast.workers.storage.folder import Folder
-from holdfast.workers.tools.seam import Call, Called, Effect, Remaining, Reservation, Tool, Usage
+from holdfast.workers.tools.seam import Call, CallResult, Effect, Remaining, Reservation, Tool, Usage
 
 OBJECT = {"type": "object"}
 LOCAL = Asker()
@@ -53,12 +53,12 @@ class Counted:
         reserved: Reservation = self._reservation
         return reserved
 
-    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
+    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> CallResult:
         self.calls.append(call)
         result = self._does(**arguments)
         if isinstance(result, BaseException):
             raise result
-        return Called(result, self._usage)
+        return CallResult(result, self._usage)
 
 
 class InlineWorker:

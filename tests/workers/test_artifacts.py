@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pytest
 
 import holdfast
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.terms import Retries
 from holdfast.model.errors import ExtraMissing, HoldfastError
 from holdfast.service.operator.holdfast_toml import read_operator
@@ -174,11 +174,15 @@ async def test_a_bucket_that_goes_away_costs_an_attempt_and_nothing_is_told_as_s
         for do in ("keep", "open", "move out"):
             response = await force.invoke(request(do=do), LOCAL)
             assert response.error is not None
-            assert (response.error.error_code, response.status, response.outputs) == ("tool_unavailable", Status.RETRYABLE_ERROR, None)
+            assert (response.error.error_code, response.status, response.outputs) == (
+                "tool_unavailable",
+                ResponseStatus.RETRYABLE_ERROR,
+                None,
+            )
             assert (tried, "passing" in response.error.message) == ([do, do], False)
             tried.clear()
         response = await force.invoke(request(do="come back"), LOCAL)
-        assert (response.status, len(tried)) == (Status.OK, 2)
+        assert (response.status, len(tried)) == (ResponseStatus.OK, 2)
 
 
 class _Overworked(BaseHTTPRequestHandler):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Response
 from holdfast.model.clock import SystemClock, VirtualClock
 from holdfast.service.client import Client
@@ -21,7 +21,7 @@ from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter
 from holdfast.workers.calls import Try
 from holdfast.workers.day_usage import spent_today
-from holdfast.workers.policy import Caps, Policy
+from holdfast.workers.policy import DayCaps, Policy
 from holdfast.workers.run_lookup import Asker, calls_of, find_run
 from holdfast.workers.tools.language_model import ModelSettings
 from holdfast.workers.tools.prices import Price
@@ -86,13 +86,13 @@ def codes(responses: list[Response]) -> Counter[str]:
 @pytest.mark.parametrize(
     "caps, what, counted",
     [
-        (Caps(tokens=2500), "tokens", lambda meter: meter.tokens),
-        (Caps(cost_usd=Decimal("0.001")), "cost_usd", lambda meter: meter.cost(PER_INPUT, PER_OUTPUT)),
+        (DayCaps(tokens=2500), "tokens", lambda meter: meter.tokens),
+        (DayCaps(cost_usd=Decimal("0.001")), "cost_usd", lambda meter: meter.cost(PER_INPUT, PER_OUTPUT)),
     ],
     ids=["tokens", "cost"],
 )
 async def test_fifty_runs_share_a_tenants_day_and_never_pass_it(
-    tmp_path: Path, caps: Caps, what: str, counted: Callable[[Meter], Any]
+    tmp_path: Path, caps: DayCaps, what: str, counted: Callable[[Meter], Any]
 ) -> None:
     policy = Policy(isolation="inline", caps=caps)
     async with a_meter() as meter:
@@ -118,7 +118,7 @@ async def test_each_run_keeps_within_its_own_cap_and_settles_on_the_servers_coun
 
 
 async def test_a_tenants_cap_on_cost_lets_no_model_without_a_price_through(tmp_path: Path) -> None:
-    policy = Policy(isolation="inline", caps=Caps(cost_usd=Decimal(1)))
+    policy = Policy(isolation="inline", caps=DayCaps(cost_usd=Decimal(1)))
     async with a_meter() as meter:
         settings = WorkerSettings(policy=policy, model=ModelSettings(base_url=meter.url, api_key="none", model="m"))
         async with holdfast.open(":memory:", workers=[thinkers(tmp_path)], worker_settings=settings) as engine:
@@ -145,7 +145,7 @@ async def test_what_was_reserved_before_midnight_is_not_given_back_to_the_next_d
     model = Slow("model", Effect.READ, lambda: "hm", reservation=Reservation(100), usage=Usage(10, 10))
     clock = VirtualClock(skipping=False)
     worker = InlineWorker(contract("model"), body, model)
-    async with worker_service(worker, folder=tmp_path, clock=clock, policy=Policy(caps=Caps(tokens=110))) as force:
+    async with worker_service(worker, folder=tmp_path, clock=clock, policy=Policy(caps=DayCaps(tokens=110))) as force:
         late = (await force.accept(request(), Asker()))[0]
         await came.wait()
         clock.move_to(clock.now() + 86_400_000)
@@ -153,7 +153,9 @@ async def test_what_was_reserved_before_midnight_is_not_given_back_to_the_next_d
         go_on.set()
         await force.response(late.id, Asker())
         second = await force.invoke(request(), Asker())
-    assert (first.status, second.status) == (Status.OK, Status.RETRYABLE_ERROR), "20 of 110 are used, and 100 more do not fit"
+    assert (first.status, second.status) == (ResponseStatus.OK, ResponseStatus.RETRYABLE_ERROR), (
+        "20 of 110 are used, and 100 more do not fit"
+    )
 
 
 # --- across a crash
@@ -166,7 +168,7 @@ class Crash:
         self.store = str(folder / "s.db")
         self.each = reserved("run-00/0")
         self.cap = 36 * self.each
-        self.policy = Policy(isolation="inline", caps=Caps(tokens=self.cap))
+        self.policy = Policy(isolation="inline", caps=DayCaps(tokens=self.cap))
         self._meter = meter
         self._folder = folder
         self._file = thinkers(folder)

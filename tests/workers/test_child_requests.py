@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Response, Trace, response_from
 from holdfast.contract.terms import RateLimit
 from holdfast.durable.identifier import Identity
@@ -139,7 +139,7 @@ async def test_a_request_that_does_not_fit_is_answered_as_a_callers_would_be(tmp
     async with worker_service(worker, folder=tmp_path) as force:
         refused = await refusal(force, parent(), **asked)
     assert refused.error is not None
-    assert (refused.status, refused.error.error_code, refused.run_id) == (Status.INVALID_REQUEST, code, "")
+    assert (refused.status, refused.error.error_code, refused.run_id) == (ResponseStatus.INVALID_REQUEST, code, "")
 
 
 async def test_sixteen_runs_may_stand_one_below_the_other_and_no_seventeenth(tmp_path: Path) -> None:
@@ -148,4 +148,4 @@ async def test_sixteen_runs_may_stand_one_below_the_other_and_no_seventeenth(tmp
         refused = await refusal(force, parent(), run_above(depth=MAX_DEPTH))
     assert accepted_from(last.input).depth == MAX_DEPTH
     assert refused.error is not None
-    assert (refused.status, refused.error.error_code) == (Status.PERMANENT_ERROR, "depth_exceeded")
+    assert (refused.status, refused.error.error_code) == (ResponseStatus.PERMANENT_ERROR, "depth_exceeded")

@@ -33,7 +33,7 @@ from holdfast.service.settings import Settings
 from holdfast.store.seam import Filter
 from holdfast.workers.artifacts import HandedFile
 from holdfast.workers.child_requests import MAX_DEPTH, ChildRequest
-from holdfast.workers.policy import Caps, Most, Policy
+from holdfast.workers.policy import DayCaps, Most, Policy
 from holdfast.workers.run_lookup import Asker, find_run
 from holdfast.workers.tools.fetch_url import FetchSettings
 from tests.conftest import ROOT
@@ -93,7 +93,7 @@ class World:
 
     def dear(self) -> Response:
         """The most that it can cost is not known, its tenant's day has a cap, and the operator wants to know before."""
-        policy = Policy(isolation="inline", estimate="worst", caps=Caps(tokens=1000))
+        policy = Policy(isolation="inline", estimate="worst", caps=DayCaps(tokens=1000))
         with holdfast.open(":memory:", workers=[self.file], worker_settings=WorkerSettings(policy=policy)) as engine:
             response: Response = engine.run("reaching", {"do": "well"})
             return response

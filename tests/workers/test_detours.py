@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.terms import RateLimit
 from holdfast.model.audit import Actor, NoteFilter, principal
 from holdfast.model.clock import VirtualClock
@@ -48,7 +48,7 @@ def loser() -> InlineWorker:
 
 async def waits(force: WorkerService, asker: Asker = HERE, **more: Any) -> tuple[str, dict[str, Any]]:
     response = await force.invoke(request(**more), asker)
-    assert response.status is Status.NEEDS_HUMAN
+    assert response.status is ResponseStatus.NEEDS_HUMAN
     (approval,) = response.approvals
     return response.run_id, approval
 
@@ -72,7 +72,7 @@ async def test_no_answer_to_a_callback_id_cancels_or_decides_a_run(tmp_path: Pat
         }
         with pytest.raises(CallbackNotFound):
             await answers[how]()
-        assert (await force.response(run, HERE, wait=0)).status is Status.NEEDS_HUMAN
+        assert (await force.response(run, HERE, wait=0)).status is ResponseStatus.NEEDS_HUMAN
         cancelled = await force.cancel(run, HERE)
     assert cancelled.error is not None
     assert cancelled.error.error_code == "cancelled"

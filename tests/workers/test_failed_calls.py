@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Response
 from holdfast.contract.terms import Retries
 from holdfast.model.clock import VirtualClock
 from holdfast.workers.day_usage import spent_today
-from holdfast.workers.policy import Caps, Policy
+from holdfast.workers.policy import DayCaps, Policy
 from holdfast.workers.run_lookup import Asker
 from holdfast.workers.tools.language_model import LanguageModel, ModelSettings
 from holdfast.workers.tools.prices import Price
@@ -32,7 +32,7 @@ INPUT = estimated_input([{"role": "user", "content": PROMPT}])
 OUTPUT = 20
 PRICE = Price(input=Decimal(1), output=Decimal(10))
 SAID = "it is so"
-WIDE = Caps(tokens=10_000, cost_usd=Decimal(1))
+WIDE = DayCaps(tokens=10_000, cost_usd=Decimal(1))
 Move = Callable[["Server", asyncio.StreamWriter], Any]
 
 
@@ -119,7 +119,7 @@ async def asks_twice(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
 
 
 async def come_to(
-    folder: Path, url: str, *, body: Any = asks_once, attempts: int = 2, caps: Caps = WIDE, seconds: float = 5.0, **limits: Any
+    folder: Path, url: str, *, body: Any = asks_once, attempts: int = 2, caps: DayCaps = WIDE, seconds: float = 5.0, **limits: Any
 ) -> tuple[Response, dict[str, Any]]:
     """One run against this server, and what its tenant's day has counted after it."""
     model = LanguageModel(ModelSettings(base_url=url, model="m", prices={"m": PRICE}, timeout_seconds=seconds))
@@ -152,7 +152,7 @@ ENOUGH_FOR_ONE = INPUT + OUTPUT
 async def test_a_call_that_was_not_billed_leaves_the_budget_whole_and_the_pages_retry_is_made(tmp_path: Path, move: Move) -> None:
     async with served(move) as server:
         response, day = await come_to(tmp_path, server.url, max_tokens=ENOUGH_FOR_ONE)
-    assert (response.status, response.outputs, server.asked) == (Status.OK, {"said": SAID}, 2)
+    assert (response.status, response.outputs, server.asked) == (ResponseStatus.OK, {"said": SAID}, 2)
     assert usage(response) == server.counted
     assert (day["tokens"], day["cost_usd"]) == (server.input + server.output, server.counted[2])
 
@@ -169,7 +169,7 @@ async def test_a_call_whose_outcome_is_unknown_is_booked_as_its_input_and_what_w
 ) -> None:
     async with served(move) as server:
         response, day = await come_to(tmp_path, server.url, max_tokens=2 * ENOUGH_FOR_ONE, seconds=seconds)
-    assert (response.status, server.asked) == (Status.OK, 2)
+    assert (response.status, server.asked) == (ResponseStatus.OK, 2)
     assert usage(response) == server.counted
     assert (day["tokens"], day["cost_usd"]) == (server.input + server.output, server.counted[2])
 
@@ -178,7 +178,7 @@ async def test_a_budget_that_a_failed_call_has_spent_does_not_hide_the_first_fai
     async with served(hangs_up) as server:
         response, _ = await come_to(tmp_path, server.url, max_tokens=ENOUGH_FOR_ONE)
     told = error(response)
-    assert (response.status, told.error_code, told.retryable, server.asked) == (Status.RETRYABLE_ERROR, "tool_unavailable", True, 1)
+    assert (response.status, told.error_code, told.retryable, server.asked) == (ResponseStatus.RETRYABLE_ERROR, "tool_unavailable", True, 1)
     assert "disconnected" in told.message
     assert told.details["then"]["error_code"] == "budget_exceeded"
     assert "budget_exceeded" in told.message
@@ -231,10 +231,10 @@ async def test_any_tool_with_costs_is_booked_by_what_it_knows(tmp_path: Path, kn
 
 async def test_a_cap_of_the_day_says_until_when_it_holds_and_may_be_tried_again(tmp_path: Path) -> None:
     async with served() as server:
-        response, _ = await come_to(tmp_path, server.url, attempts=3, body=asks_and_asks, caps=Caps(tokens=INPUT + OUTPUT + 5))
+        response, _ = await come_to(tmp_path, server.url, attempts=3, body=asks_and_asks, caps=DayCaps(tokens=INPUT + OUTPUT + 5))
     told = error(response)
     assert (response.status, told.error_code, told.retryable, response.observability.attempt) == (
-        Status.RETRYABLE_ERROR,
+        ResponseStatus.RETRYABLE_ERROR,
         "rate_limited",
         True,
         1,
@@ -248,7 +248,7 @@ async def test_a_cap_of_the_day_says_until_when_it_holds_and_may_be_tried_again(
 
 async def test_a_cap_on_the_runs_of_a_day_says_until_when_it_holds(tmp_path: Path) -> None:
     worker = InlineWorker(contract(), lambda inputs, ctx: {})
-    async with worker_service(worker, folder=tmp_path, policy=Policy(caps=Caps(runs=1))) as force:
+    async with worker_service(worker, folder=tmp_path, policy=Policy(caps=DayCaps(runs=1))) as force:
         await force.invoke(request(), Asker())
         told = error(await force.invoke(request(), Asker()))
     assert (told.error_code, told.retryable, told.details["cap"], told.details["until"] in told.message) == (

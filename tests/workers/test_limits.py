@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Constraints
 from holdfast.contract.terms import RateLimit
 from holdfast.model.clock import VirtualClock
 from holdfast.workers.body.errors import WorkerError
-from holdfast.workers.policy import Caps, Policy
+from holdfast.workers.policy import DayCaps, Policy
 from holdfast.workers.run_lookup import Asker
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
@@ -76,14 +76,14 @@ async def test_what_a_request_asks_for_may_be_tighter_and_not_wider(tmp_path: Pa
 async def test_a_tenants_day_is_bounded_over_all_its_runs_and_nobody_elses(tmp_path: Path) -> None:
     tool = model()
     clock = VirtualClock(skipping=False)
-    policy = Policy(tenant_caps={"ann": Caps(tokens=200)})
+    policy = Policy(tenant_caps={"ann": DayCaps(tokens=200)})
     async with worker_service(InlineWorker(contract("model"), thinking, tool), folder=tmp_path, policy=policy, clock=clock) as force:
         responses = [await force.invoke(request(times=1), ANN) for _ in range(3)]
         other = await force.invoke(request(times=1), BOB)
         clock.move_to(clock.now() + 86_400_000)
         tomorrow = await force.invoke(request(times=1), ANN)
-    assert [response.status for response in responses] == [Status.OK, Status.OK, Status.RETRYABLE_ERROR]
-    assert (other.status, tomorrow.status) == (Status.OK, Status.OK)
+    assert [response.status for response in responses] == [ResponseStatus.OK, ResponseStatus.OK, ResponseStatus.RETRYABLE_ERROR]
+    assert (other.status, tomorrow.status) == (ResponseStatus.OK, ResponseStatus.OK)
 
 
 async def test_a_rate_is_enforced_per_tenant_and_says_when_to_come_back(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ async def test_a_rate_is_enforced_per_tenant_and_says_when_to_come_back(tmp_path
     assert refused.error is not None
     assert (refused.error.error_code, refused.error.retry_after_seconds, refused.run_id) == ("rate_limited", 60, "")
     assert again == first
-    assert (other.status, later.status) == (Status.OK, Status.OK)
+    assert (other.status, later.status) == (ResponseStatus.OK, ResponseStatus.OK)
 
 
 async def test_a_retry_after_from_outside_closes_the_key_for_the_neighbours(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import WorkerRequest
 from holdfast.durable.exceptions import InvokeError
 from holdfast.durable.execution import DurableFunction
@@ -79,7 +79,7 @@ async def test_the_engine_starts_no_worker_by_its_name_with_a_forged_order(tmp_p
         with pytest.raises(FunctionNotFound, match="No function 'w'"):
             await force._engine.start("w", forged(), tenant="default")
         accepted = await force.invoke(request(), LOCAL)
-    assert (accepted.status, RAN) == (Status.OK, ["body"])
+    assert (accepted.status, RAN) == (ResponseStatus.OK, ["body"])
 
 
 @pytest.mark.parametrize("named", ["w", "w:$LATEST"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import CallbackClosed, CallbackNotFound
 from holdfast.workers.approvals import ApprovalNotFound, ApprovalRefused, Decision
@@ -39,7 +39,7 @@ def payer(*, schema: Any = None) -> tuple[Counted, InlineWorker]:
 
 async def asked(force: WorkerService, asker: Asker = LOCAL, **inputs: Any) -> tuple[str, str]:
     response = await force.invoke(request(**inputs), asker)
-    assert response.status is Status.NEEDS_HUMAN
+    assert response.status is ResponseStatus.NEEDS_HUMAN
     (approval,) = response.approvals
     return response.run_id, approval["approval_id"]
 
@@ -54,7 +54,7 @@ async def test_a_call_waits_for_its_approval_and_is_made_once_it_is_there(tmp_pa
         await force.decide(approval, decision(), LOCAL)
         response = await force.response(run, LOCAL)
         assert force.approvals(LOCAL) == []
-    assert (response.status, response.outputs) == (Status.OK, {"paid": {"cents": 5}})
+    assert (response.status, response.outputs) == (ResponseStatus.OK, {"paid": {"cents": 5}})
     assert len(pay.calls) == 1
     assert response.observability.attempt == 1
 
@@ -172,7 +172,7 @@ async def test_what_nobody_knows_a_person_says(tmp_path: Path, said: str, output
     async with worker_service(InlineWorker(contract("pay"), paying, pay), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
         waiting = await force.invoke(request(), LOCAL)
         assert waiting.error is not None
-        assert (waiting.status, waiting.error.error_code) == (Status.NEEDS_HUMAN, "unknown_outcome")
+        assert (waiting.status, waiting.error.error_code) == (ResponseStatus.NEEDS_HUMAN, "unknown_outcome")
         result: dict[str, Any] = {"result": {"id": 7}} if said == "happened" else {}
         await force.decide(waiting.approvals[0]["approval_id"], decision(said, **result), LOCAL)
         response = await force.response(waiting.run_id, LOCAL)
@@ -185,4 +185,4 @@ async def test_a_run_that_waits_can_be_cancelled(tmp_path: Path) -> None:
         run, _ = await asked(force)
         response = await force.cancel(run, LOCAL)
     assert response.error is not None
-    assert (response.status, response.error.error_code, pay.calls) == (Status.PERMANENT_ERROR, "cancelled", [])
+    assert (response.status, response.error.error_code, pay.calls) == (ResponseStatus.PERMANENT_ERROR, "cancelled", [])

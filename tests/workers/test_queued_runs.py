@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 from holdfast import Settings, WorkerError
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import RateLimit, Retries
 from holdfast.engine.enqueues import enqueue_of
@@ -28,7 +28,7 @@ from holdfast.service.queues.store_queues import StoreQueues
 from holdfast.store.backends import open_store
 from holdfast.testing.stores.queue_writes import queued
 from holdfast.testing.stores.writes import T0
-from holdfast.workers.policy import Caps, Policy
+from holdfast.workers.policy import DayCaps, Policy
 from holdfast.workers.queued_runs import redriven_run
 from holdfast.workers.service import WorkerService
 from holdfast.workers.tools.seam import Effect, ToolFailed, Usage
@@ -57,14 +57,14 @@ async def test_a_queued_run_gives_its_response_as_any_run_does(tmp_path: Path) -
     async with worker_service(InlineWorker(contract(), nothing), folder=tmp_path) as force:
         run = await force.enqueue(request(a=1), LOCAL, ASKED)
         response = await force.response(run.id, LOCAL)
-    assert (response.status, response.outputs) == (Status.OK, {"given": {"a": 1}})
+    assert (response.status, response.outputs) == (ResponseStatus.OK, {"given": {"a": 1}})
 
 
 async def test_the_rate_of_the_contract_delays_queued_runs_and_refuses_none(tmp_path: Path) -> None:
     async with worker_service(InlineWorker(contract(rate_limit=RateLimit(2, 60)), nothing), folder=tmp_path) as force:
         runs = [await force.enqueue(request(n=n), LOCAL, ASKED) for n in range(5)]
         responses = [await force.response(run.id, LOCAL) for run in runs]
-        assert [response.status for response in responses] == [Status.OK] * 5
+        assert [response.status for response in responses] == [ResponseStatus.OK] * 5
         assert admitted_seconds(force, *(run.id for run in runs)) == [0, 0, 30, 60, 90]
 
 
@@ -76,13 +76,13 @@ async def test_runs_that_wait_follow_a_rate_that_changes(tmp_path: Path, changed
     async with worker_service(InlineWorker(contract(rate_limit=slow), nothing), where, folder=tmp_path, clock=clock) as force:
         declare(force, limits={"at_once": 1})
         runs = [await force.enqueue(request(n=n), LOCAL, ASKED) for n in range(3)]
-        assert (await force.response(runs[0].id, LOCAL)).status is Status.OK
+        assert (await force.response(runs[0].id, LOCAL)).status is ResponseStatus.OK
     renewed = contract(version="1.0" if changed == "the operator's file" else "1.1", rate_limit=slow if "file" in changed else quick)
     policy = Policy(rate_limits={"w": quick}) if "file" in changed and quick is not None else Policy()
     async with worker_service(InlineWorker(renewed, nothing), where, folder=tmp_path, clock=clock, policy=policy) as force:
         force._engine.look()
         for run in runs:
-            assert (await force.response(run.id, LOCAL)).status is Status.OK
+            assert (await force.response(run.id, LOCAL)).status is ResponseStatus.OK
         assert admitted_seconds(force, *(run.id for run in runs)) == ([0, 0, 0] if quick is None else [0, 60, 120])
 
 
@@ -101,7 +101,7 @@ async def test_a_rate_for_each_user_makes_the_user_the_key_of_the_lane(tmp_path:
     async with worker_service(InlineWorker(contract(rate_limit=RateLimit(1, 60, "user")), nothing), folder=tmp_path) as force:
         runs = [await force.enqueue(request(user=user), LOCAL, ASKED) for user in ("a", "a", "b")]
         for run in runs:
-            assert (await force.response(run.id, LOCAL)).status is Status.OK
+            assert (await force.response(run.id, LOCAL)).status is ResponseStatus.OK
         assert admitted_seconds(force, *(run.id for run in runs)) == [0, 60, 0]
 
 
@@ -113,12 +113,12 @@ async def test_another_key_or_another_queue_does_not_lead_around_the_rate_of_the
         places = [enqueue_of(queue, key=key) for queue, key in (("emails", "a"), ("emails", "b"), ("second", None), ("second", "a"))]
         runs = [await force.enqueue(request(n=n, user=f"u{n % 2}"), LOCAL, place) for n, place in enumerate(places)]
         for run in runs:
-            assert (await force.response(run.id, LOCAL)).status is Status.OK
+            assert (await force.response(run.id, LOCAL)).status is ResponseStatus.OK
         assert sorted(admitted_seconds(force, *(run.id for run in runs))) == seconds
 
 
 async def test_a_day_cap_is_charged_when_the_run_is_enqueued(tmp_path: Path) -> None:
-    policy = Policy(caps=Caps(runs=1))
+    policy = Policy(caps=DayCaps(runs=1))
     async with worker_service(InlineWorker(contract(), nothing), folder=tmp_path, policy=policy) as force:
         await force.enqueue(request(), LOCAL, ASKED)
         with pytest.raises(LimitReached):
@@ -162,7 +162,7 @@ async def test_tokens_that_a_run_did_not_use_are_free_for_the_next_one(tmp_path:
         assert runs[0].place is not None
         assert runs[0].place.units == 100
         for run in runs:
-            assert (await force.response(run.id, LOCAL)).status is Status.OK
+            assert (await force.response(run.id, LOCAL)).status is ResponseStatus.OK
         assert admitted_seconds(force, *(run.id for run in runs)) == [0, 6, 12]
 
 
@@ -180,11 +180,11 @@ async def test_a_failed_run_is_parked_and_its_redrive_inherits_its_receipts(tmp_
     worker = InlineWorker(contract("pay", retries=Retries(max_attempts=1)), pays, paid)
     async with worker_service(worker, folder=tmp_path) as force:
         first = await force.enqueue(request(idempotency_key="k"), LOCAL, ASKED)
-        assert (await force.response(first.id, LOCAL)).status is not Status.OK
+        assert (await force.response(first.id, LOCAL)).status is not ResponseStatus.OK
         assert [header.id for header in force._engine.store.parked("emails")] == [first.id]
         again = await force._engine.redrive(first.id, redriven_run)
         response = await force.response(again.id, LOCAL)
-        assert (response.status, response.outputs) == (Status.OK, {"paid": {"id": 7}})
+        assert (response.status, response.outputs) == (ResponseStatus.OK, {"paid": {"id": 7}})
         assert (again.name, len(paid.calls)) == (first.name, 1)
         assert force._engine.store.parked("emails") == []
 
@@ -224,7 +224,7 @@ async def test_a_run_that_a_process_without_its_worker_redrives_makes_no_write_t
     async with worker_service(worker, where, folder=tmp_path) as force:
         run = (await force.enqueue(request(idempotency_key="k"), LOCAL, ASKED)).id
         await force.response(run, LOCAL)
-    for status in (Status.PERMANENT_ERROR, Status.OK):
+    for status in (ResponseStatus.PERMANENT_ERROR, ResponseStatus.OK):
         await redrive(where, run)
         async with worker_service(worker, where, folder=tmp_path) as force:
             run = force._engine.store.find(run).superseded_by  # type: ignore[union-attr, assignment]
@@ -247,7 +247,7 @@ async def test_a_server_that_says_come_back_later_closes_the_lane_until_then(tmp
         declare(force, limits={"at_once": 1})
         runs = [await force.enqueue(request(n=n), LOCAL, ASKED) for n in range(2)]
         statuses = [(await force.response(run.id, LOCAL)).status for run in runs]
-        assert statuses == [Status.RETRYABLE_ERROR, Status.OK]
+        assert statuses == [ResponseStatus.RETRYABLE_ERROR, ResponseStatus.OK]
         assert admitted_seconds(force, *(run.id for run in runs)) == [0, 40]
 
 

@@ -18,7 +18,7 @@ from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.policy import Policy
-from holdfast.workers.replay import Finished, Replayed, changes, finished_in, replay
+from holdfast.workers.replay import Finished, RunReplay, changes, finished_in, replay
 from holdfast.workers.storage.folder import Folder
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
@@ -52,14 +52,14 @@ class Scene:
                 response = await force.response(response.run_id, LOCAL)
             return finished_in(force._engine.store, response.run_id, LOCAL), response
 
-    async def again(self, finished: Finished, body: Body) -> Replayed:
+    async def again(self, finished: Finished, body: Body) -> RunReplay:
         before = len(self.look.calls), len(self.pay.calls)
         told = await replay(finished, self.worker(body), "p", Artifacts(Folder(self.folder), self.policy.artifact_bytes), self.policy)
         assert (len(self.look.calls), len(self.pay.calls)) == before, "a replay calls no tool"
         return told
 
 
-def told_of(replayed: Replayed) -> list[tuple[int, str, str]]:
+def told_of(replayed: RunReplay) -> list[tuple[int, str, str]]:
     return [(difference.attempt, difference.kind, difference.message) for difference in replayed.differences]
 
 

@@ -23,7 +23,7 @@ from holdfast.workers.attempt import Body
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.inline import InlineBody
 from holdfast.workers.policy import Policy
-from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Happened, Reservation
+from holdfast.workers.tools.seam import Call, CallResult, DidNotHappen, Effect, Happened, Reservation
 from tests.crash.scene import until
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 from tests.workers.pages import page, write
@@ -156,7 +156,7 @@ class Silent(Counted):
         self.began = asyncio.Event()
         self.asked = 0
 
-    async def call(self, call: Call, arguments: Any, reservation: Reservation) -> Called:
+    async def call(self, call: Call, arguments: Any, reservation: Reservation) -> CallResult:
         called = await super().call(call, arguments, reservation)
         self.began.set()
         if len(self.calls) == 1:

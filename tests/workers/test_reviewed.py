@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Constraints, Tokens, WorkerRequest
 from holdfast.contract.terms import Retries, RunLimits
 from holdfast.durable.journal import identity_of
@@ -32,7 +32,7 @@ from holdfast.workers.packages import Packages, WorkerMissing
 from holdfast.workers.policy import Policy
 from holdfast.workers.run_lookup import Asker
 from holdfast.workers.storage.folder import Folder
-from holdfast.workers.tools.seam import Call, Called, Effect, Reservation, ToolFailed, Usage
+from holdfast.workers.tools.seam import Call, CallResult, Effect, Reservation, ToolFailed, Usage
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 from tests.workers.pages import page, write
 
@@ -65,7 +65,7 @@ async def test_inputs_that_are_no_json_are_refused_and_leave_nothing(tmp_path: P
             if value == 2**70:
                 assert response.outputs == {"n": value}
             else:
-                assert (response.status, response.run_id) == (Status.INVALID_REQUEST, "")
+                assert (response.status, response.run_id) == (ResponseStatus.INVALID_REQUEST, "")
 
 
 async def test_inputs_that_are_too_large_or_too_deep_are_refused(tmp_path: Path) -> None:
@@ -75,14 +75,14 @@ async def test_inputs_that_are_too_large_or_too_deep_are_refused(tmp_path: Path)
     async with worker_service(InlineWorker(contract(), nothing), folder=tmp_path) as force:
         for inputs in ({"n": "x" * 7_000_000}, deep):
             response = await force.invoke(WorkerRequest(worker_id="w", inputs=inputs), LOCAL)
-            assert (response.status, response.run_id) == (Status.INVALID_REQUEST, "")
+            assert (response.status, response.run_id) == (ResponseStatus.INVALID_REQUEST, "")
 
 
 @pytest.mark.parametrize("seconds", [1e300, 1e12, 0.001])
 async def test_any_run_timeout_is_granted_as_far_as_there_is_one(tmp_path: Path, seconds: float) -> None:
     async with worker_service(InlineWorker(contract(), nothing), folder=tmp_path) as force:
         response = await force.invoke(request(run_timeout_seconds=seconds), LOCAL)
-    assert response.status is Status.OK
+    assert response.status is ResponseStatus.OK
 
 
 async def test_the_same_key_gets_the_order_of_the_run_that_it_found(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ async def test_an_order_that_somebody_made_up_is_bound_by_the_contract_and_inher
     worker = InlineWorker(contract("pay", limits={"max_tokens": 10}), body, bobs)
     async with worker_service(worker, folder=tmp_path) as force:
         first = await force.invoke(request(), Asker(tenant="bob", logged_in=True))
-        assert first.status is Status.OK
+        assert first.status is ResponseStatus.OK
         worker.tools = {"pay": pay}
         text = forged(before=(first.run_id,), limits=RunLimits(max_tokens=10**9))
         header = await force._engine.start("w", text, tenant="ann", order=Order(Kind.WORKER, text))
@@ -230,7 +230,7 @@ async def test_what_a_body_does_to_its_inputs_and_answers_stays_with_it(tmp_path
     pay = Counted("pay", Effect.WRITE, lambda: {"list": []})
     async with worker_service(InlineWorker(contract("pay"), body, pay), folder=tmp_path, resting=resting) as force:
         response = await force.invoke(request(list=[]), LOCAL)
-    assert response.status is Status.OK
+    assert response.status is ResponseStatus.OK
     assert seen == [[[1], [1]]] * 3
 
 
@@ -305,7 +305,7 @@ async def test_a_wait_that_a_body_asks_for_is_bounded(tmp_path: Path) -> None:
     tried: list[int] = []
     async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
         response = await asyncio.wait_for(force.invoke(request(), LOCAL), 30)
-    assert (response.status, len(tried)) == (Status.OK, 2)
+    assert (response.status, len(tried)) == (ResponseStatus.OK, 2)
 
 
 async def test_a_step_that_nobody_finishes_does_not_hold_up_the_end(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ async def test_a_step_that_nobody_finishes_does_not_hold_up_the_end(tmp_path: Pa
 
     async with worker_service(InlineWorker(contract(), body), folder=tmp_path, policy=Policy(grace_seconds=30)) as force:
         response = await asyncio.wait_for(force.invoke(request(), LOCAL), 30)
-    assert response.status is Status.OK
+    assert response.status is ResponseStatus.OK
 
 
 async def test_a_question_with_a_schema_that_is_none_is_refused_at_once(tmp_path: Path) -> None:
@@ -381,7 +381,7 @@ async def test_an_input_that_refers_to_what_is_no_json_is_refused(tmp_path: Path
         left = [b"\x89PNG"]
         kept = force.artifacts.keep("default", "a.png", "image/png", lambda _: left.pop() if left else b"")
         response = await force.invoke(request(n={"$artifact": {"artifact_id": kept.artifact_id}}), LOCAL)
-    assert (response.status, response.run_id) == (Status.INVALID_REQUEST, "")
+    assert (response.status, response.run_id) == (ResponseStatus.INVALID_REQUEST, "")
 
 
 # --- what waits is told of as fully as what is over
@@ -417,7 +417,7 @@ class Held(Counted):
         super().__init__(name, Effect.WRITE)
         self.began, self.go = asyncio.Event(), asyncio.Event()
 
-    async def call(self, call: Call, arguments: Any, reservation: Reservation) -> Called:
+    async def call(self, call: Call, arguments: Any, reservation: Reservation) -> CallResult:
         called = await super().call(call, arguments, reservation)
         self.began.set()
         await self.go.wait()
@@ -472,7 +472,7 @@ async def test_one_key_from_two_runners_at_once_is_one_run(tmp_path: Path) -> No
             asked = [force.invoke(request(n=n, idempotency_key=f"k{n}"), LOCAL) for force in (one, two, one, two)]
             responses = await asyncio.wait_for(asyncio.gather(*asked), 20)
             assert all(response == responses[0] for response in responses)
-            assert responses[0].status is Status.OK
+            assert responses[0].status is ResponseStatus.OK
     assert len(pay.calls) == 5
 
 
@@ -519,7 +519,11 @@ async def test_an_error_in_a_step_keeps_its_code_and_its_meaning_also_when_it_is
         await force.decide(asked.approvals[0]["approval_id"], said("answer", result=True), LOCAL)
         response = await force.response(asked.run_id, LOCAL)
     assert response.error is not None
-    assert (response.status, response.error.error_code, response.error.message) == (Status.NEEDS_HUMAN, "no_such_order", "there is none")
+    assert (response.status, response.error.error_code, response.error.message) == (
+        ResponseStatus.NEEDS_HUMAN,
+        "no_such_order",
+        "there is none",
+    )
     assert (response.outputs, response.error.details, len(ran)) == ({"looked": True}, {"n": 1}, 1)
 
 
@@ -601,7 +605,7 @@ async def test_the_next_attempt_begins_at_its_own_time(tmp_path: Path) -> None:
     times: list[float] = []
     async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
         response = await force.invoke(request(), LOCAL)
-    assert response.status is Status.OK
+    assert response.status is ResponseStatus.OK
     assert [later - earlier for earlier, later in pairwise(times)] == [100, 100]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.terms import Retries
 from holdfast.model.execution import ExecutionStatus
 from holdfast.signals.observers import EndSeen, RunObserver, RunSeen
@@ -25,7 +25,7 @@ async def test_a_worker_answers_with_its_outputs(tmp_path: Path, resting: int) -
 
     async with worker_service(InlineWorker(contract(), body), folder=tmp_path, resting=resting) as force:
         response = await force.invoke(request(n=21), LOCAL)
-    assert (response.status, response.outputs, response.error) == (Status.OK, {"twice": 42}, None)
+    assert (response.status, response.outputs, response.error) == (ResponseStatus.OK, {"twice": 42}, None)
     assert response.observability.attempt == 1
 
 
@@ -57,7 +57,7 @@ async def test_a_passing_failure_is_tried_again_and_a_receipt_is_used_again(tmp_
     look = Counted("look", Effect.READ, lambda at: at)
     async with worker_service(InlineWorker(contract("pay", "look"), body, pay, look), folder=tmp_path, resting=resting) as force:
         response = await force.invoke(request(), LOCAL)
-    assert (response.status, response.observability.attempt) == (Status.OK, 3)
+    assert (response.status, response.observability.attempt) == (ResponseStatus.OK, 3)
     assert (len(pay.calls), len(look.calls)) == (1, 3)
     assert response.observability.usage.tool_calls == 4
 
@@ -93,7 +93,7 @@ async def test_a_permanent_failure_is_not_tried_again_and_keeps_what_is_good(tmp
 
     async with worker_service(InlineWorker(contract(), body), folder=tmp_path, resting=resting) as force:
         response = await force.invoke(request(), LOCAL)
-    assert response.status is Status.PERMANENT_ERROR
+    assert response.status is ResponseStatus.PERMANENT_ERROR
     assert response.error is not None
     assert (response.error.error_code, response.error.message, response.error.retryable) == ("no_such_order", "there is none", False)
     assert (response.outputs, response.observability.partial) == ({"looked": True}, True)
@@ -110,9 +110,9 @@ async def test_inputs_that_do_not_fit_make_no_run_and_outputs_that_do_not_fit_ar
     worker = InlineWorker(contract(input_schema=number, output_schema=number), body)
     async with worker_service(worker, folder=tmp_path, resting=resting) as force:
         refused = await force.invoke(request(n="x"), LOCAL)
-        assert (refused.status, refused.run_id, calls) == (Status.INVALID_REQUEST, "", [])
+        assert (refused.status, refused.run_id, calls) == (ResponseStatus.INVALID_REQUEST, "", [])
         response = await force.invoke(request(n=1), LOCAL)
-    assert response.status is Status.INVALID_OUTPUT
+    assert response.status is ResponseStatus.INVALID_OUTPUT
     assert response.error is not None
     assert response.error.error_code == "output_schema_mismatch"
     assert len(calls) == 3
@@ -161,7 +161,13 @@ async def test_a_body_that_finds_its_inputs_wrong_leaves_the_key_to_better_ones(
 
     async with worker_service(InlineWorker(contract(), body), folder=tmp_path, resting=resting) as force:
         asked = [await force.invoke(request(n=n, idempotency_key="k"), LOCAL) for n in (-1, -1, 2, 2, 3)]
-    statuses = [Status.INVALID_REQUEST, Status.INVALID_REQUEST, Status.OK, Status.OK, Status.INVALID_REQUEST]
+    statuses = [
+        ResponseStatus.INVALID_REQUEST,
+        ResponseStatus.INVALID_REQUEST,
+        ResponseStatus.OK,
+        ResponseStatus.OK,
+        ResponseStatus.INVALID_REQUEST,
+    ]
     assert [response.status for response in asked] == statuses
     assert asked[2] == asked[3]
     assert asked[4].error is not None
@@ -204,7 +210,7 @@ async def test_after_a_retryable_end_the_same_key_begins_again_and_inherits_the_
         failed = await force.invoke(request(idempotency_key="k"), LOCAL)
         broken[0] = False
         response = await force.invoke(request(idempotency_key="k"), LOCAL)
-    assert (failed.status, response.status) == (Status.RETRYABLE_ERROR, Status.OK)
+    assert (failed.status, response.status) == (ResponseStatus.RETRYABLE_ERROR, ResponseStatus.OK)
     assert failed.run_id != response.run_id
     assert len(pay.calls) == 1
 

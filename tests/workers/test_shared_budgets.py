@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Constraints, Response
 from holdfast.model.charges import Counter
 from holdfast.model.clock import VirtualClock
@@ -27,7 +27,7 @@ from holdfast.workers.budgets import Settlements, SharedBudgets, owner
 from holdfast.workers.policy import Policy
 from holdfast.workers.run_lookup import Asker
 from holdfast.workers.service import WorkerService
-from holdfast.workers.tools.seam import Call, Called, Effect, Remaining, Reservation, ToolFailed, Usage
+from holdfast.workers.tools.seam import Call, CallResult, Effect, Remaining, Reservation, ToolFailed, Usage
 from tests.postgres import empty_store
 from tests.workers.harness import Counted, InlineWorker, contract, request, worker_service
 
@@ -71,7 +71,7 @@ class Model(Counted):
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
         return Reservation(arguments.get("reserves", self.reserves))
 
-    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
+    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> CallResult:
         self.calls.append(call)
         number = len(self.calls)
         self.at_once += 1
@@ -87,7 +87,7 @@ class Model(Counted):
             self.at_once -= 1
         uses = arguments.get("uses", self.uses)
         self.counted += uses
-        return Called({"number": number}, Usage(uses, 0))
+        return CallResult({"number": number}, Usage(uses, 0))
 
 
 async def thinking(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
@@ -171,7 +171,7 @@ async def test_a_call_that_fits_what_is_spent_waits_until_another_call_is_settle
         first.set()
         responses = [await one, await two]
         end = counter(force)
-    assert [response.status for response in responses] == [Status.OK, Status.OK]
+    assert [response.status for response in responses] == [ResponseStatus.OK, ResponseStatus.OK]
     assert (end.amount, end.reserved, model.most_at_once) == (40, 0, 1)
     assert force.settlements._lines == {}
 
@@ -189,7 +189,7 @@ async def test_a_settlement_of_another_process_is_found_by_asking_again(
         two = asyncio.ensure_future(force.invoke(request(), Asker()))
         await waiting(force)
         first.set()
-        assert [(await each).status for each in (one, two)] == [Status.OK, Status.OK]
+        assert [(await each).status for each in (one, two)] == [ResponseStatus.OK, ResponseStatus.OK]
 
 
 async def test_calls_that_wait_go_on_in_the_order_they_came(under: Any, tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ async def test_calls_that_wait_go_on_in_the_order_they_came(under: Any, tmp_path
                 await asyncio.sleep(0)
         first.set()
         responses = await asyncio.gather(*runs)
-    assert [response.status for response in responses] == [Status.OK] * 6
+    assert [response.status for response in responses] == [ResponseStatus.OK] * 6
     assert [call.run_id for call in model.calls] == [response.run_id for response in responses]
 
 
@@ -230,7 +230,7 @@ async def test_the_time_of_an_attempt_stands_still_while_its_call_waits(under: A
         first.set()
         responses = [await one, await two]
         attempt = next(op for op in force._engine.store.operations(responses[1].run_id) if op.sub_type == "Attempt")
-    assert [response.status for response in responses] == [Status.OK, Status.OK]
+    assert [response.status for response in responses] == [ResponseStatus.OK, ResponseStatus.OK]
     assert 0 < left[1] < seconds
     assert json.loads(attempt.result or "")["duration_ms"] < 1000 * seconds
     assert force.settlements._lines == {}
@@ -249,7 +249,7 @@ async def test_a_call_that_waits_ends_with_its_run(under: Any, tmp_path: Path) -
         await force.cancel(cancelled, Asker())
         assert (told(await two)[0], force.settlements._lines) == ("cancelled", {})
         first.set()
-        assert (await one).status is Status.OK
+        assert (await one).status is ResponseStatus.OK
 
 
 async def test_a_call_that_waits_while_nothing_is_settled_is_told_for_what(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +280,7 @@ async def test_a_call_that_does_not_fit_what_is_spent_is_refused_with_whose_budg
         first = await force.invoke(request(), Asker())
         second = await force.invoke(request(), Asker())
         assert [counter(force, budget).amount for budget in (NODE, PIPELINE)] == [20, 20]
-    assert first.status is Status.OK
+    assert first.status is ResponseStatus.OK
     assert told(second) == (
         "budget_exceeded",
         "model could use more than is left: node facts of pipeline run run-1 may spend 60 tokens, and has spent 20 tokens.",
@@ -296,9 +296,9 @@ async def test_money_is_shared_too(where: str, under: Any, tmp_path: Path) -> No
             assert remaining.cost_usd is not None, "a budget of money needs a price"
             return Reservation(0, Decimal("0.03"))
 
-        async def call(self, *asked: Any) -> Called:
+        async def call(self, *asked: Any) -> CallResult:
             called = await super().call(*asked)
-            return Called(called.result, Usage(0, 0, Decimal("0.025")))
+            return CallResult(called.result, Usage(0, 0, Decimal("0.025")))
 
     async with served(Priced(), where, tmp_path) as force:
         await force.invoke(request(), Asker())
@@ -323,7 +323,7 @@ async def test_a_tool_that_can_reserve_less_reserves_what_is_left_of_the_tightes
                 raise ToolFailed("budget_exceeded", f"Too little: {remaining.tokens}.")
             return Reservation(min(40, remaining.tokens))
 
-        async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
+        async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> CallResult:
             seen.append(reservation)
             return await super().call(call, arguments, reservation)
 
@@ -381,7 +381,7 @@ async def test_a_read_that_the_end_of_its_attempt_cuts_off_is_spent_and_keeps_no
     async with worker_service(
         InlineWorker(contract("model"), careless, model), where, folder=tmp_path, policy=policy, clock=VirtualClock(skipping=False)
     ) as force:
-        assert (await force.invoke(request(), Asker())).status is Status.OK
+        assert (await force.invoke(request(), Asker())).status is ResponseStatus.OK
         assert counter(force) == Counter("budget/run-1/tokens", 60, LONG_AFTER, 0)
 
 
@@ -423,7 +423,7 @@ async def test_wherever_a_runner_dies_among_many_calls_the_budget_holds_and_the_
     copies: list[Path] = []
 
     class Copied(Model):
-        async def call(self, *asked: Any) -> Called:
+        async def call(self, *asked: Any) -> CallResult:
             if len(self.calls) % 4 == 3:
                 copies.append(tmp_path / f"copy-{len(copies)}.db")
                 with (

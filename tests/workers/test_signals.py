@@ -13,7 +13,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Trace, WorkerRequest
 from holdfast.model.clock import VirtualClock
 from holdfast.signals.observers import RunObserver
@@ -22,7 +22,7 @@ from holdfast.signals.tracing import Tracing
 from holdfast.testing.crashing import AFTER, BEFORE, LAST, Crash
 from holdfast.workers.approvals import Decision
 from holdfast.workers.body.errors import WorkerError
-from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Happened, ToolFailed, Usage, Verdict
+from holdfast.workers.tools.seam import Call, CallResult, DidNotHappen, Effect, Happened, ToolFailed, Usage, Verdict
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 from tests.workers.recording_observer import Seen, crashing, parent_id, span_id, trace_id
 
@@ -45,8 +45,8 @@ class Model(Counted):
     def model_of(self, arguments: Any) -> str:
         return "small-1"
 
-    async def call(self, call: Call, arguments: Any, reservation: Any) -> Called:
-        return Called(call.attempt, Usage(7, 3, Decimal("0.002")))
+    async def call(self, call: Call, arguments: Any, reservation: Any) -> CallResult:
+        return CallResult(call.attempt, Usage(7, 3, Decimal("0.002")))
 
 
 class Till(Counted):
@@ -167,12 +167,12 @@ async def test_a_run_that_a_tool_calls_is_below_the_call(tmp_path: Path) -> None
         return {} if inputs.get("child") else {"got": await ctx.tools.delegate()}
 
     class Delegate(Counted):
-        async def call(self, call: Call, arguments: Any, reservation: Any) -> Called:
+        async def call(self, call: Call, arguments: Any, reservation: Any) -> CallResult:
             parent = parent_of(call.traceparent)
             assert parent is not None
             trace = Trace(trace_id=parent.trace_id, span_id=parent.span_id)
             await force.invoke(WorkerRequest(worker_id="w", inputs={"child": True}, trace=trace), LOCAL, sampled=parent.sampled)
-            return Called({})
+            return CallResult({})
 
     async with worker_service(InlineWorker(contract("delegate"), body, Delegate("delegate", Effect.WRITE)), folder=tmp_path) as force:
         seen = Seen(tmp_path).watch(force)
@@ -223,7 +223,7 @@ async def test_a_receipt_that_is_used_again_is_no_second_call(tmp_path: Path) ->
     async with worker_service(seller(), folder=tmp_path) as force:
         seen = Seen(tmp_path).watch(force)
         response = await force.invoke(request(order_id=1, fails=True), LOCAL)
-    assert (response.status, response.observability.attempt) == (Status.OK, 2)
+    assert (response.status, response.observability.attempt) == (ResponseStatus.OK, 2)
     assert [span.name for span in seen.spans].count("execute_tool pay") == 1
     assert [span.name for span in seen.spans].count("attempt") == 2
     (reused,) = seen.lines("tool_reused")
@@ -240,7 +240,7 @@ async def test_a_crash_at_any_point_counts_nothing_twice(tmp_path: Path) -> None
         async with crashing(seller(), folder, crash) as force:
             seen = Seen(folder).watch(force)
             response = await force.invoke(request(order_id=1, fails=True), LOCAL)
-        assert response.status is Status.OK, (point, when)
+        assert response.status is ResponseStatus.OK, (point, when)
         worker = '{version="1.0",worker_id="w"}'
         counts = [seen.series(name) for name in ("success_count", "retry_count", "duration_ms_count")]
         assert counts == [{worker: 1}, {worker: 1}, {worker: 1}], (point, when)
@@ -319,7 +319,7 @@ async def test_a_run_that_is_ended_from_outside_is_counted_too(tmp_path: Path) -
         clock.move_to(clock.now() + 6000)
         force._engine.look()
         response = await force.response(late.run_id, LOCAL)
-        while response.status is Status.NEEDS_HUMAN:
+        while response.status is ResponseStatus.NEEDS_HUMAN:
             await asyncio.sleep(0)
             response = await force.response(late.run_id, LOCAL, wait=0.1)
     assert {labels.split(",")[0] for labels in seen.series("failure_count")} == {'{error_code="timeout"', '{error_code="cancelled"'}

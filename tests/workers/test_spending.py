@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.model.clock import VirtualClock
 from holdfast.workers.counters import Counters
-from holdfast.workers.day_usage import Spent, spent_today
-from holdfast.workers.policy import Caps, Policy
+from holdfast.workers.day_usage import DayCapUsage, spent_today
+from holdfast.workers.policy import DayCaps, Policy
 from holdfast.workers.run_lookup import Asker
 from holdfast.workers.tools.seam import Effect, Remaining, Reservation, Usage
 from tests.workers.harness import Counted, InlineWorker, contract, request, worker_service
@@ -25,13 +25,13 @@ async def asks(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
     return {"answer": await ctx.tools.model(prompt="x")}
 
 
-def amounts(found: list[Spent]) -> dict[tuple[str, str], tuple[Decimal, Decimal]]:
+def amounts(found: list[DayCapUsage]) -> dict[tuple[str, str], tuple[Decimal, Decimal]]:
     return {(each.tenant, each.what): (each.spent, each.left) for each in found}
 
 
 def test_a_call_reserves_no_more_than_its_tenant_has_for_a_day() -> None:
     """Else a small cap would refuse every call of a fresh day."""
-    counters = Counters(Policy(caps=Caps(tokens=400, cost_usd=Decimal("0.5"))), "ann", VirtualClock())
+    counters = Counters(Policy(caps=DayCaps(tokens=400, cost_usd=Decimal("0.5"))), "ann", VirtualClock())
     assert counters.left(Remaining(1500, Decimal(2))) == Remaining(400, Decimal("0.5"))
     assert counters.left(Remaining(100, Decimal("0.1"))) == Remaining(100, Decimal("0.1"))
     assert counters.left(Remaining()) == Remaining(400, Decimal("0.5"))
@@ -39,12 +39,14 @@ def test_a_call_reserves_no_more_than_its_tenant_has_for_a_day() -> None:
 
 
 async def test_each_tenant_sees_its_own_day(tmp_path: Path) -> None:
-    policy = Policy(caps=Caps(runs=10, tokens=1000, cost_usd=Decimal("0.01")), tenant_caps={"acme": Caps(tokens=100), "open": Caps()})
+    policy = Policy(
+        caps=DayCaps(runs=10, tokens=1000, cost_usd=Decimal("0.01")), tenant_caps={"acme": DayCaps(tokens=100), "open": DayCaps()}
+    )
     model = Counted("model", Effect.READ, lambda prompt: "y", reservation=Reservation(60, Decimal("0.001")), usage=USAGE)
     clock = VirtualClock()
     async with worker_service(InlineWorker(contract("model"), asks, model), folder=tmp_path, policy=policy, clock=clock) as force:
         for tenant in ("default", "default", "acme", "open"):
-            assert (await force.invoke(request(), Asker(tenant=tenant))).status is Status.OK
+            assert (await force.invoke(request(), Asker(tenant=tenant))).status is ResponseStatus.OK
         store, now = force._engine.store, clock.now()
         found = spent_today(store, policy, ["default", "acme", "open", "other"], now)
         assert amounts(found) == {
@@ -61,7 +63,7 @@ async def test_each_tenant_sees_its_own_day(tmp_path: Path) -> None:
 
 
 async def test_what_is_spent_is_never_shown_as_less_than_nothing_left(tmp_path: Path) -> None:
-    policy = Policy(caps=Caps(tokens=70))
+    policy = Policy(caps=DayCaps(tokens=70))
     model = Counted("model", Effect.READ, lambda prompt: "y", reservation=Reservation(60, Decimal(0)), usage=Usage(90, 5, Decimal(0)))
     async with worker_service(InlineWorker(contract("model"), asks, model), folder=tmp_path, policy=policy) as force:
         await force.invoke(request(), Asker())
@@ -75,7 +77,7 @@ async def test_what_is_spent_is_never_shown_as_less_than_nothing_left(tmp_path: 
 
 @pytest.mark.parametrize("tenant", ["a/b", "a%2Fb", "", "x" * 200])
 async def test_odd_names_of_tenants_stay_apart(tmp_path: Path, tenant: str) -> None:
-    policy = Policy(caps=Caps(runs=5))
+    policy = Policy(caps=DayCaps(runs=5))
     worker = InlineWorker(contract("model"), asks, Counted("model", Effect.READ, lambda prompt: "y"))
     async with worker_service(worker, folder=tmp_path, policy=policy) as force:
         await force.invoke(request(), Asker(tenant=tenant))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Response, WorkerRequest
 from holdfast.contract.terms import RateLimit, Retries
 from holdfast.model.clock import VirtualClock
@@ -20,7 +20,7 @@ from holdfast.model.ids import id_at
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import ArtifactMissing
-from holdfast.workers.policy import Caps, Policy
+from holdfast.workers.policy import DayCaps, Policy
 from holdfast.workers.run_lookup import Asker, find_approval
 from holdfast.workers.service import WorkerService
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
@@ -107,7 +107,7 @@ async def test_the_same_key_of_two_tenants_is_two_runs(tmp_path: Path, bobs: str
         first = await force.invoke(request(idempotency_key="w\0k", n=1), ANN)
         for key in ("w\0k", "k"):
             other = await force.invoke(request(idempotency_key=key, n=2), Asker(tenant=bobs, logged_in=True))
-            assert (other.status, other.run_id == first.run_id) == (Status.OK, False)
+            assert (other.status, other.run_id == first.run_id) == (ResponseStatus.OK, False)
         again = await force.invoke(request(idempotency_key="w\0k", n=1), ANN)
     assert again == first
     assert len({call.idempotency_key for call in pay.calls}) == len(pay.calls) == 3, "and downstream they are three as well"
@@ -148,7 +148,7 @@ async def test_an_input_that_refers_to_what_is_no_json_is_refused(tmp_path: Path
     async with holdfast.open(":memory:", workers=[file], worker_settings=worker_settings) as engine:
         note = (await engine.run("keeping", {"text": "hello"})).outputs or {}
         response = await engine.run("keeping", {"large": {"$artifact": note["kept"]}})
-    assert (response.status, code(response)) == (Status.INVALID_REQUEST, "schema_mismatch")
+    assert (response.status, code(response)) == (ResponseStatus.INVALID_REQUEST, "schema_mismatch")
 
 
 # --- using up
@@ -157,7 +157,7 @@ async def test_an_input_that_refers_to_what_is_no_json_is_refused(tmp_path: Path
 async def test_one_tenants_flood_leaves_the_other_its_rate_and_its_day(tmp_path: Path) -> None:
     model = Counted("pay", Effect.READ, lambda: "hm", reservation=Reservation(100), usage=Usage(50, 50))
     worker = InlineWorker(contract("pay", rate_limit=RateLimit(20, 60)), paying, model)
-    policy = Policy(caps=Caps(tokens=500, runs=30))
+    policy = Policy(caps=DayCaps(tokens=500, runs=30))
     clock = VirtualClock(skipping=False)
     async with worker_service(worker, folder=tmp_path, clock=clock, policy=policy) as force:
         floods = [code(await force.invoke(request(), ANN)) for _ in range(40)]

@@ -14,7 +14,7 @@ from holdfast.cli.arguments import JsonOption
 from holdfast.cli.check_pages import may_be_pipeline, read_page
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import print_document, printable
-from holdfast.contract.codes import Named, Status, meaning_of
+from holdfast.contract.codes import Named, ResponseStatus, meaning_of
 from holdfast.contract.terms import Contract, Field, PageReading, RunLimits
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _limits(limits: RunLimits) -> Iterator[str]:
 
 def _rule(code: str, deployed: dict[str, Named]) -> str:
     meaning = meaning_of(code, deployed=deployed)
-    if meaning.status in (Status.RETRYABLE_ERROR, Status.PERMANENT_ERROR):
+    if meaning.status in (ResponseStatus.RETRYABLE_ERROR, ResponseStatus.PERMANENT_ERROR):
         return "retryable" if meaning.retryable else "not retryable"
     return meaning.status.value
 

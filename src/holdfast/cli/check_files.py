@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.cli.check_pages import read_page, unreadable
 from holdfast.cli.consent import Consent
-from holdfast.contract.terms import Level, PageReading, Problem
+from holdfast.contract.terms import PageReading, Problem, ProblemLevel
 from holdfast.hosts.sandbox.admitted_files import IncludeRefused, check_page
 from holdfast.hosts.sandbox.snapshot import gather, stays_behind
 from holdfast.model.errors import InvalidParameter, Rejected
@@ -28,14 +28,16 @@ def worker_file(file: Path, tools: list[str]) -> list[tuple[Path, PageReading]]:
         declared = declarations_of(file.read_bytes())
     except (OSError, ValueError) as error:
         return [(file, unreadable(error))]
-    wrong = [Problem(Level.ERROR, "worker_file", "", problem.line, problem.message) for problem in declared.problems]
+    wrong = [Problem(ProblemLevel.ERROR, "worker_file", "", problem.line, problem.message) for problem in declared.problems]
     if not declared.workers and not wrong:
-        wrong = [Problem(Level.ERROR, "worker_file", "", 1, 'The file declares no worker: mark its function with @worker("page.md").')]
+        wrong = [
+            Problem(ProblemLevel.ERROR, "worker_file", "", 1, 'The file declares no worker: mark its function with @worker("page.md").')
+        ]
     unfit = [(body, _unfit(file, body)) for body in declared.workers]
     wrong += [problem for _, problems in unfit for problem in problems]
     own = [*tools, *(each.name for each in declared.tools)]
     pages = [(file.parent / body.page, read_page(file.parent / body.page, own)) for body, problems in unfit if not problems]
-    left = tuple(Problem(Level.WARNING, "left_behind", "", 0, line) for line in stays_behind(file))
+    left = tuple(Problem(ProblemLevel.WARNING, "left_behind", "", 0, line) for line in stays_behind(file))
     pages = [(page, msgspec.structs.replace(reading, problems=(*reading.problems, *left))) for page, reading in pages]
     return [(file, PageReading(None, tuple(wrong))), *pages] if wrong else pages
 
@@ -57,11 +59,11 @@ def _unfit(file: Path, body: DeclaredWorker) -> list[Problem]:
         page = check_page(file, body.page)
         gather(file, page if page.is_file() else None, body.include)
     except IncludeRefused as refused:
-        return [Problem(Level.ERROR, "include_refused", "", body.line, str(refused))]
+        return [Problem(ProblemLevel.ERROR, "include_refused", "", body.line, str(refused))]
     except InvalidParameter as wrong:
-        return [Problem(Level.ERROR, "worker_file", "", body.line, str(wrong))]
+        return [Problem(ProblemLevel.ERROR, "worker_file", "", body.line, str(wrong))]
     except OSError as error:
-        return [Problem(Level.ERROR, "file_not_readable", "", body.line, f"{error.filename} could not be read: {error.strerror}.")]
+        return [Problem(ProblemLevel.ERROR, "file_not_readable", "", body.line, f"{error.filename} could not be read: {error.strerror}.")]
     return []
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast.contract.page import mentions_pipeline
 from holdfast.contract.page_reader import MAX_PAGE_BYTES, read
-from holdfast.contract.terms import Level, PageReading, Problem
+from holdfast.contract.terms import PageReading, Problem, ProblemLevel
 
 _MOST_LOOKED_AT: Final = 1024 * 1024
 """`may_be_pipeline` reads at most this many bytes of a page, because a pipeline.md is not larger."""
@@ -36,4 +36,4 @@ def may_be_pipeline(file: Path) -> bool:
 def unreadable(error: OSError | ValueError) -> PageReading:
     """A reading without a contract, whose only problem is that the file could not be read."""
     why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return PageReading(None, (Problem(Level.ERROR, "file_not_readable", "", 0, f"The file could not be read: {why}."),))
+    return PageReading(None, (Problem(ProblemLevel.ERROR, "file_not_readable", "", 0, f"The file could not be read: {why}."),))

@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.cli.terminal import printable, working
-from holdfast.contract.terms import Level
-from holdfast.contract.terms import Problem as PageProblem
+from holdfast.contract.terms import Problem, ProblemLevel
 from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.pipelines.builder.build import build
 from holdfast.pipelines.builder.declared import pipelines_of
@@ -44,7 +43,7 @@ class CheckedPipeline(msgspec.Struct, frozen=True):
     @property
     def ok(self) -> bool:
         """Whether the pipeline has no error."""
-        return not any(problem.level is Level.ERROR for problem in self.problems)
+        return not any(problem.level is ProblemLevel.ERROR for problem in self.problems)
 
     def document(self) -> dict[str, Any]:
         """The result as `holdfast check --json` prints it."""
@@ -65,7 +64,7 @@ class CheckedPipeline(msgspec.Struct, frozen=True):
             node = f" {printable(problem.node)}:" if problem.node is not None else ""
             told = f"{problem.message} {problem.cure}".rstrip()
             yield from (f"{where}: {problem.level.value}[{problem.code}]{node} {printable(line)}" for line in told.split("\n"))
-        errors = sum(problem.level is Level.ERROR for problem in self.problems)
+        errors = sum(problem.level is ProblemLevel.ERROR for problem in self.problems)
         warnings = len(self.problems) - errors
         if self.graph is None or errors:
             yield f"{file}: {_counted(errors, 'error')}, {_counted(warnings, 'warning')}"
@@ -120,7 +119,7 @@ def checked_pipelines(file: Path, more: Sequence[Path], isolation: str | None) -
     try:
         built = built_of(file, isolation)
     except Rejected as wrong:
-        problem = GraphProblem(level=Level.ERROR, code=wrong.code, node=None, line=None, message=str(wrong), cure="")
+        problem = GraphProblem(level=ProblemLevel.ERROR, code=wrong.code, node=None, line=None, message=str(wrong), cure="")
         of_page = _of_page(file, wrong.problems) if isinstance(wrong, PipelineInvalid) else ()
         return [CheckedPipeline(file, None, of_page or (problem,))]
     inner = [one.graph for other in _beside(file, more) for one in _built_or_none(other, isolation)]
@@ -128,7 +127,7 @@ def checked_pipelines(file: Path, more: Sequence[Path], isolation: str | None) -
     return [CheckedPipeline(file, one.graph, (*_of_page(file, one.warnings), *problems(one.graph, workers, one.lines))) for one in built]
 
 
-def _of_page(file: Path, told: Sequence[PageProblem]) -> tuple[GraphProblem, ...]:
+def _of_page(file: Path, told: Sequence[Problem]) -> tuple[GraphProblem, ...]:
     """The problems of a page, in the form that the problems of a graph have."""
     return tuple(
         GraphProblem(

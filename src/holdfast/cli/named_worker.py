@@ -10,10 +10,10 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.model.operations import Kind
 
 if TYPE_CHECKING:
-    from holdfast.workers.accept import Served
+    from holdfast.workers.accept import ServedVersion
 
 
-def meant_worker(served: Mapping[str, Mapping[str, Served]], file: Path) -> str:
+def meant_worker(served: Mapping[str, Mapping[str, ServedVersion]], file: Path) -> str:
     """The id of the worker or pipeline to use if the command names only a file. If the file has exactly one pipeline, that one; if it has
     no pipeline and exactly one worker, that worker. Otherwise raises InvalidParameter."""
     pipelines = [worker for worker, versions in served.items() if list(versions.values())[-1].kind is Kind.PIPELINE]

@@ -25,7 +25,7 @@ from holdfast.service.author_files.function_loader import load
 from holdfast.service.exports.replaying import replay as replayed
 
 if TYPE_CHECKING:
-    from holdfast.workers.replay import Replayed
+    from holdfast.workers.replay import RunReplay
 
 
 def replay(
@@ -73,7 +73,7 @@ def replay(
         raise typer.Exit(ExitCode.UNSUCCESSFUL)
 
 
-def _replay_run(what: str, target: str | None, isolation: str | None, place: StorePlace, config: Path | None, *, trust: bool) -> Replayed:
+def _replay_run(what: str, target: str | None, isolation: str | None, place: StorePlace, config: Path | None, *, trust: bool) -> RunReplay:
     """Replay a worker's run. No tool runs, so the folder need not be trusted. A holdfast.toml of an untrusted folder may only tighten
     settings."""
     from holdfast.cli.consent import Consent, operators_settings
@@ -93,7 +93,7 @@ def _replay_run(what: str, target: str | None, isolation: str | None, place: Sto
         return asyncio.run(replay_run(finished, place.where, settings, files))
 
 
-def _print_run(told: Replayed, *, json_output: bool) -> None:
+def _print_run(told: RunReplay, *, json_output: bool) -> None:
     if json_output:
         print_document({"matches": told.matches, **msgspec.to_builtins(told)})
     else:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.contract.protocol import Response
     from holdfast.contract.terms import RunLimits
     from holdfast.service.engines import OpenEngine
-    from holdfast.workers.accept import Served
+    from holdfast.workers.accept import ServedVersion
 
 
 class WorkerRunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +132,7 @@ async def _ran(options: WorkerRunOptions, terms: RunTerms) -> tuple[Response, Ru
         return await engine.run(worker, options.inputs, **asking), limits
 
 
-def _version(served: Mapping[str, Mapping[str, Served]], worker: str) -> tuple[Kind, RunLimits | None]:
+def _version(served: Mapping[str, Mapping[str, ServedVersion]], worker: str) -> tuple[Kind, RunLimits | None]:
     """The kind and the limits of the version that a request without a version runs. If the worker is not served, the result is WORKER and
     None, and the engine refuses the request later."""
     versions = served.get(worker)

@@ -11,7 +11,7 @@ from enum import StrEnum
 import msgspec
 
 
-class Status(StrEnum):
+class ResponseStatus(StrEnum):
     """How a run ended. NEEDS_HUMAN: a person must decide or look; the run waits for that, or has ended. A caller decides by the status what
     to do next."""
 
@@ -28,7 +28,7 @@ class Meaning(msgspec.Struct, frozen=True):
     description."""
 
     code: str
-    status: Status
+    status: ResponseStatus
     retryable: bool
     http: int
     exit: int
@@ -41,7 +41,7 @@ class Named(msgspec.Struct, frozen=True):
     code: str
     retryable: bool | None = None
     """True: the page says that the code is retried. False: it says that the code is not retried. None: it says neither."""
-    status: Status | None = None
+    status: ResponseStatus | None = None
     unless_policy: bool = False
     """Whether the page says that the operator may change the rule ("non-retryable unless policy allows")."""
 
@@ -58,18 +58,18 @@ class StatusEnding(msgspec.Struct, frozen=True):
 # The exit codes are those of the command line: 0 success, 1 failure, 2 the request must change, 3 this machine must change,
 # 4 a person must decide, 5 an output does not fit the contract, 75 try again later (EX_TEMPFAIL of sysexits).
 # A request that must not be repeated does not get 429, 502, 503 or 504: clients repeat such requests by themselves.
-ENDINGS: Mapping[Status, StatusEnding] = {
-    Status.OK: StatusEnding(False, 200, 0),
-    Status.RETRYABLE_ERROR: StatusEnding(True, 503, 75),
-    Status.INVALID_REQUEST: StatusEnding(False, 400, 2),
-    Status.INVALID_OUTPUT: StatusEnding(True, 502, 5),
-    Status.NEEDS_HUMAN: StatusEnding(False, 409, 4),
-    Status.PERMANENT_ERROR: StatusEnding(False, 422, 1),
+ENDINGS: Mapping[ResponseStatus, StatusEnding] = {
+    ResponseStatus.OK: StatusEnding(False, 200, 0),
+    ResponseStatus.RETRYABLE_ERROR: StatusEnding(True, 503, 75),
+    ResponseStatus.INVALID_REQUEST: StatusEnding(False, 400, 2),
+    ResponseStatus.INVALID_OUTPUT: StatusEnding(True, 502, 5),
+    ResponseStatus.NEEDS_HUMAN: StatusEnding(False, 409, 4),
+    ResponseStatus.PERMANENT_ERROR: StatusEnding(False, 422, 1),
 }
 
-_ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
+_ROWS: tuple[tuple[ResponseStatus, tuple[tuple[str, int | None, str], ...]], ...] = (
     (
-        Status.INVALID_REQUEST,
+        ResponseStatus.INVALID_REQUEST,
         (
             ("schema_mismatch", None, "the request or its inputs do not fit; `details` names each place"),
             ("worker_not_found", 404, "no worker of that id is served here"),
@@ -81,14 +81,14 @@ _ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
         ),
     ),
     (
-        Status.INVALID_OUTPUT,
+        ResponseStatus.INVALID_OUTPUT,
         (
             ("output_schema_mismatch", None, "the worker's outputs break its own output schema; `details` names each place"),
             ("edge_mismatch", 422, "what a node of a pipeline would get does not fit it; `details` names each edge"),
         ),
     ),
     (
-        Status.RETRYABLE_ERROR,
+        ResponseStatus.RETRYABLE_ERROR,
         (
             ("timeout", 504, "the attempt ran longer than `timeout_seconds`"),
             ("idle_timeout", 504, "the body sent no message for `idle_timeout_seconds`"),
@@ -105,7 +105,7 @@ _ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
         ),
     ),
     (
-        Status.PERMANENT_ERROR,
+        ResponseStatus.PERMANENT_ERROR,
         (
             ("schema_too_costly", None, "a schema is above a limit, or checking a value against it took too long; the message says which"),
             ("budget_exceeded", None, "the run's tokens, cost or calls are spent"),
@@ -162,7 +162,7 @@ _ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
         ),
     ),
     (
-        Status.NEEDS_HUMAN,
+        ResponseStatus.NEEDS_HUMAN,
         (
             ("unknown_outcome", 202, "it is not known whether a side effect happened; a person must find out before it is tried again"),
             ("receipt_conflict", None, "the same call was made before, with other arguments"),
@@ -180,7 +180,7 @@ def _table() -> dict[str, Meaning]:
     return {code: _row(code, status, http, what) for status, rows in _ROWS for code, http, what in rows}
 
 
-def _row(code: str, status: Status, http: int | None, what: str) -> Meaning:
+def _row(code: str, status: ResponseStatus, http: int | None, what: str) -> Meaning:
     ending = ENDINGS[status]
     return Meaning(code, status, ending.retryable and code not in _FINAL, http or ending.http, _EXITS.get(code, ending.exit), what)
 
@@ -205,19 +205,19 @@ def meaning_of(
     changes this, the status changes too, to RETRYABLE_ERROR or PERMANENT_ERROR; but INVALID_OUTPUT stays.
     """
     known = CODES.get(code) or _named((deployed or {}).get(code)) or _said(code, retryable)
-    if needs_human and known.status is not Status.NEEDS_HUMAN:
-        known = _ended(known, Status.NEEDS_HUMAN)
+    if needs_human and known.status is not ResponseStatus.NEEDS_HUMAN:
+        known = _ended(known, ResponseStatus.NEEDS_HUMAN)
     again = (retry_codes or {}).get(code)
     if again is None or again == known.retryable:
         return known
-    if known.status is Status.INVALID_OUTPUT:
+    if known.status is ResponseStatus.INVALID_OUTPUT:
         return _output(known, again)
-    if known.status not in (Status.RETRYABLE_ERROR, Status.PERMANENT_ERROR):
+    if known.status not in (ResponseStatus.RETRYABLE_ERROR, ResponseStatus.PERMANENT_ERROR):
         return known
-    return _ended(known, Status.RETRYABLE_ERROR if again else Status.PERMANENT_ERROR)
+    return _ended(known, ResponseStatus.RETRYABLE_ERROR if again else ResponseStatus.PERMANENT_ERROR)
 
 
-def ending_of(status: Status) -> StatusEnding:
+def ending_of(status: ResponseStatus) -> StatusEnding:
     """What follows from a status alone: for a response without an error code, such as one with the status `ok`."""
     return ENDINGS[status]
 
@@ -225,31 +225,31 @@ def ending_of(status: Status) -> StatusEnding:
 def output_http(retryable: bool) -> int:
     """The HTTP status for outputs that do not fit (INVALID_OUTPUT). If they are not retried, it is one that clients do not repeat by
     themselves."""
-    return ENDINGS[Status.INVALID_OUTPUT if retryable else Status.PERMANENT_ERROR].http
+    return ENDINGS[ResponseStatus.INVALID_OUTPUT if retryable else ResponseStatus.PERMANENT_ERROR].http
 
 
 def _named(named: Named | None) -> Meaning | None:
     if named is None or (named.retryable is None and named.status is None):
         return None
-    status = named.status or (Status.RETRYABLE_ERROR if named.retryable else Status.PERMANENT_ERROR)
+    status = named.status or (ResponseStatus.RETRYABLE_ERROR if named.retryable else ResponseStatus.PERMANENT_ERROR)
     known = _of(named.code, status, "named by the worker's contract")
     return known if named.retryable is None else _output(known, named.retryable)
 
 
 def _said(code: str, retryable: bool | None) -> Meaning:
-    return _of(code, Status.RETRYABLE_ERROR if retryable else Status.PERMANENT_ERROR, "raised by the worker")
+    return _of(code, ResponseStatus.RETRYABLE_ERROR if retryable else ResponseStatus.PERMANENT_ERROR, "raised by the worker")
 
 
 def _output(known: Meaning, retryable: bool) -> Meaning:
     """`known`, retried or not, if its status is INVALID_OUTPUT: such a code keeps its status in both cases. Any other is not changed."""
-    if known.status is not Status.INVALID_OUTPUT:
+    if known.status is not ResponseStatus.INVALID_OUTPUT:
         return known
     return msgspec.structs.replace(known, retryable=retryable, http=output_http(retryable))
 
 
-def _ended(known: Meaning, status: Status) -> Meaning:
+def _ended(known: Meaning, status: ResponseStatus) -> Meaning:
     return _of(known.code, status, known.what)
 
 
-def _of(code: str, status: Status, what: str) -> Meaning:
+def _of(code: str, status: ResponseStatus, what: str) -> Meaning:
     return Meaning(code, status, ENDINGS[status].retryable, ENDINGS[status].http, ENDINGS[status].exit, what)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from holdfast.contract.notes import Notes, shown
-from holdfast.contract.page import Line, Section
+from holdfast.contract.page import PageLine, Section
 
 MAX_DEPTH = 60
 _PLACED_DEPTH = 8
@@ -59,7 +59,7 @@ def read_json(section: Section, notes: Notes) -> JsonBlock | None:
 
 
 class _Block:
-    def __init__(self, name: str, lines: Sequence[Line], notes: Notes) -> None:
+    def __init__(self, name: str, lines: Sequence[PageLine], notes: Notes) -> None:
         self._name = name
         self._first = lines[0].number
         self._text = "\n".join(line.text for line in lines)

@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 
-from holdfast.contract.terms import Level, Problem
+from holdfast.contract.terms import Problem, ProblemLevel
 
 MAX_PROBLEMS = 200
 MAX_GUESSES = 200
@@ -30,16 +30,16 @@ class Notes:
     def error(self, code: str, section: str, line: int, message: str) -> None:
         """Note an error: the page cannot be used as it is."""
         self.failed = True
-        self._note(Level.ERROR, code, section, line, message)
+        self._note(ProblemLevel.ERROR, code, section, line, message)
 
     def warning(self, code: str, section: str, line: int, message: str) -> None:
         """Note a warning: the page can be used, but the author should look at it."""
-        self._note(Level.WARNING, code, section, line, message)
+        self._note(ProblemLevel.WARNING, code, section, line, message)
 
-    def _note(self, level: Level, code: str, section: str, line: int, message: str) -> None:
-        first_error = level is Level.ERROR and not self._noted_error
+    def _note(self, level: ProblemLevel, code: str, section: str, line: int, message: str) -> None:
+        first_error = level is ProblemLevel.ERROR and not self._noted_error
         if len(self._problems) < MAX_PROBLEMS or first_error:
-            self._noted_error |= level is Level.ERROR
+            self._noted_error |= level is ProblemLevel.ERROR
             for word, own in self._words.items():
                 message = message.replace(word, own)
             section = self._words.get(section, section)
@@ -57,7 +57,7 @@ class Notes:
 
     def problems(self) -> tuple[Problem, ...]:
         """The problems, sorted by line; of one line, errors first."""
-        return tuple(sorted(self._problems, key=lambda problem: (problem.line, problem.level is Level.WARNING)))
+        return tuple(sorted(self._problems, key=lambda problem: (problem.line, problem.level is ProblemLevel.WARNING)))
 
 
 @contextlib.contextmanager

@@ -32,7 +32,7 @@ _LONGEST_TITLE = 200
 _SITE_LINE = re.compile(r"\bworker\.md$", re.I)
 
 
-class Line(NamedTuple):
+class PageLine(NamedTuple):
     """One line and its number."""
 
     number: int
@@ -44,7 +44,7 @@ class Fence(msgspec.Struct, frozen=True):
 
     line: int
     info: str
-    lines: tuple[Line, ...]
+    lines: tuple[PageLine, ...]
     closed: bool
 
 
@@ -53,11 +53,11 @@ class Section(msgspec.Struct, frozen=True):
 
     name: str
     line: int
-    lines: tuple[Line, ...]
+    lines: tuple[PageLine, ...]
     """The lines outside of fences."""
     fences: tuple[Fence, ...]
 
-    def block(self, *kinds: str) -> tuple[Line, ...]:
+    def block(self, *kinds: str) -> tuple[PageLine, ...]:
         """The lines of the section's first fenced block of one of these kinds, such as `json`; else of its first fenced block; else its
         lines outside of fences."""
         for fence in self.fences:
@@ -112,19 +112,19 @@ class _Heading(NamedTuple):
 
 def parted(text: str, notes: Notes) -> Page:
     """Split a page into its parts. Problems, such as a second section with the same heading, are noted."""
-    lines = [Line(number, line) for number, line in enumerate(_LINE_END.split(text), 1)]
+    lines = [PageLine(number, line) for number, line in enumerate(_LINE_END.split(text), 1)]
     return _Parting(lines, notes).page()
 
 
 class _Parting:
     """Reads the lines of a page once, in order. A section ends at the next heading."""
 
-    def __init__(self, lines: Sequence[Line], notes: Notes) -> None:
+    def __init__(self, lines: Sequence[PageLine], notes: Notes) -> None:
         self._all = lines
         self._notes = notes
         self._sections: dict[str, Section] = {}
         self._name, self._line = "", 1
-        self._lines: list[Line] = []
+        self._lines: list[PageLine] = []
         self._fences: list[Fence] = []
         self._closings: dict[str, int] = {}
 
@@ -221,18 +221,18 @@ def _heading(text: str) -> _Heading | None:
     return heading if heading.known else None
 
 
-def _problem(lines: Sequence[Line], flat: bool) -> tuple[str, list[str]]:
+def _problem(lines: Sequence[PageLine], flat: bool) -> tuple[str, list[str]]:
     """The paragraph that begins with `Problem:`, without that word, and the lines above it. The paragraph is empty if there is none."""
     above: list[str] = []
     for index, line in enumerate(lines):
         if hit := _PROBLEM.fullmatch(line.text):
-            return _paragraph([Line(line.number, hit.group(1)), *lines[index + 1 :]], flat), above
+            return _paragraph([PageLine(line.number, hit.group(1)), *lines[index + 1 :]], flat), above
         if line.text.strip():
             above.append(line.text.strip())
     return "", above
 
 
-def _paragraph(lines: Sequence[Line], flat: bool) -> str:
+def _paragraph(lines: Sequence[PageLine], flat: bool) -> str:
     """The first paragraph, as one line. If the page has no blank lines (`flat`), its first line."""
     found: list[str] = []
     for line in lines:

@@ -30,7 +30,7 @@ from holdfast.contract.page import (
 )
 from holdfast.contract.prose import deployed, log_fields, names
 from holdfast.contract.refusals import ContractInvalid
-from holdfast.contract.schemas import Comparison, defs_of, derived, examined, fields_of
+from holdfast.contract.schemas import SpecComparison, defs_of, derived, examined, fields_of
 from holdfast.contract.spec import Given, Spec, read_spec
 from holdfast.contract.terms import DEFAULT_TIMEOUT_SECONDS, Contract, Field, PageReading
 from holdfast.contract.words import OTHER_TYPES, TYPES, type_of
@@ -225,7 +225,7 @@ class _PageReader:
                 self._notes.warning("field_missing", SPEC, self._spec.line, told)
             return _Side(fields_of(schema), schema, block)
         listed = "required" in schema or key == "inputs"
-        Comparison(block, name, lines, self._spec.lines.get(key, self._spec.line), self._notes).run(fields, required_counts=listed)
+        SpecComparison(block, name, lines, self._spec.lines.get(key, self._spec.line), self._notes).run(fields, required_counts=listed)
         if not listed and (required := [field.name for field in fields if not field.optional]):
             schema = {**schema, "required": required}  # only the spec line says that an output is optional
         return _Side(fields, schema, block)

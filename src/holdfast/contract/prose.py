@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from holdfast.contract.codes import CODES, Named, Status
+from holdfast.contract.codes import CODES, Named, ResponseStatus
 from holdfast.contract.notes import Notes
-from holdfast.contract.page import FAILURES, Line, Section
+from holdfast.contract.page import FAILURES, PageLine, Section
 
 _BULLET = re.compile(r"[ \t]*(?:[-*•–]|\d{1,3}[.)])[ \t]+(.*)")
 _CODE = re.compile(r"\berror_code[`\"']?[ \t]*[=:][ \t]*[`\"']?([A-Za-z][A-Za-z0-9_]*)")
@@ -20,20 +20,20 @@ _LOGS = re.compile(r"[*_`]*logs?[*_`]*[ \t]*:[*_`]*[ \t]*(.*)", re.I)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
-def bullets(section: Section) -> list[Line]:
+def bullets(section: Section) -> list[PageLine]:
     """The bullets of a section. A bullet of several lines becomes one line. A paragraph that is no bullet is also in the list."""
-    found: list[Line] = []
+    found: list[PageLine] = []
     new = True
     for line in section.lines:
         text = line.text.strip()
         if hit := _BULLET.fullmatch(line.text):
-            found.append(Line(line.number, hit.group(1).strip()))
+            found.append(PageLine(line.number, hit.group(1).strip()))
             new = False
         elif text and new:
-            found.append(Line(line.number, text))
+            found.append(PageLine(line.number, text))
             new = False
         elif text:
-            found[-1] = Line(found[-1].number, f"{found[-1].text} {text}")
+            found[-1] = PageLine(found[-1].number, f"{found[-1].text} {text}")
         else:
             new = True
     return found
@@ -73,15 +73,17 @@ def _ruled(code: str, text: str) -> Named:
         retryable = True
     status = None
     if hit := _STATUS.search(text):
-        status = next((known for known in Status if known == (hit.group(1) or hit.group(2)).lower() and known is not Status.OK), None)
+        status = next(
+            (known for known in ResponseStatus if known == (hit.group(1) or hit.group(2)).lower() and known is not ResponseStatus.OK), None
+        )
     return Named(code, retryable, status, _POLICY.search(text) is not None)
 
 
-def _rule(named: Named) -> tuple[bool | None, Status | None] | None:
+def _rule(named: Named) -> tuple[bool | None, ResponseStatus | None] | None:
     return None if named.retryable is None and named.status is None else (named.retryable, named.status)
 
 
-def _compare(named: Named, bullet: Line, notes: Notes) -> None:
+def _compare(named: Named, bullet: PageLine, notes: Notes) -> None:
     """Warn about a code that is not in the table of codes and for which the page gives no rule. Also warn about a rule that differs from
     the table: then the table applies, because its codes mean the same for every worker."""
     known = CODES.get(named.code)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast.contract.checking import MAX_DEPTH, Checker, Mismatch, brief, checker_of
-from holdfast.contract.codes import Status as Status
+from holdfast.contract.codes import ResponseStatus as ResponseStatus
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model import codec, json_structs
 from holdfast.model.errors import PayloadNotJson
@@ -72,7 +72,7 @@ class Tokens(msgspec.Struct, frozen=True):
     output: int = 0
 
 
-class RunUsage(msgspec.Struct, frozen=True, kw_only=True):
+class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
     """What a run has used, all its attempts together."""
 
     tokens: Tokens = Tokens()
@@ -91,7 +91,7 @@ class Observability(msgspec.Struct, frozen=True, kw_only=True):
     span_id: str | None = None
     attempt: int = 1
     duration_ms: int = 0
-    usage: RunUsage = RunUsage()
+    usage: ResponseUsage = ResponseUsage()
     isolation: str | None = None
     partial: bool = False
     """Whether the response has both outputs and an error."""
@@ -115,7 +115,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     worker_id: str
     version: str
-    status: Status
+    status: ResponseStatus
     outputs: dict[str, Any] | None = None
     error: ResponseError | None = None
     artifacts: tuple[ArtifactRef, ...] = ()

@@ -165,7 +165,7 @@ def _resolved(references: References, part: Any) -> list[Any]:
     return seen
 
 
-class Comparison:
+class SpecComparison:
     """Compares a schema with the fields in the spec. A problem names both lines that do not agree."""
 
     def __init__(self, block: JsonBlock, section: str, lines: Mapping[str, int], list_line: int, notes: Notes) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.contract.notes import Notes, meant, shown
-from holdfast.contract.page import SPEC, Line, Section
+from holdfast.contract.page import SPEC, PageLine, Section
 from holdfast.contract.words import is_open, unquoted, value_of, without_comment
 
 TEXTS = ("worker_id", "version", "purpose")
@@ -71,7 +71,7 @@ def _indent(text: str) -> int:
 
 
 class _SpecReader:
-    def __init__(self, line: int, lines: Sequence[Line], notes: Notes) -> None:
+    def __init__(self, line: int, lines: Sequence[PageLine], notes: Notes) -> None:
         self._lines = [one for one in lines if one.text.strip() and one.text.lstrip()[0] != "#" and one.text.strip() not in ("---", "...")]
         self._notes = notes
         self._spec = Spec(line, {}, {}, {group: {} for group in GROUPS}, {})
@@ -101,14 +101,14 @@ class _SpecReader:
                 body += " " + self._lines[index].text.strip()
                 index += 1
             if bullet:
-                self._item(Line(line.number, body))
+                self._item(PageLine(line.number, body))
             else:
                 self._keyed(line, body)
         for name, given in self._spec.texts.items():
             given.value = _text(name, given)
         return self._spec
 
-    def _goes_on(self, line: Line) -> bool:
+    def _goes_on(self, line: PageLine) -> bool:
         """Whether this line continues the purpose, which is free text. If it does, the line is added to the purpose."""
         purpose = self._spec.texts.get("purpose")
         if self._top != "purpose" or purpose is None or purpose is not self._open:
@@ -118,7 +118,7 @@ class _SpecReader:
             purpose.items.append(Given(line.text.strip(), line.number))
         return more
 
-    def _keyed(self, line: Line, body: str) -> None:
+    def _keyed(self, line: PageLine, body: str) -> None:
         hit = _KEY.fullmatch(body)
         if hit is None:
             self._stray(line)
@@ -129,7 +129,7 @@ class _SpecReader:
         else:
             self._nested(key, value, line, body)
 
-    def _is_top(self, key: str, line: Line) -> bool:
+    def _is_top(self, key: str, line: PageLine) -> bool:
         if not self._flat:
             return _indent(line.text) <= self._base
         if self._top in GROUPS and key in GROUPS[self._top]:
@@ -139,7 +139,7 @@ class _SpecReader:
         # An unknown name is a field of the open list or an entry of the open group; if none is open, it is a key of its own.
         return not (self._top in LISTS or self._top in GROUPS)
 
-    def _top_level(self, key: str, value: str, line: Line) -> None:
+    def _top_level(self, key: str, value: str, line: PageLine) -> None:
         self._open, self._retries_indent = None, -1
         if key in TEXTS:
             self._top = key
@@ -186,7 +186,7 @@ class _SpecReader:
             case _:
                 self._notes.error("spec_line", SPEC, line, f"`{key}` must be a group of keys. Write the keys below it, one on each line.")
 
-    def _nested(self, key: str, value: str, line: Line, body: str) -> None:
+    def _nested(self, key: str, value: str, line: PageLine, body: str) -> None:
         indent = _indent(line.text)
         if self._top in LISTS:
             self._spec.fields[self._top].append(Given(body, line.number))
@@ -210,7 +210,7 @@ class _SpecReader:
             return False
         return indent > self._open_indent if not self._flat else self._open_key == "tool_quotas" and key not in OWNER
 
-    def _bound(self, group: str, key: str, value: str, line: Line) -> None:
+    def _bound(self, group: str, key: str, value: str, line: PageLine) -> None:
         given = Given(value_of(value), line.number, SPEC, [])
         self._put(self._spec.groups[group], key, given)
         self._open, self._open_key, self._open_indent = given, key, _indent(line.text)
@@ -218,7 +218,7 @@ class _SpecReader:
             told = f"`{shown(key)}` is not a key of `{group}`, and is ignored.{meant(key, (*GROUPS[group], *TOP))}"
             self._notes.warning("unknown_field", SPEC, line.number, told)
 
-    def _item(self, line: Line) -> None:
+    def _item(self, line: PageLine) -> None:
         if self._open is None or self._open.value is not None:
             if self._top in TOP:
                 self._stray(line)
@@ -234,7 +234,7 @@ class _SpecReader:
     def _twice(self, key: str, line: int, first: int) -> None:
         self._notes.error("duplicate_field", SPEC, line, f"`{shown(key)}` is given a second time; the first is on line {first}. Keep one.")
 
-    def _stray(self, line: Line) -> None:
+    def _stray(self, line: PageLine) -> None:
         told = f"`{shown(line.text.strip())}` is neither `key: value` nor an item of a list. Is the page cut off here?"
         self._notes.error("spec_line", SPEC, line.number, told)
 

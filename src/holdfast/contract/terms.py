@@ -127,7 +127,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return checker_of(self.output_schema)
 
 
-class Level(StrEnum):
+class ProblemLevel(StrEnum):
     """The level of a problem. ERROR: the page cannot be used. WARNING: it can be used."""
 
     ERROR = "error"
@@ -137,7 +137,7 @@ class Level(StrEnum):
 class Problem(msgspec.Struct, frozen=True):
     """A problem of a page: what is wrong, where, and what to do."""
 
-    level: Level
+    level: ProblemLevel
     code: str
     section: str
     """The heading of the section that has the problem; empty if the problem belongs to no section."""
@@ -159,9 +159,9 @@ class PageReading(msgspec.Struct, frozen=True):
     @property
     def errors(self) -> tuple[Problem, ...]:
         """The problems of the level ERROR. With one of these, the page is not a contract."""
-        return tuple(problem for problem in self.problems if problem.level is Level.ERROR)
+        return tuple(problem for problem in self.problems if problem.level is ProblemLevel.ERROR)
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
         """The problems of the level WARNING. A page with only these is a contract."""
-        return tuple(problem for problem in self.problems if problem.level is Level.WARNING)
+        return tuple(problem for problem in self.problems if problem.level is ProblemLevel.WARNING)

@@ -27,7 +27,7 @@ _EXAMPLE = re.compile(r"\bexample\b|\be\.\s?g\.", re.I)
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-class Typed(NamedTuple):
+class SpecType(NamedTuple):
     """The type that a line of the spec names."""
 
     type: str
@@ -114,15 +114,15 @@ def value_of(text: str) -> Any:
     return None if text.lower() in ("", "null", "~") else unquoted(text)
 
 
-def type_of(text: str) -> Typed:
+def type_of(text: str) -> SpecType:
     """The type of an input or output: `string`, `object (optional)`, `enum(a, b)`."""
     text, optional = without_optional(without_comment(text))
     if re.match(r"enum\s*\(", text, re.I):
         inner, closed = _bracketed(text[text.index("(") + 1 :])
-        return Typed("enum", optional, tuple(split_list(inner)) if closed else ())
+        return SpecType("enum", optional, tuple(split_list(inner)) if closed else ())
     word = re.match(r"[\"'`]?([A-Za-z_]+)", text)
     name = word.group(1) if word else text
-    return Typed(name.lower() if name.lower() in TYPES else name, optional)
+    return SpecType(name.lower() if name.lower() in TYPES else name, optional)
 
 
 def _bracketed(text: str) -> tuple[str, bool]:

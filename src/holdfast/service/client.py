@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from holdfast.service.runtimes.worker_runtime import WorkerSettings
     from holdfast.service.schedules.store_schedules import Schedules
     from holdfast.service.store_approvals import StoreApprovals
-    from holdfast.workers.day_usage import Spent
+    from holdfast.workers.day_usage import DayCapUsage
     from holdfast.workers.events import RunEvent
     from holdfast.workers.replay import Finished
     from holdfast.workers.run_lookup import RunView
@@ -317,7 +317,7 @@ class Client:
             self._write(write)
         return self.get_run(found), write is not None
 
-    def spent_today(self, settings: WorkerSettings, tenants: Sequence[str] = ()) -> Sequence[Spent]:
+    def spent_today(self, settings: WorkerSettings, tenants: Sequence[str] = ()) -> Sequence[DayCapUsage]:
         """What each of these tenants has used today (in UTC) of the amounts that the policy of the settings caps. Without `tenants`: the
         tenant `default`, and those of the policy's caps and of the credentials."""
         from holdfast.workers.day_usage import spent_today

@@ -27,7 +27,7 @@ from holdfast.workers.approvals import Decision
 from holdfast.workers.policy import Policy
 from holdfast.workers.run_lookup import Asker
 from holdfast.workers.tools.read_repo import RepoSettings
-from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Happened, Remaining, Reservation, Tool, Usage, Verdict
+from holdfast.workers.tools.seam import Call, CallResult, DidNotHappen, Effect, Happened, Remaining, Reservation, Tool, Usage, Verdict
 
 _BOUND = 50
 """The kit answers the questions of one run at most this many times, one after the other. Then it raises InvalidParameter."""
@@ -62,7 +62,7 @@ class Stub:
         """Reserve nothing, because a stub costs nothing."""
         return Reservation()
 
-    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
+    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> CallResult:
         """Record the call, and return the answer that the test gave. If the answer is an exception, raise it."""
         self._calls.append((self.name, dict(arguments)))
         answer = self._answer
@@ -74,7 +74,7 @@ class Stub:
         if isinstance(answer, BaseException):
             raise answer
         self._happened[call.idempotency_key] = answer
-        return Called(answer, Usage())
+        return CallResult(answer, Usage())
 
     async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
         """Whether a call with this idempotency key returned an answer before: Happened with the answer, else DidNotHappen."""

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from holdfast.contract.codes import CODES, Status, ending_of, meaning_of, output_http
+from holdfast.contract.codes import CODES, ResponseStatus, ending_of, meaning_of, output_http
 from holdfast.contract.protocol import Observability, Response, ResponseError, response_document, response_text
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model import errors
@@ -87,7 +87,7 @@ def http_status(response: Response) -> int:
     """The HTTP status for a response: that of its error code in the table of codes, if the table gives the code the same status as the
     response has; else that of its status. 202, which means that the run is open, is used only if the response names approvals that wait.
     For outputs that do not fit, an operator's rule may have changed whether they are retried, and the HTTP status follows the rule."""
-    if response.status is Status.INVALID_OUTPUT and response.error is not None:
+    if response.status is ResponseStatus.INVALID_OUTPUT and response.error is not None:
         return output_http(response.error.retryable)
     known = None if response.error is None else CODES.get(response.error.error_code)
     if known is None or known.status is not response.status or (known.http == _OPEN and not response.approvals):
@@ -154,7 +154,7 @@ def error_reply(
         error=ResponseError(
             error_code=code,
             message=message,
-            retryable=meaning.retryable if known is not None else status is Status.RETRYABLE_ERROR,
+            retryable=meaning.retryable if known is not None else status is ResponseStatus.RETRYABLE_ERROR,
             retry_after_seconds=again_seconds,
             details=details or None,
         ),
@@ -165,10 +165,10 @@ def error_reply(
     return Reply(http, response_text(response), (JSON, *again, *own))
 
 
-def _status(http: int) -> Status:
+def _status(http: int) -> ResponseStatus:
     if http in (401, 403):
-        return Status.PERMANENT_ERROR
-    return Status.RETRYABLE_ERROR if http in (408, 429) or http >= 500 else Status.INVALID_REQUEST
+        return ResponseStatus.PERMANENT_ERROR
+    return ResponseStatus.RETRYABLE_ERROR if http in (408, 429) or http >= 500 else ResponseStatus.INVALID_REQUEST
 
 
 def _headers(response: Response) -> tuple[Header, ...]:

@@ -49,7 +49,7 @@ _UNDO_SECONDS = 30 * 86_400
 """How many seconds a pipeline's execution may continue after its time limit, to undo its nodes and perhaps to ask a person."""
 
 
-class Served(Protocol):
+class ServedVersion(Protocol):
     """One version of a worker or a pipeline that is served to new runs."""
 
     @property
@@ -93,7 +93,7 @@ def not_served(worker_id: str, known: Iterable[str]) -> InvalidRequest:
     return InvalidRequest(f"No worker {worker_id!r:.100} is served here.{near}", error_code="worker_not_found")
 
 
-def served_version(versions: dict[str, Served] | None, request: WorkerRequest, known: Iterable[str] = ()) -> Served:
+def served_version(versions: dict[str, ServedVersion] | None, request: WorkerRequest, known: Iterable[str] = ()) -> ServedVersion:
     """The version of a worker that a request gets: the version that it names, else the version that was served last. Raises InvalidRequest
     if the worker, or the named version, is not served. `known` has the ids of all served workers: if the worker is not served, the error
     names a similar id, if there is one."""
@@ -171,7 +171,7 @@ def terms_of(limits: RunLimits, kind: Kind, retention_days: int) -> Terms:
     return Terms(timeout_seconds=timeout, retention_days=retention_days)
 
 
-def first_run(request: WorkerRequest, served: Served, limits: RunLimits, asker: Asker, sampled: bool | None) -> AcceptedRequest:
+def first_run(request: WorkerRequest, served: ServedVersion, limits: RunLimits, asker: Asker, sampled: bool | None) -> AcceptedRequest:
     """The accepted request of a run that has no earlier runs: the first run of its idempotency key, or a run without a key."""
     contract = served.worker.contract
     return AcceptedRequest(

@@ -41,7 +41,7 @@ class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The round of the node in its validation loop, from 1; always 1 for a node outside a loop."""
 
 
-class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RunRestart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which run a restart restarts, and which parts of that run's work are done again. A restart of a worker's run uses only `of`."""
 
     of: str
@@ -68,7 +68,7 @@ class FamilyLink(msgspec.Struct, frozen=True, kw_only=True):
     """The number of the run among the runs that do the same work, from 1."""
     before: tuple[str, ...] = ()
     """The ids of the earlier runs, oldest first."""
-    again: Again | None = None
+    again: RunRestart | None = None
     """Which run this run restarts, and how; None if this run is no restart."""
 
 
@@ -116,7 +116,7 @@ class AcceptedRequest(msgspec.Struct, frozen=True, kw_only=True):
     lineage: Lineage = Lineage()
     part: str = ""
     """Which part of a node's work this run does: `work`, `undo`, and others; empty for a run that no pipeline asked for."""
-    again: Again | None = None
+    again: RunRestart | None = None
     """Which run this run restarts, and how; None if this run is no restart."""
 
     @property

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.contract.protocol import RunUsage
+from holdfast.contract.protocol import ResponseUsage
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import identity_of
 from holdfast.model import codec, json_structs
@@ -145,7 +145,7 @@ class SpentBy(msgspec.Struct, frozen=True, kw_only=True):
 
     run_id: str
     worker_id: str
-    usage: RunUsage
+    usage: ResponseUsage
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):

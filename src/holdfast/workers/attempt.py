@@ -25,14 +25,14 @@ from holdfast.workers.attempt_log import AttemptLog
 from holdfast.workers.calls import CallAnswer
 from holdfast.workers.frames import (
     ArtifactGiven,
-    Asked,
     BodyError,
     DoneFrame,
-    Failed,
+    FailureFrame,
     FrameInvalid,
     Logged,
     OpenAsked,
     Progress,
+    QuestionFrame,
     Ready,
     StepBegun,
     StepEnded,
@@ -231,7 +231,7 @@ class Attempt:
         """Serve one frame. Returns the result of the attempt if this is the last frame of the body, else None."""
         if isinstance(frame, DoneFrame):
             return AttemptResult(outputs=frame.outputs)
-        if isinstance(frame, Failed):
+        if isinstance(frame, FailureFrame):
             return AttemptResult(error=frame.error)
         if isinstance(frame, StepEnded):
             waiting = self._steps.pop(frame.id, None)
@@ -250,7 +250,7 @@ class Attempt:
         self._last_id = frame.id
         if isinstance(frame, ToolAsked):
             serving = self._answer(frame.id, self._noted(frame.tool, self._gateway.call(frame)))
-        elif isinstance(frame, Asked):
+        elif isinstance(frame, QuestionFrame):
             self._questions += 1
             serving = self._answer(frame.id, self._noted("ask", self._ask(frame, self._questions)))
         elif isinstance(frame, StepBegun):
@@ -362,7 +362,7 @@ class Attempt:
 
     # --- questions and progress
 
-    async def _ask(self, frame: Asked, count: int) -> CallAnswer:
+    async def _ask(self, frame: QuestionFrame, count: int) -> CallAnswer:
         if count > self._most.questions:
             raise ToolFailed("budget_exceeded", f"An attempt may ask at most {self._most.questions} questions (policy.most.questions).")
         return await self._gateway.ask(frame)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.contract.protocol import RunUsage, Tokens
+from holdfast.contract.protocol import ResponseUsage, Tokens
 from holdfast.contract.terms import RunLimits
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import identity_of
@@ -125,9 +125,9 @@ class CallAnswer(msgspec.Struct, frozen=True):
     earlier run."""
 
 
-def run_usage(usage: Usage, calls: int) -> RunUsage:
+def run_usage(usage: Usage, calls: int) -> ResponseUsage:
     """What a run has used, in the form in which responses show it. `calls` is how many tool calls the run made."""
-    return RunUsage(
+    return ResponseUsage(
         tokens=Tokens(usage.input_tokens, usage.output_tokens),
         cost_usd=usage.cost_usd,
         tool_calls=calls,

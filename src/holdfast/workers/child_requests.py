@@ -22,7 +22,7 @@ from holdfast.model.operations import Failure
 from holdfast.signals.function_traces import execution_trace, span_of
 from holdfast.signals.traceparent import below
 from holdfast.workers import accept
-from holdfast.workers.accept import Served
+from holdfast.workers.accept import ServedVersion
 from holdfast.workers.accepted_request import AcceptedRequest, Budget, FamilyLink, Labels, Lineage
 
 MAX_DEPTH: Final = 16
@@ -123,7 +123,7 @@ def refusal_failure(refused: Response) -> Failure:
     return Failure(message, code, msgspec.json.encode(refused).decode())
 
 
-def child_run(request: WorkerRequest, served: Served, limits: RunLimits, above: Ancestry, asked: ChildRequest) -> AcceptedRequest:
+def child_run(request: WorkerRequest, served: ServedVersion, limits: RunLimits, above: Ancestry, asked: ChildRequest) -> AcceptedRequest:
     """The accepted request of a child run."""
     contract, link = served.worker.contract, asked.link or FamilyLink(family=above.family, number=1)
     return AcceptedRequest(

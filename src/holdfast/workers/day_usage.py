@@ -12,7 +12,7 @@ from holdfast.workers.counters import NANO, day_of, key_part
 from holdfast.workers.policy import Policy
 
 
-class Spent(msgspec.Struct, frozen=True, kw_only=True):
+class DayCapUsage(msgspec.Struct, frozen=True, kw_only=True):
     """One daily cap of one tenant, and what is spent of it today (UTC)."""
 
     tenant: str
@@ -30,9 +30,9 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
         return max(Decimal(0), self.cap - self.spent)
 
 
-def spent_today(store: CounterStore, policy: Policy, tenants: Iterable[str], now: int) -> list[Spent]:
-    """One `Spent` for each daily cap of each of these tenants, in the order of `tenants`, with what is spent of the cap on the UTC day of
-    `now`."""
+def spent_today(store: CounterStore, policy: Policy, tenants: Iterable[str], now: int) -> list[DayCapUsage]:
+    """One `DayCapUsage` for each daily cap of each of these tenants, in the order of `tenants`, with what is spent of the cap on the UTC
+    day of `now`."""
     day, until = day_of(now)
     wanted = []
     for tenant in tenants:
@@ -43,6 +43,6 @@ def spent_today(store: CounterStore, policy: Policy, tenants: Iterable[str], now
             ("cost_usd", f"{at}/cost", caps.cost_usd, NANO),
         ):
             if cap is not None:
-                wanted.append((key, unit, Spent(tenant=tenant, what=what, spent=Decimal(0), cap=Decimal(cap), until=until)))
+                wanted.append((key, unit, DayCapUsage(tenant=tenant, what=what, spent=Decimal(0), cap=Decimal(cap), until=until)))
     found = {counter.key: counter.amount for counter in store.counters([key for key, _, _ in wanted])}
     return [msgspec.structs.replace(each, spent=Decimal(found.get(key, 0)) / unit) for key, unit, each in wanted]

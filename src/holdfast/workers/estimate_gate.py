@@ -15,7 +15,7 @@ from holdfast.engine.engine import Engine
 from holdfast.model.admission import Enqueue
 from holdfast.model.operations import Queued
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.workers.accept import Served, name_of
+from holdfast.workers.accept import ServedVersion, name_of
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.queued_runs import placed
 
@@ -30,12 +30,12 @@ class RunEstimates(Protocol):
         """Whether the operator wants runs to be refused if their estimate is above a cap (`policy.estimate` is not `none`)."""
         ...
 
-    def check(self, served: Served, accepted: AcceptedRequest, now: int) -> None:
+    def check(self, served: ServedVersion, accepted: AcceptedRequest, now: int) -> None:
         """Raise InvalidRequest with `estimate_exceeded` if the run's estimate is above its caller's cap, or above what is left of the
         tenant's daily caps."""
         ...
 
-    def money(self, served: Served, accepted: AcceptedRequest) -> int:
+    def money(self, served: ServedVersion, accepted: AcceptedRequest) -> int:
         """The estimated cost of a run, in billionths of a dollar. A queue that limits cost adds up the estimates of its waiting runs."""
         ...
 
@@ -47,7 +47,7 @@ class EstimateGate:
         self._engine = engine
         self._estimates = estimates
 
-    async def check(self, served: Served, accepted: AcceptedRequest) -> None:
+    async def check(self, served: ServedVersion, accepted: AcceptedRequest) -> None:
         """Raise InvalidRequest if the estimate of a new run is above a cap, and the operator wants such runs to be refused. If the
         request's idempotency key already has a run, nothing is checked."""
         estimates, store = self._estimates, self._engine.store
@@ -58,7 +58,7 @@ class EstimateGate:
             return
         await in_thread(Purpose.STORE, estimates.check, served, accepted, self._engine.clock.now())
 
-    async def placed(self, queue: Q, served: Served, accepted: AcceptedRequest, rate: RateLimit | None) -> Q:
+    async def placed(self, queue: Q, served: ServedVersion, accepted: AcceptedRequest, rate: RateLimit | None) -> Q:
         """`queue` (the place that a run asks for in a queue), completed with the rate limit `rate`, and with the run's estimated cost if
         the queue limits the cost of its waiting runs."""
         asked = placed(queue, accepted, rate)

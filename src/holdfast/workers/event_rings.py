@@ -41,7 +41,7 @@ class RingLimits(msgspec.Struct, frozen=True, kw_only=True):
     """At most this many rings of runs whose followers have all left. They are kept because a follower may come back."""
 
 
-class Position(msgspec.Struct, frozen=True):
+class FollowerPosition(msgspec.Struct, frozen=True):
     """How far a follower has read."""
 
     recorded: int = 0
@@ -57,12 +57,12 @@ class Position(msgspec.Struct, frozen=True):
         return self.recorded == 0 and self.ring is None
 
 
-def position_of(text: str | int) -> Position:
+def position_of(text: str | int) -> FollowerPosition:
     """The position after the event with this id. Raises InvalidParameter if the text does not have the form of an event's id."""
     found = _ID.fullmatch(str(text))
     if found is None:
         raise InvalidParameter("The id of the last event must be the id of an event of this run, such as 12 or 12.0a1b2c3d.7.")
-    return Position(int(found[1]), found[2], int(found[3] or 0))
+    return FollowerPosition(int(found[1]), found[2], int(found[3] or 0))
 
 
 class LiveEvent(msgspec.Struct, frozen=True):
@@ -120,7 +120,7 @@ class EventRing:
             self.size -= oldest.size
             self._dropped, self._whole_from = oldest.number, oldest.recorded + 1
 
-    def began(self, position: Position) -> tuple[int, bool]:
+    def began(self, position: FollowerPosition) -> tuple[int, bool]:
         """Where in the ring a follower at this position continues. Returns a number: the follower gets the live events with higher numbers.
         Also returns whether the follower may have missed live events that `missed` does not count for this number."""
         if position.is_beginning:

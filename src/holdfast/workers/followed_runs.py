@@ -20,7 +20,7 @@ from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.store.seam import ExecutionStore, HistoryEntry
 from holdfast.workers.accepted_request import AcceptedRequest
-from holdfast.workers.event_rings import EventRing, EventRings, Position, RingLimits
+from holdfast.workers.event_rings import EventRing, EventRings, FollowerPosition, RingLimits
 from holdfast.workers.events import PAGE, RunEvent, events_of
 
 _POLL_SECONDS: Final = 0.25
@@ -78,7 +78,7 @@ class FollowedRuns:
     # --- following
 
     def follow(
-        self, store: ExecutionStore, header: Execution, accepted: AcceptedRequest, position: Position | None = None
+        self, store: ExecutionStore, header: Execution, accepted: AcceptedRequest, position: FollowerPosition | None = None
     ) -> AsyncGenerator[RunEvent | None, None]:
         """The events of a run after a position, then new events as they happen, until the run has ended or is quarantined. If it is
         quarantined, the last event is `quarantined`. Yields None when nothing has happened for a while.
@@ -86,10 +86,10 @@ class FollowedRuns:
         If the store has removed the run, the last event is `quarantined`, too. If there are too many followers, the first step of the
         iteration raises Overloaded.
         """
-        return self._followed(store, header, accepted, position or Position())
+        return self._followed(store, header, accepted, position or FollowerPosition())
 
     async def _followed(
-        self, store: ExecutionStore, header: Execution, accepted: AcceptedRequest, position: Position
+        self, store: ExecutionStore, header: Execution, accepted: AcceptedRequest, position: FollowerPosition
     ) -> AsyncGenerator[RunEvent | None, None]:
         self._admit(header.id, accepted.tenant)
         ring = self._rings.open(header.id, header.events)
@@ -163,7 +163,7 @@ class FollowedRuns:
 class _Follower:
     """One follower: how far it has read the history and the ring."""
 
-    def __init__(self, ring: EventRing, position: Position, pause: Callable[[], float]) -> None:
+    def __init__(self, ring: EventRing, position: FollowerPosition, pause: Callable[[], float]) -> None:
         self.ring = ring
         self.recorded = position.recorded
         self._number, self._has_gap = ring.began(position)

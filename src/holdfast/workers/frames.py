@@ -68,7 +68,7 @@ class StepEnded(_Frame, frozen=True, tag="step_end"):
     error: BodyError | None = None
 
 
-class Asked(_Frame, frozen=True, tag="ask"):
+class QuestionFrame(_Frame, frozen=True, tag="ask"):
     """The body asks a person a question."""
 
     id: int
@@ -112,13 +112,15 @@ class DoneFrame(_Frame, frozen=True, tag="done"):
     outputs: Any = None
 
 
-class Failed(_Frame, frozen=True, tag="failed"):
+class FailureFrame(_Frame, frozen=True, tag="failed"):
     """The body raised an error."""
 
     error: BodyError
 
 
-FromBody: TypeAlias = Ready | ToolAsked | StepBegun | StepEnded | Asked | ArtifactGiven | OpenAsked | Progress | Logged | DoneFrame | Failed
+FromBody: TypeAlias = (
+    Ready | ToolAsked | StepBegun | StepEnded | QuestionFrame | ArtifactGiven | OpenAsked | Progress | Logged | DoneFrame | FailureFrame
+)
 
 
 _KINDS: dict[Any, Any] = {kind.__struct_config__.tag: kind for kind in get_args(FromBody)}

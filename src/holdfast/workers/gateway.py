@@ -38,7 +38,7 @@ from holdfast.workers.calls import (
 from holdfast.workers.changed_writes import changed_write, keeps_earlier
 from holdfast.workers.counters import Counters
 from holdfast.workers.demands import demands_of
-from holdfast.workers.frames import Asked, ToolAsked
+from holdfast.workers.frames import QuestionFrame, ToolAsked
 from holdfast.workers.inherited_calls import SETTLED, kept_call
 from holdfast.workers.ledger import Ledger, Payer, has_entries
 from holdfast.workers.policy import Policy
@@ -322,7 +322,7 @@ class Gateway:
 
     # --- a person
 
-    async def ask(self, asked: Asked) -> CallAnswer:
+    async def ask(self, asked: QuestionFrame) -> CallAnswer:
         """The answer of a person to a question. Raises WaitsForPerson while the question is open, and ToolFailed if there is no answer."""
         await check_schema(asked.schema or {}, "The schema of a question", self._who)
         arguments = {"question": asked.question}

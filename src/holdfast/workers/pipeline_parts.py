@@ -11,7 +11,7 @@ from holdfast.contract.terms import Contract
 from holdfast.engine.engine import Engine
 from holdfast.model.errors import CallbackClosed
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.workers.accept import Served
+from holdfast.workers.accept import ServedVersion
 from holdfast.workers.decisions import Cancel, withdrawal
 from holdfast.workers.earlier_runs import EarlierRun, earlier_run
 from holdfast.workers.run_lookup import open_child
@@ -21,7 +21,7 @@ class PipelineParts:
     """What a pipeline's run asks of the worker service, beside what every run asks."""
 
     _engine: Engine
-    _served: dict[str, dict[str, Served]]
+    _served: dict[str, dict[str, ServedVersion]]
 
     def contract(self, worker_id: str, version: str | None) -> Contract | None:
         """The contract of a worker. `version` names the version; None: the version that was served last. The result is None if this process

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.contract.terms import RateLimit
 
 
-class Caps(msgspec.Struct, frozen=True, kw_only=True):
+class DayCaps(msgspec.Struct, frozen=True, kw_only=True):
     """What a tenant may spend in one UTC day, over all workers. For each amount, None means no cap."""
 
     tokens: int | None = None
@@ -80,9 +80,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     link_base: str | None = None
     """The address at which persons reach the server, for the links that the server makes. None: the address at which the caller who makes
     the link reached the server."""
-    caps: Caps = Caps()
+    caps: DayCaps = DayCaps()
     """The daily caps of each tenant that has no entry in `tenant_caps`."""
-    tenant_caps: Mapping[str, Caps] = {}
+    tenant_caps: Mapping[str, DayCaps] = {}
     """By tenant: the daily caps, which replace `caps` as a whole."""
     grace_seconds: float = 5.0
     """How many seconds a call in flight may continue after its attempt has ended, to record its outcome."""
@@ -109,6 +109,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """By which estimate a run is refused before it starts, if the estimate is above the caller's cap or above what is left of the tenant's
     daily caps: `worst` is the most that it can cost, `typical` what such runs usually cost, and `none` refuses no run."""
 
-    def caps_of(self, tenant: str) -> Caps:
+    def caps_of(self, tenant: str) -> DayCaps:
         """The daily caps of a tenant: its entry in `tenant_caps`; without one, `caps`."""
         return self.tenant_caps.get(tenant, self.caps)

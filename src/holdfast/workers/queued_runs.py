@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Response
 from holdfast.contract.terms import RateLimit
 from holdfast.engine.enqueues import RedriveStore, redriven
@@ -26,7 +26,7 @@ from holdfast.model.rates import Rate
 from holdfast.model.starts import Start
 from holdfast.model.summary import PARTIAL, Summary, error_word
 from holdfast.store.seam import QueueStore
-from holdfast.workers.accept import Served, rate_of
+from holdfast.workers.accept import ServedVersion, rate_of
 from holdfast.workers.accepted_request import AcceptedRequest, accepted_from
 from holdfast.workers.earlier_runs import check_kept
 from holdfast.workers.policy import Policy
@@ -53,13 +53,13 @@ def lane_rate(rate: RateLimit | None) -> Rate | None:
     return None if rate is None else Rate(rate.count, max(1, math.ceil(rate.per_seconds)), rate.count)
 
 
-def rate_now(versions: Mapping[str, Served], policy: Policy) -> RateLimit | None:
+def rate_now(versions: Mapping[str, ServedVersion], policy: Policy) -> RateLimit | None:
     """The rate limit of a worker's queued runs; None: no limit. All versions of a worker share lanes. So one rate limit holds for all of
     them: the operator's, else that of the version that was served last."""
     return rate_of(policy, next(reversed(list(versions.values()))).worker.contract)
 
 
-def set_rates(store: QueueStore, served: Mapping[str, Mapping[str, Served]], policy: Policy) -> bool:
+def set_rates(store: QueueStore, served: Mapping[str, Mapping[str, ServedVersion]], policy: Policy) -> bool:
     """Set the present rate limits of these workers on their lanes. Returns whether at least one lane had another rate limit before.
     Blocks."""
     changed = [store.set_rate(worker, lane_rate(rate_now(versions, policy))) for worker, versions in list(served.items())]
@@ -88,7 +88,7 @@ def outcome_of(response: Response, now: int, attempts: int | None = None) -> Out
     outcome: a queue that parks failed runs then parks it. `attempts` is how many attempts the contract allows; None if that is not
     known."""
     tokens, error = response.observability.usage.tokens, response.error
-    failed = response.status is not Status.OK and (error is None or error.error_code != _CANCELLED)
+    failed = response.status is not ResponseStatus.OK and (error is None or error.error_code != _CANCELLED)
     cool_until = None
     if error is not None and error.error_code == _RATE_LIMITED and error.retry_after_seconds is not None:
         cool_until = now + math.ceil(error.retry_after_seconds * 1000)

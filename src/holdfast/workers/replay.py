@@ -73,7 +73,7 @@ def finished_in(store: ExecutionStore, run_id: str, asker: Asker) -> Finished:
     )
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayDifference(msgspec.Struct, frozen=True, kw_only=True):
     """A difference between the replay and the run."""
 
     attempt: int
@@ -84,7 +84,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+class RunReplay(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a replay."""
 
     run_id: str
@@ -94,7 +94,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int
     receipts: int
     """The number of calls of the run that the body also asked for in the replay, in all attempts together."""
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[ReplayDifference, ...] = ()
     notes: tuple[str, ...] = ()
     """What could not be compared, and why. Each text names its attempt."""
 
@@ -104,13 +104,13 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
         return not self.differences
 
 
-async def replay(finished: Finished, worker: Worker, package: str, artifacts: Artifacts, policy: Policy) -> Replayed:
+async def replay(finished: Finished, worker: Worker, package: str, artifacts: Artifacts, policy: Policy) -> RunReplay:
     """Run every attempt of a finished run again with the code of `worker`, whose package is `package`, and compare."""
     whole = Calls(finished.accepted.limits)
     whole.read(finished.before, inherited=True)
     whole.read(finished.operations)
     last = max(finished.response.observability.attempt, sum(op.sub_type == ATTEMPT for op in finished.operations), 1)
-    differences: list[Difference] = []
+    differences: list[ReplayDifference] = []
     notes: list[str] = []
     receipts = 0
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
@@ -120,7 +120,7 @@ async def replay(finished: Finished, worker: Worker, package: str, artifacts: Ar
             differences += await again.run()
             notes += again.notes
             receipts += again.receipts
-    return Replayed(
+    return RunReplay(
         run_id=finished.header.id,
         worker_id=finished.header.function,
         package=package,
@@ -257,7 +257,7 @@ class _Again:
             return AttemptResult(outputs=response.outputs)
         return AttemptResult(error=BodyError(error_code=error.error_code, message=error.message, partial=response.outputs))
 
-    async def run(self) -> list[Difference]:
+    async def run(self) -> list[ReplayDifference]:
         """Run the attempt, and return the differences."""
         gateway = self._gateway()
         try:
@@ -281,10 +281,10 @@ class _Again:
     def _note(self, text: str) -> None:
         self.notes.append(f"attempt {self._number}: {text}")
 
-    def _difference(self, kind: str, message: str) -> Difference:
-        return Difference(attempt=self._number, kind=kind, message=message)
+    def _difference(self, kind: str, message: str) -> ReplayDifference:
+        return ReplayDifference(attempt=self._number, kind=kind, message=message)
 
-    def _missing(self, asked_for: set[str]) -> Iterator[Difference]:
+    def _missing(self, asked_for: set[str]) -> Iterator[ReplayDifference]:
         for attempted in self._calls.tries:
             intent, receipt = attempted.intent, attempted.receipt
             made = not attempted.inherited and intent.attempt == self._number and receipt is not None and not receipt.void
@@ -292,7 +292,7 @@ class _Again:
                 message = f"{intent.tool}({_brief(intent.arguments)}) was called, and is not any more"
                 yield self._difference("missing_call", message)
 
-    def _parted(self, now: AttemptResult) -> Iterator[Difference]:
+    def _parted(self, now: AttemptResult) -> Iterator[ReplayDifference]:
         then = self._then
         if (then.error and then.error.error_code) != (now.error and now.error.error_code):
             yield self._difference("outcome", f"it ended with {_result(then)}, and now with {_result(now)}")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from holdfast.contract.codes import Status, meaning_of
+from holdfast.contract.codes import ResponseStatus, meaning_of
 from holdfast.workers.calls import CallError, Try
 from holdfast.workers.frames import BodyError
 from holdfast.workers.tools.seam import Usage
@@ -48,7 +48,7 @@ def _lost_call(tries: Iterable[Try], attempt: int) -> BodyError | None:
         receipt = attempted.receipt
         if attempted.inherited or attempted.intent.attempt != attempt or receipt is None or receipt.error is None:
             continue
-        if receipt.usage != Usage() and meaning_of(receipt.error.error_code).status is Status.RETRYABLE_ERROR:
+        if receipt.usage != Usage() and meaning_of(receipt.error.error_code).status is ResponseStatus.RETRYABLE_ERROR:
             return _of(receipt.error)
     return None
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.contract.checking import told_of
-from holdfast.contract.codes import Meaning, Status, meaning_of
+from holdfast.contract.codes import Meaning, ResponseStatus, meaning_of
 from holdfast.contract.limits import tighten
 from holdfast.contract.protocol import (
     Observability,
@@ -271,7 +271,7 @@ class WorkerRun:
             await self._journal.write(at.update(Action.FAIL, error=Failure(error.message, error.error_code, text)))
         elif self._journal.has_updates:  # written together with the run's end; a run without any update leaves only its response
             self._journal.write_later(succeeded(at, msgspec.json.encode(checked).decode()))
-        status = Status.OK if error is None else self._meaning(error).status
+        status = ResponseStatus.OK if error is None else self._meaning(error).status
         told = None if error is None else (error.error_code, error.message)
         self._reporter.attempt_ended(number, began_at, checked.duration_ms, status.value, told, checked.isolation)
         return checked
@@ -293,7 +293,7 @@ class WorkerRun:
     def _response(self, number: int, outcome: AttemptResult) -> Response:
         """The response of a run whose last attempt, `number`, had this result."""
         accepted, error = self._accepted, outcome.error
-        status, told = Status.OK, None
+        status, told = ResponseStatus.OK, None
         if error is not None:
             meaning = self._meaning(error)
             status, message, details = meaning.status, error.message, error.details

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.contract.protocol import RunUsage, Tokens, response_from
+from holdfast.contract.protocol import ResponseUsage, Tokens, response_from
 from holdfast.contract.terms import RunLimits
 from holdfast.model.errors import CodecFailed, RowDamaged
 from holdfast.model.execution import Execution, ExecutionStatus
@@ -30,7 +30,7 @@ class Spending:
 
     def __init__(self, store: ExecutionStore) -> None:
         self._store = store
-        self._known: dict[str, RunUsage] = {}
+        self._known: dict[str, ResponseUsage] = {}
         self._above: dict[str, tuple[SpentBy, ...]] = {}
 
     def with_spent(self, approval: Approval) -> Approval:
@@ -51,7 +51,7 @@ class Spending:
             return found
         return found
 
-    def used(self, header: Execution) -> RunUsage:
+    def used(self, header: Execution) -> ResponseUsage:
         """What an execution has used, including the runs below it. If very many of those runs are under way, some of these are left out
         (`_MOST_OPEN`)."""
         known = self._known.get(header.id)
@@ -59,7 +59,7 @@ class Spending:
             known = self._known[header.id] = self._used(header, 0, _MOST_OPEN)
         return known
 
-    def _used(self, header: Execution, depth: int, most: int) -> RunUsage:
+    def _used(self, header: Execution, depth: int, most: int) -> ResponseUsage:
         operations = self._store.operations(header.id)
         calls = Calls(_NO_LIMITS)
         calls.read(operations)
@@ -75,19 +75,19 @@ class Spending:
         return summed(parts)
 
 
-def _told(operation: Operation) -> RunUsage:
+def _told(operation: Operation) -> ResponseUsage:
     """The usage in the response of a child run that has ended; zero if the run ended without a response. `operation` is the one that asked
     for the run."""
     text = operation.result if operation.error is None else operation.error.data
     try:
         return response_from(text or "{}").observability.usage
     except msgspec.MsgspecError:  # a run that was stopped left no response
-        return RunUsage()
+        return ResponseUsage()
 
 
-def summed(parts: Sequence[RunUsage]) -> RunUsage:
+def summed(parts: Sequence[ResponseUsage]) -> ResponseUsage:
     """What several runs have used together."""
-    return RunUsage(
+    return ResponseUsage(
         tokens=Tokens(sum(one.tokens.input for one in parts), sum(one.tokens.output for one in parts)),
         cost_usd=sum((one.cost_usd for one in parts), Decimal(0)),
         tool_calls=sum(one.tool_calls for one in parts),

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Response, WorkerRequest
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Contract
@@ -32,7 +32,7 @@ from holdfast.model.threads import Purpose, in_thread
 from holdfast.signals.observers import NO_OBSERVER, RunObserver
 from holdfast.store.seam import Filter
 from holdfast.workers import accept
-from holdfast.workers.accept import Served
+from holdfast.workers.accept import ServedVersion
 from holdfast.workers.accepted_request import AcceptedRequest, accepted_from
 from holdfast.workers.approval_pages import undecided
 from holdfast.workers.approvals import Approval, Decision
@@ -54,7 +54,7 @@ from holdfast.workers.waiters import Waiters
 
 PipelineHandler = Callable[[AcceptedRequest, AsyncDurableContext, Journal, "WorkerService"], Awaitable[Response]]
 """Runs a pipeline, and returns its response. The package above this one implements it (pipelines.run.run)."""
-_FREES_ITS_KEY = (Status.RETRYABLE_ERROR, Status.INVALID_REQUEST)
+_FREES_ITS_KEY = (ResponseStatus.RETRYABLE_ERROR, ResponseStatus.INVALID_REQUEST)
 """If a run ended with one of these statuses, another request with its key starts a new run, which inherits the receipts."""
 
 
@@ -74,7 +74,7 @@ class WorkerService(PipelineParts):
         self.artifacts = artifacts
         self._find = find
         self._pipelines = pipelines
-        self._served: dict[str, dict[str, Served]] = {}
+        self._served: dict[str, dict[str, ServedVersion]] = {}
         self.retention_days = Terms().retention_days
         """How many days the store keeps a run after its end."""
         self.estimates: RunEstimates | None = None  # the package above this one sets it (service.estimates)
@@ -83,7 +83,7 @@ class WorkerService(PipelineParts):
         self.followed_runs = FollowedRuns()
         self._reporters = RunReporters(observer, self.followed_runs)
 
-    def serve(self, served: Served) -> None:
+    def serve(self, served: ServedVersion) -> None:
         """Serve a version of a worker to new runs, as its default version. Runs that began with an earlier package keep that package."""
         contract = served.worker.contract
         versions = self._served.setdefault(contract.worker_id, {})
@@ -135,7 +135,7 @@ class WorkerService(PipelineParts):
         return self._engine
 
     @property
-    def served(self) -> Mapping[str, Mapping[str, Served]]:
+    def served(self) -> Mapping[str, Mapping[str, ServedVersion]]:
         """The served workers, by worker id and version."""
         return self._served
 
@@ -309,7 +309,7 @@ class WorkerService(PipelineParts):
         order = Order(served.kind, payload, terms, accepted.tenant, charges=charges, graph=served.graph_text)
         return Ordered(order=order, name=accept.name_of(accepted) or "", same=inputs)
 
-    async def _checked(self, request: WorkerRequest, asker: Asker, sampled: bool | None) -> tuple[Served, AcceptedRequest, str]:
+    async def _checked(self, request: WorkerRequest, asker: Asker, sampled: bool | None) -> tuple[ServedVersion, AcceptedRequest, str]:
         """Check a request that does not come from another run. Returns the worker that it gets, the accepted request of its first run, and
         its inputs as JSON text. Raises InvalidRequest if the request is refused."""
         served = accept.served_version(self._served.get(request.worker_id), request, self._served)
@@ -324,11 +324,11 @@ class WorkerService(PipelineParts):
         inputs. Otherwise raises `conflict`."""
         if name is not None and conflict.error_code == "idempotency_conflict":
             for taken in self._engine.store.list(Filter(function=accepted.request.worker_id, name=name, limit=1)):
-                if self._end_of(taken, accepted) is Status.INVALID_REQUEST:
+                if self._end_of(taken, accepted) is ResponseStatus.INVALID_REQUEST:
                     return taken
         raise conflict
 
-    def _end_of(self, header: Execution, accepted: AcceptedRequest) -> Status | None:
+    def _end_of(self, header: Execution, accepted: AcceptedRequest) -> ResponseStatus | None:
         """The status in the response of a run that has ended; None if the run has not ended."""
         return None if header.status is ExecutionStatus.RUNNING else response_of(self._engine.store, header, accepted).status
 

@@ -19,7 +19,7 @@ from holdfast.console.sources.contracts import contract_of, encoded, same, with_
 from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.checking import told_of
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.engine.restarts import check_restartable, restarted
 from holdfast.hosts.evaluator.schema_check import problems_now
@@ -172,7 +172,7 @@ class RestartSource:
         picture = pipeline_view(viewer.store, header, accepted)
         contract = contract_of(viewer, header, accepted, now=True)
         response = response_of(viewer.store, header, accepted)
-        fails = response.status is not Status.OK or response.observability.partial
+        fails = response.status is not ResponseStatus.OK or response.observability.partial
         shown, veil = self._shown(header, accepted), Veil(viewer, header)
         view = msgspec.structs.replace(
             blank,

@@ -20,7 +20,7 @@ from holdfast.console.schema_form import loads
 from holdfast.console.sources.contracts import Cleaner, blank, contract_of, same, without_secrets
 from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.viewer import Viewer
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Response
 from holdfast.contract.redaction import REDACTED, redacted
 from holdfast.contract.terms import Contract
@@ -69,7 +69,7 @@ class RunTestSource:
         inputs = _unnamed(cleaner.value(without_secrets(given, contract))) if contract is not None else _shape(given)
         outputs, whole = self._outputs(response, contract, cleaner)
         notes = [] if contract is not None and same(inputs, given) else [_SECRETS_NOTE if contract is not None else _NO_CONTRACT]
-        notes += [] if whole or response.status is not Status.OK else [_OUTPUTS_NOTE]
+        notes += [] if whole or response.status is not ResponseStatus.OK else [_OUTPUTS_NOTE]
         left = _LeftOut()
         workers = self._answers(header, cleaner, left) if is_pipeline and contract is not None else {}
         tools = {} if is_pipeline or contract is None else self._tools(header, accepted, cleaner, left)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from holdfast import WorkerContext, WorkerError, worker
 from holdfast.contract.checking import Mismatch, brief, checker_of
-from holdfast.contract.codes import Status, meaning_of
+from holdfast.contract.codes import ResponseStatus, meaning_of
 from holdfast.contract.limits import tighten
 from holdfast.contract.protocol import Constraints, WorkerRequest, request_from
 from holdfast.contract.refusals import InvalidRequest
@@ -148,7 +148,7 @@ class _Envelope:
 
     def around(self, outputs: dict[str, Any]) -> dict[str, Any]:
         """The inner response for a request that succeeded with these outputs."""
-        return self._made(Status.OK, outputs)
+        return self._made(ResponseStatus.OK, outputs)
 
     def ended(self, code: str, message: str, details: Any) -> dict[str, Any]:
         """The inner response for a request that failed with this code, message and details."""
@@ -156,7 +156,7 @@ class _Envelope:
         error = {"error_code": code, "message": message, "retryable": meaning.retryable, **({"details": details} if details else {})}
         return {**self._made(meaning.status, {}), "error": error}
 
-    def _made(self, status: Status, outputs: dict[str, Any]) -> dict[str, Any]:
+    def _made(self, status: ResponseStatus, outputs: dict[str, Any]) -> dict[str, Any]:
         took = round((self._ctx.now() - self._began).total_seconds() * 1000)
         self._ctx.log("answered", request_status=status.value, request_worker_id=self._observability.get("worker_id"), duration_ms=took)
         return {"status": status.value, "outputs": outputs, "observability": {**self._observability, "duration_ms": took}}

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from holdfast.contract.page import PIPELINE_SPEC
-from holdfast.contract.terms import Level, Problem
+from holdfast.contract.terms import Problem, ProblemLevel
 from holdfast.hosts.sandbox.admitted_files import IncludeRefused, check_page
 from holdfast.model.errors import InvalidParameter
 from holdfast.pipelines.graph.graph import Built, SourceLine
@@ -19,8 +19,7 @@ from holdfast.pipelines.graph.refusals import PipelineInvalid
 from holdfast.pipelines.page.field_reader import StepFunction
 from holdfast.pipelines.page.reader import MAX_PAGE_BYTES, PipelinePage, read_pipeline
 from holdfast.workers.packages import Packages
-from holdfast.workers.tools.declarations import Problem as CodeProblem
-from holdfast.workers.tools.declarations import parsed
+from holdfast.workers.tools.declarations import CodeProblem, parsed
 
 _MOST_SOURCE: Final = 1024 * 1024
 
@@ -50,7 +49,7 @@ def built_page(file: Path, packages: Packages) -> Built:
 
 def refusal_of(file: Path, problems: Sequence[Problem]) -> PipelineInvalid:
     """The error for a page that has problems. Its text lists the problems of level ERROR."""
-    errors = [problem for problem in problems if problem.level is Level.ERROR]
+    errors = [problem for problem in problems if problem.level is ProblemLevel.ERROR]
     told = "\n".join(f"{file}:{problem.line}: {problem.section}: {problem.message}" for problem in errors)
     return PipelineInvalid(f"{file} is not a pipeline:\n{told}", problems=problems)
 
@@ -94,4 +93,4 @@ def _missing(code: Path, steps: Sequence[StepFunction]) -> list[Problem]:
 
 
 def _problem(code: str, line: int, message: str) -> Problem:
-    return Problem(Level.ERROR, code, PIPELINE_SPEC, line, message)
+    return Problem(ProblemLevel.ERROR, code, PIPELINE_SPEC, line, message)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.model import codec
-from holdfast.workers.tools.declarations import Flaw, Problem, parsed
+from holdfast.workers.tools.declarations import CodeProblem, DeclarationInvalid, parsed
 
 MAX_PIPELINES: Final = 20
 """A file declares at most this many pipelines."""
@@ -48,13 +48,13 @@ class DeclaredPipelines(msgspec.Struct, frozen=True):
     there are problems, do not use the pipelines."""
 
     pipelines: tuple[DeclaredPipeline, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[CodeProblem, ...] = ()
 
 
 def pipelines_of(source: str | bytes) -> DeclaredPipelines:
     """Read the pipelines and the problems from the source of a file. No code runs."""
     tree = parsed(source)
-    return DeclaredPipelines((), (tree,)) if isinstance(tree, Problem) else _Reader(tree).read()
+    return DeclaredPipelines((), (tree,)) if isinstance(tree, CodeProblem) else _Reader(tree).read()
 
 
 class _Reader:
@@ -67,20 +67,22 @@ class _Reader:
         if not self._names:
             return DeclaredPipelines()
         found: dict[str, DeclaredPipeline] = {}
-        problems: list[Problem] = []
+        problems: list[CodeProblem] = []
         top: set[ast.Call] = set()
         for variable, call in self._assigned():
             top.add(call)
             try:
                 if variable in found:
-                    raise Flaw(call, f"{variable} is a pipeline already, in line {found[variable].line}; give this one another name.")
+                    raise DeclarationInvalid(
+                        call, f"{variable} is a pipeline already, in line {found[variable].line}; give this one another name."
+                    )
                 found[variable] = self._declared(variable, call)
-            except Flaw as flaw:
+            except DeclarationInvalid as flaw:
                 problems.append(flaw.problem)
         calls = (node for node in ast.walk(self._tree) if isinstance(node, ast.Call) and node not in top and self._makes(node))
-        problems += [Problem(call.lineno, f"This Pipeline has no name that the runner can find: {_CURE}.") for call in calls]
+        problems += [CodeProblem(call.lineno, f"This Pipeline has no name that the runner can find: {_CURE}.") for call in calls]
         if len(found) > MAX_PIPELINES:
-            problems.append(Problem(1, f"The file declares {len(found)} pipelines; at most {MAX_PIPELINES} are allowed."))
+            problems.append(CodeProblem(1, f"The file declares {len(found)} pipelines; at most {MAX_PIPELINES} are allowed."))
         return DeclaredPipelines(tuple(found.values()), tuple(sorted(problems, key=lambda problem: problem.line)))
 
     def _assigned(self) -> Iterator[tuple[str, ast.Call]]:
@@ -106,29 +108,33 @@ class _Reader:
         given = self._arguments(call)
         name, version = given.get("page_or_id"), given.get("version")
         if not isinstance(name, str) or not name:
-            raise Flaw(call, f"A pipeline must name its page, or its id and its version: {_CURE}.")
+            raise DeclarationInvalid(call, f"A pipeline must name its page, or its id and its version: {_CURE}.")
         gates = given.get("gates", "advised")
         if gates not in ("advised", "required"):
-            raise Flaw(call, f"gates= is {gates!r:.80}; it must be 'advised' or 'required'.")
+            raise DeclarationInvalid(call, f"gates= is {gates!r:.80}; it must be 'advised' or 'required'.")
         include = given.get("include", ())
         if not isinstance(include, list | tuple) or not all(isinstance(each, str) and each for each in include):
-            raise Flaw(call, f"include= is {include!r:.80}; it must be a list of texts.")
+            raise DeclarationInvalid(call, f"include= is {include!r:.80}; it must be a list of texts.")
         rest = {"variable": variable, "line": call.lineno, "gates": gates, "include": tuple(include)}
         if name.endswith(".md"):
             odd = next((key for key in given if key not in _OF_A_PAGE), None)
             if odd is not None:
-                raise Flaw(call, f"{odd}= belongs to the page {name!r:.80}, not to the file. Write it on the page.")
+                raise DeclarationInvalid(call, f"{odd}= belongs to the page {name!r:.80}, not to the file. Write it on the page.")
             return DeclaredPipeline(page=name, **rest)
         if not isinstance(version, str):
-            raise Flaw(call, f"The pipeline {name!r:.80} needs a version, a text, after its id: Pipeline({name!r:.80}, '1.0', …).")
+            raise DeclarationInvalid(
+                call, f"The pipeline {name!r:.80} needs a version, a text, after its id: Pipeline({name!r:.80}, '1.0', …)."
+            )
         for side in ("inputs", "outputs"):
             if not isinstance(given.get(side), dict):
-                raise Flaw(call, f"The pipeline {name!r:.80} needs {side}=, the JSON Schema of its {side}.")
+                raise DeclarationInvalid(call, f"The pipeline {name!r:.80} needs {side}=, the JSON Schema of its {side}.")
         return DeclaredPipeline(given={key: given[key] for key in given if key not in ("gates", "include")}, **rest)
 
     def _arguments(self, call: ast.Call) -> dict[str, Any]:
         if len(call.args) > len(_POSITIONAL) or any(isinstance(each, ast.Starred) for each in call.args):
-            raise Flaw(call, f"Pipeline(…) takes its page, or its id and its version; the rest by name: {', '.join(_ARGUMENTS[2:])}.")
+            raise DeclarationInvalid(
+                call, f"Pipeline(…) takes its page, or its id and its version; the rest by name: {', '.join(_ARGUMENTS[2:])}."
+            )
         pairs: Sequence[tuple[str, ast.expr]] = [
             *zip(_POSITIONAL, call.args, strict=False),
             *((word.arg or "**", word.value) for word in call.keywords),
@@ -136,14 +142,18 @@ class _Reader:
         given: dict[str, Any] = {}
         for name, node in pairs:
             if name not in _ARGUMENTS or name in given:
-                raise Flaw(node, f"Pipeline(…) does not know {name}= here; it takes {', '.join(_ARGUMENTS)}, each once.")
+                raise DeclarationInvalid(node, f"Pipeline(…) does not know {name}= here; it takes {', '.join(_ARGUMENTS)}, each once.")
             try:
                 given[name] = _literal(node, self._constants)
             except (ValueError, TypeError, RecursionError):
                 told = f"`{ast.unparse(node)[:80]}`"
-                raise Flaw(node, f"Pipeline(…): {name}= must be a literal, because the file is read and not run; it is {told}.") from None
+                raise DeclarationInvalid(
+                    node, f"Pipeline(…): {name}= must be a literal, because the file is read and not run; it is {told}."
+                ) from None
         if codec.at_least(given, _MOST_LITERAL) > _MOST_LITERAL:
-            raise Flaw(call, f"The arguments of Pipeline(…) have more than {_MOST_LITERAL} characters. Make the schemas smaller.")
+            raise DeclarationInvalid(
+                call, f"The arguments of Pipeline(…) have more than {_MOST_LITERAL} characters. Make the schemas smaller."
+            )
         return given
 
 

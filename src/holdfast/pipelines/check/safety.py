@@ -3,7 +3,7 @@ person should guard side effects."""
 
 from __future__ import annotations
 
-from holdfast.contract.terms import Level
+from holdfast.contract.terms import ProblemLevel
 from holdfast.pipelines.check.inputs import Fits
 from holdfast.pipelines.check.known import Workers, doers_of, found
 from holdfast.pipelines.check.shapes import all_of, closed, made
@@ -53,7 +53,7 @@ def check_effects(graph: Graph, order: NodeOrder, workers: Workers, problems: Fo
     ends the run keeps every node below from running. A refusal that only skips keeps those nodes from running that name the gate in
     `after`, and those that need the result of a skipped node.
     """
-    level = Level.ERROR if graph.gates == "required" else None
+    level = ProblemLevel.ERROR if graph.gates == "required" else None
     guarded = guarded_nodes(order)
     for name, node in order.nodes.items():
         unasked: set[str] = set()

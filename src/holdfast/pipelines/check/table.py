@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.contract.notes import shown
-from holdfast.contract.terms import Level
+from holdfast.contract.terms import ProblemLevel
 from holdfast.pipelines.graph.graph import GIVES, SourceLine
 
 
 class ProblemMeaning(NamedTuple):
     """What a problem's code means, and what the author can do."""
 
-    level: Level
+    level: ProblemLevel
     what: str
     cure: str
 
 
-_E, _W = Level.ERROR, Level.WARNING
+_E, _W = ProblemLevel.ERROR, ProblemLevel.WARNING
 
 MEANINGS: Mapping[str, ProblemMeaning] = {
     # --- names and workers
@@ -157,7 +157,7 @@ MEANINGS: Mapping[str, ProblemMeaning] = {
 class GraphProblem(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong with a graph, where, and what to do."""
 
-    level: Level
+    level: ProblemLevel
     code: str
     node: str | None
     """The node with the problem; None if it is a problem of the whole pipeline or of its outputs."""
@@ -182,7 +182,7 @@ class Found:
         self._problems: dict[tuple[str, str | None, str], GraphProblem] = {}
         self.left_out = 0
 
-    def add(self, code: str, node: str | None, message: str, *, level: Level | None = None, whole: bool = False) -> None:
+    def add(self, code: str, node: str | None, message: str, *, level: ProblemLevel | None = None, whole: bool = False) -> None:
         """Add a problem of a node. If `node` is None, it is a problem of the pipeline's outputs, or, with `whole`, of the whole pipeline.
         `level` replaces the level of the code."""
         key = (code, node, message)
@@ -202,7 +202,7 @@ class Found:
         the nodes, and those without a node are last. `position` has the place of each node."""
 
         def place(problem: GraphProblem) -> tuple[bool, int]:
-            return problem.level is Level.WARNING, position.get(problem.node, -1) if problem.node is not None else len(position)
+            return problem.level is ProblemLevel.WARNING, position.get(problem.node, -1) if problem.node is not None else len(position)
 
         return sorted(self._problems.values(), key=place)
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from holdfast.contract.checking import told_of
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.costs import SchemaInvalid
 from holdfast.contract.refusals import Overloaded
 from holdfast.contract.rules import MAX_REASONS, Reason, broken
@@ -65,7 +65,7 @@ async def _judged(node: GateNode, scene: Scene) -> GateVerdict | NodeFailure | N
         last = await ran(scene, (node.worker,), partial(scene.inputs, node.candidate), template=node.candidate)
         if last is None:
             return None
-        if last.response.status is not Status.OK:
+        if last.response.status is not ResponseStatus.OK:
             return NodeFailure(error_of(last.response))
         return verdict_of(last.response.outputs)
     value = await scene.whole(node.candidate)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.pipelines.graph.graph import MapNode
 from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled
 from holdfast.pipelines.scene.earlier_items import WORK
@@ -75,7 +75,7 @@ def _too_many(node: MapNode, total: int, allowed: int, bad: list[dict[str, Any]]
         details={"failed": [item["index"] for item in bad[:100]]},
         run_id=first["run_id"] or None,
         retryable=error.get("retryable"),
-        needs_human=first["status"] == Status.NEEDS_HUMAN.value,
+        needs_human=first["status"] == ResponseStatus.NEEDS_HUMAN.value,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.merges import MERGE_CONFLICT, MISSING, failure_of, merged
 from holdfast.pipelines.graph.graph import MergeNode
 from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled, error_of
@@ -71,7 +71,7 @@ async def _asked(
     if last is None:
         return None
     outputs = last.response.outputs or {}
-    return outputs if last.response.status is Status.OK and "merged" in outputs else NodeFailure(error_of(last.response))
+    return outputs if last.response.status is ResponseStatus.OK and "merged" in outputs else NodeFailure(error_of(last.response))
 
 
 async def _by_worker(scene: Scene, outputs: dict[str, Any], missing: list[str]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.rules import holds
 from holdfast.pipelines.graph.graph import RouteNode
 from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled, error_of
@@ -22,7 +22,7 @@ async def advance(node: RouteNode, scene: Scene) -> NodeProgress:
         last = await ran(scene, (node.worker,), partial(scene.inputs, node.value), template=node.value)
         if last is None:
             return None
-        if last.response.status is not Status.OK:
+        if last.response.status is not ResponseStatus.OK:
             return NodeFailure(error_of(last.response), offers=offers)
         said = (last.response.outputs or {}).get("label")
     else:

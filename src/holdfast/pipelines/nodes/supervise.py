@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Response
 from holdfast.durable.journal import succeeded
 from holdfast.pipelines.graph.graph import FINISH, SuperviseNode, parted
@@ -43,7 +43,7 @@ async def advance(node: SuperviseNode, scene: Scene) -> NodeProgress:
         last = await ran(scene, (node.worker,), given, part=f"ask-{number}", template=node.inputs)
         if last is None:
             return None
-        if last.response.status is not Status.OK:
+        if last.response.status is not ResponseStatus.OK:
             return await _failed(scene, error_of(last.response), told)
         answer = answer_of(last.response.outputs)
         if isinstance(answer, SupervisorChoice) and scene.records.find(at := choice_at(scene.position, number)) is None:
@@ -92,7 +92,7 @@ def _taken(node: SuperviseNode, scene: Scene, turn: int) -> list[Taken]:
     while len(found) < node.turns - 1:
         number = len(found) + 1
         asked = ended(operations, position, f"ask-{number}", (node.worker,))
-        answer = answer_of(asked.outputs) if asked is not None and asked.status is Status.OK else ""
+        answer = answer_of(asked.outputs) if asked is not None and asked.status is ResponseStatus.OK else ""
         if not isinstance(answer, SupervisorChoice) or answer.choice not in node.choices:
             break
         response = ended(operations, position, f"choice-{number}", (node.choices[answer.choice],))
@@ -157,7 +157,7 @@ def _document(told: list[Taken], last: SupervisorChoice | None = None) -> dict[s
     answer that finished the node (None: it did not finish)."""
     made = [(one.answer, one.response.status.value, one.response.run_id) for one in told]
     if last is not None:
-        made.append((last, Status.OK.value, ""))
+        made.append((last, ResponseStatus.OK.value, ""))
     rows = [
         {"turn": turn, "choice": answer.choice, "reason": answer.reason, "status": status, "run_id": run_id or None}
         for turn, (answer, status, run_id) in enumerate(made, 1)
@@ -182,7 +182,7 @@ def effects(node: SuperviseNode, scene: Scene) -> list[Taken]:
     succeeded, and the label has an undo. A choice whose result a restart took from an earlier, successful run is left out."""
     found: list[Taken] = []
     for turn in range(1, MOST_TURNS + 1):
-        found += [one for one in _taken(node, scene, turn) if one.response.status is Status.OK and one.answer.choice in node.undo]
+        found += [one for one in _taken(node, scene, turn) if one.response.status is ResponseStatus.OK and one.answer.choice in node.undo]
     forerunners = scene.run_state.forerunners
     kept = scene.records.reused_runs if forerunners is not None and forerunners.keeps else ()
     return [one for one in found if one.response.run_id not in kept]
@@ -196,7 +196,7 @@ async def undo(node: SuperviseNode, scene: Scene) -> NodeError | bool | None:
         response = await _undone(node, scene, place, done[place - 1])
         if response is None:
             return None
-        if response.status is not Status.OK:
+        if response.status is not ResponseStatus.OK:
             left.append(f"{done[place - 1].answer.choice}: {error_of(response).message}")
     if not left:
         return True
@@ -211,7 +211,7 @@ async def _undone(node: SuperviseNode, scene: Scene, place: int, one: Taken) -> 
     while True:
         turn += 1
         last = await ran(scene.in_turn(turn), (worker,), inputs, part=f"undo-{place}")
-        if last is None or last.response.status is Status.OK or turn == scene.position.turn:
+        if last is None or last.response.status is ResponseStatus.OK or turn == scene.position.turn:
             return None if last is None else last.response
 
 

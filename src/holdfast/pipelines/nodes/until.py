@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.rules import Reason, broken
 from holdfast.pipelines.graph.graph import UntilNode
 from holdfast.pipelines.record.operations import wait_at
@@ -31,7 +31,7 @@ async def advance(node: UntilNode, scene: Scene) -> NodeProgress:
         last = await ran(scene, (node.worker,), partial(scene.inputs, node.inputs), part=f"work-{number}", template=node.inputs)
         if last is None:
             return None
-        if last.response.status is not Status.OK:
+        if last.response.status is not ResponseStatus.OK:
             return NodeFailure(error_of(last.response), offers=scene.output_schema(node.worker))
         outputs = last.response.outputs
         document = await scene.kept({"outputs": outputs, "times": number})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.pipelines.graph.graph import WorkerNode
 from holdfast.pipelines.record.results import NodeFailure, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
@@ -17,7 +17,7 @@ async def advance(node: WorkerNode, scene: Scene) -> NodeProgress:
     last = await ran(scene, (node.worker, *node.fallback), partial(scene.inputs, node.inputs), template=node.inputs)
     if last is None:
         return None
-    if last.response.status is not Status.OK:
+    if last.response.status is not ResponseStatus.OK:
         return NodeFailure(error_of(last.response), offers=scene.output_schema(node.worker))
     partly = last.response.observability.partial
     return Settled(state="partial" if partly else "ok", run=last.operation_id, lost=partly)

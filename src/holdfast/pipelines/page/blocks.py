@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from holdfast.contract.notes import Notes, meant, shown
-from holdfast.contract.page import PIPELINE_SPEC, Line
+from holdfast.contract.page import PIPELINE_SPEC, PageLine
 from holdfast.contract.spec import TEXTS
 from holdfast.pipelines.page.trees import (
     MAX_DEPTH,
@@ -62,14 +62,14 @@ class SpecRow(NamedTuple):
 class SpecParts(NamedTuple):
     """A Pipeline spec in two parts: the keys that a worker.md has too, and the keys of the graph."""
 
-    contract: tuple[Line, ...]
+    contract: tuple[PageLine, ...]
     graph: dict[str, list[SpecRow]]
     """For each key of the graph: the row of the key and the rows that belong to it."""
     flat: bool
     """Whether the page lost its indentation."""
 
 
-def rows_of(lines: Sequence[Line], notes: Notes) -> list[SpecRow]:
+def rows_of(lines: Sequence[PageLine], notes: Notes) -> list[SpecRow]:
     """The rows of a spec, without blank lines, comment lines, and the lines `---` and `...`. If a bracket is never closed, that is noted as
     a problem, and its row and the rows after it are left out."""
     rows: list[SpecRow] = []
@@ -105,7 +105,7 @@ def parts_of(
     keys = [row for row in rows if row.item is None and row.keyed is not None]
     base = min((row.indent for row in keys), default=0)
     flat = all(row.indent <= base for row in keys)
-    contract: list[Line] = []
+    contract: list[PageLine] = []
     graph: dict[str, list[SpecRow]] = {}
     top, left_out = "", False
     for row in rows:
@@ -128,7 +128,7 @@ def parts_of(
         if top in graph:
             graph[top].append(row)
         else:
-            contract.append(Line(row.line, " " * row.indent + row.text.replace("\n", " ")))
+            contract.append(PageLine(row.line, " " * row.indent + row.text.replace("\n", " ")))
     return SpecParts(tuple(contract), graph, flat)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from holdfast.contract.notes import Notes, few_guesses, shown
-from holdfast.contract.page import PIPELINE_SPEC, SPEC, Fence, Line, Page, Section, mentions_pipeline, parted
+from holdfast.contract.page import PIPELINE_SPEC, SPEC, Fence, Page, PageLine, Section, mentions_pipeline, parted
 from holdfast.contract.page_reader import read_parts, text_of
 from holdfast.contract.spec import OWNER, TOP
 from holdfast.contract.terms import Contract, Problem
@@ -132,7 +132,7 @@ class _PipelineReader:
 
     def _contract_page(self) -> Page:
         """The page rewritten as a worker.md: its spec is without the keys of the graph, and `pipeline_id` is called `worker_id`."""
-        lines = tuple(Line(line.number, _ID.sub(r"\1worker_id", line.text, count=1)) for line in self._parts.contract)
+        lines = tuple(PageLine(line.number, _ID.sub(r"\1worker_id", line.text, count=1)) for line in self._parts.contract)
         fences = tuple(Fence(fence.line, "yaml", lines, fence.closed) for fence in self._section.fences[:1])
         spec = Section(SPEC, self._section.line, () if fences else lines, fences)
         sections = {name: section for name, section in self._page.sections.items() if name != PIPELINE_SPEC}

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.contract.protocol import Response, RunUsage
+from holdfast.contract.protocol import Response, ResponseUsage
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal, started, succeeded
 from holdfast.model.operations import OPEN, RUN, Operation, Type, Update
@@ -103,7 +103,7 @@ class Records:
         """Every child run, in the order in which they began."""
         return (operation for operation in self.journal.operations if operation.type is Type.CHAINED_INVOKE and operation.sub_type == RUN)
 
-    def usage(self) -> RunUsage:
+    def usage(self) -> ResponseUsage:
         """What all child runs of this run that have ended used, in sum: also fallbacks, all rounds, retries and undos. What reused
         responses used is not included."""
         used = [self.response(operation).observability.usage for operation in self.runs() if operation.status not in OPEN]

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Response
 from holdfast.model import json_structs
 from holdfast.model.operations import Action, Failure, Operation, Update
@@ -125,5 +125,5 @@ def error_of(response: Response) -> NodeError:
         details=error.details,
         run_id=response.run_id or None,
         retryable=error.retryable,
-        needs_human=response.status is Status.NEEDS_HUMAN,
+        needs_human=response.status is ResponseStatus.NEEDS_HUMAN,
     )

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.durable.identifier import Identity
 from holdfast.model import codec
 from holdfast.model.operations import OPEN, RUN, Kind, Operation, Order, Type
@@ -25,7 +25,7 @@ from holdfast.pipelines.record.operations import REUSED, NodePosition, node_at, 
 from holdfast.pipelines.record.responses import child_response
 from holdfast.pipelines.record.results import Settled, settled_of
 from holdfast.pipelines.record.reused import Reused, raw_of, reused_in
-from holdfast.workers.accepted_request import AcceptedRequest, Again, FamilyLink, accepted_from, work_of
+from holdfast.workers.accepted_request import AcceptedRequest, FamilyLink, RunRestart, accepted_from, work_of
 from holdfast.workers.approvals import ApprovalPlace, Decision, Requested, decision_of, request_of
 from holdfast.workers.ballots import NO_BALLOT, ballots_in
 from holdfast.workers.earlier_runs import EarlierRun
@@ -148,7 +148,7 @@ class _Forerunner:
         self.id = run.header.id
         self.names = {operation.name for operation in run.operations.values()}
         self.reused = {op.id: reused_in(op) for op in run.operations.values() if op.sub_type == REUSED and op.type is Type.STEP}
-        self._again: Again | None = run.accepted.again
+        self._again: RunRestart | None = run.accepted.again
 
     def forced(self, node: str) -> bool:
         """Whether this earlier run had to run a node itself: it restarted no other run, or was asked to run the node again. If so, and if
@@ -247,7 +247,7 @@ def counted(result: Reused | None, reuse: Reuse) -> Reused | None:
     """The same result, if it has a response and `reuse` allows to reuse it; else None."""
     if result is None or reuse == "none" or bytes(result.response) == b"null":
         return None
-    return result if reuse == "all" or result.answer.status is Status.OK else None
+    return result if reuse == "all" or result.answer.status is ResponseStatus.OK else None
 
 
 def linked(last: Reused, accepted: AcceptedRequest, *, is_whole: bool, is_fresh: bool) -> FamilyLink:
@@ -257,6 +257,6 @@ def linked(last: Reused, accepted: AcceptedRequest, *, is_whole: bool, is_fresh:
     if is_fresh:
         family = sha256(f"{last.family}\0again\0{accepted.link}".encode()).hexdigest()
         return FamilyLink(family=family, number=last.link + 1)
-    known = accepted.again or Again(of="")
-    again = Again(of=last.run_id, is_whole=is_whole, is_retry=known.is_retry, kept=known.kept)
+    known = accepted.again or RunRestart(of="")
+    again = RunRestart(of=last.run_id, is_whole=is_whole, is_retry=known.is_retry, kept=known.kept)
     return FamilyLink(family=last.family, number=last.link + 1, before=(*last.before, last.run_id), again=again)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.contract.codes import Status, meaning_of
+from holdfast.contract.codes import ResponseStatus, meaning_of
 from holdfast.contract.protocol import Observability, Response, ResponseError
 from holdfast.pipelines.graph.graph import Template
 from holdfast.pipelines.graph.references import Unresolved
@@ -70,7 +70,7 @@ def _members(gives: Template) -> list[tuple[str | None, Template]]:
 
 def _answer(run: PipelineRun, result: AttemptResult) -> Response:
     header, contract, error, partial = run.header, run.contract, result.error, run.is_partial
-    status, told = Status.OK, None
+    status, told = ResponseStatus.OK, None
     if error is not None:
         meaning = meaning_of(error.error_code, deployed=contract.errors, needs_human=error.needs_human, retryable=error.retryable)
         status = meaning.status

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.durable.journal import succeeded
 from holdfast.pipelines.graph.graph import AnyNode, MapNode, SuperviseNode, WorkerNode, has_undo
 from holdfast.pipelines.nodes import map as map_node
@@ -127,7 +127,7 @@ async def _tried(scene: Scene, node: _Undoable, round: int) -> NodeError | bool 
         return cannot.error
     if last is None:
         return None
-    return True if last.response.status is Status.OK else error_of(last.response)
+    return True if last.response.status is ResponseStatus.OK else error_of(last.response)
 
 
 async def _inputs(scene: Scene, node: WorkerNode, round: int) -> dict[str, Any]:

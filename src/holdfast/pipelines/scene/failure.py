@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Response
 from holdfast.model.operations import OPEN, Operation
 from holdfast.pipelines.graph.graph import (
@@ -92,7 +92,7 @@ def _next(workers: Sequence[str], told: Sequence[Response]) -> str | None:
     for response in told:
         limited += 1
         if _rate_wait(response) is None or limited == _MOST_LIMITED:
-            if response.status is Status.OK or _code(response) == "cancelled":
+            if response.status is ResponseStatus.OK or _code(response) == "cancelled":
                 return None
             at, limited = at + 1, 0
     return workers[at] if at < len(workers) else None

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Response, ResponseError
 from holdfast.pipelines.graph.graph import Template
 from holdfast.pipelines.graph.paths import text_of
@@ -43,7 +43,7 @@ def edge_error(node: str, template: Template, refused: Response) -> Response:
         retryable=False,
         details={"edges": edges} if edges else refused.error.details,
     )
-    return msgspec.structs.replace(refused, status=Status.INVALID_OUTPUT, error=error)
+    return msgspec.structs.replace(refused, status=ResponseStatus.INVALID_OUTPUT, error=error)
 
 
 def _edge(node: str, template: Template, problem: Any) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Observability, Response, WorkerRequest
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal, started
@@ -146,9 +146,9 @@ def items_over(
         if shard.status in OPEN:
             inner, places = running(shard), range(number * SHARD_ITEMS, (number + 1) * SHARD_ITEMS)
             ends = [ended(inner, position, f"{WORK}-{place}", workers) for place in places]
-            good = [response.status is Status.OK for response in ends if response is not None]
+            good = [response.status is ResponseStatus.OK for response in ends if response is not None]
             ok, failed = ok + sum(good), failed + len(good) - sum(good)
-        elif (response := child_response(shard)).status is Status.OK:
+        elif (response := child_response(shard)).status is ResponseStatus.OK:
             page = response.outputs or {}
             before, failed = failed, int(page.get("failed", 0))
             rows = page.get("items")
@@ -159,7 +159,7 @@ def items_over(
 
 async def _page(scene: Scene, known: Operation) -> ShardResults | ShardFailed:
     response = scene.records.response(known)
-    if response.status is not Status.OK:
+    if response.status is not ResponseStatus.OK:
         return ShardFailed(error_of(response))
     run = scene.run_state
     return json_structs.converted(await run.service.artifacts.resolved(run.accepted.tenant, response.outputs or {}), ShardResults)
@@ -352,7 +352,7 @@ class _Shard:
             run_id=header.id,
             worker_id=header.function,
             version=self._accepted.version,
-            status=Status.OK,
+            status=ResponseStatus.OK,
             outputs=await self._values.kept(msgspec.to_builtins(page)),
             observability=Observability(trace_id=self._accepted.trace_id, span_id=self._accepted.span_id, usage=self._records.usage()),
         )
@@ -389,5 +389,5 @@ def _item(index: int, response: Response | None, error: NodeError | None) -> dic
         told = None if error is None else {"error_code": error.code, "message": error.message, "retryable": False, "details": error.details}
         return {"index": index, "status": "invalid_output", "outputs": None, "error": told, "run_id": None}
     failed = None if response.error is None else msgspec.to_builtins(response.error)
-    outputs = response.outputs if response.status is Status.OK else None
+    outputs = response.outputs if response.status is ResponseStatus.OK else None
     return {"index": index, "status": response.status.value, "outputs": outputs, "error": failed, "run_id": response.run_id or None}

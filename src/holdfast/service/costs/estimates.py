@@ -30,7 +30,7 @@ from holdfast.pipelines.run.served_pipeline import ServedPipeline
 from holdfast.service.costs.reports import dollars
 from holdfast.service.descriptions.pipeline_view import PipelineView, pipeline_view
 from holdfast.store.seam import Store
-from holdfast.workers.accept import Served
+from holdfast.workers.accept import ServedVersion
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.approvals import Approval
 from holdfast.workers.day_usage import spent_today
@@ -39,7 +39,7 @@ from holdfast.workers.run_lookup import accepted_in
 from holdfast.workers.run_usage import Spending
 from holdfast.workers.tools.language_model import ModelSettings
 
-ServedVersions = Mapping[str, Mapping[str, Served]]
+ServedVersions = Mapping[str, Mapping[str, ServedVersion]]
 _TOLD_GAPS: Final = 3
 _FRESH_SECONDS: Final = 5.0
 _MOST_READ: Final = 1000
@@ -52,7 +52,7 @@ class ServedKnownWorkers:
         self._served = served
         self._model = model
 
-    def find(self, worker_id: str, version: str | None) -> Served | None:
+    def find(self, worker_id: str, version: str | None) -> ServedVersion | None:
         """The named version of a worker or pipeline; if no version is named, the one that was added last. None if it is not served."""
         versions = self._served.get(worker_id)
         if not versions:
@@ -203,7 +203,7 @@ class Estimates:
 
     # --- before a run begins
 
-    def check(self, served: Served, accepted: AcceptedRequest, now: int) -> None:
+    def check(self, served: ServedVersion, accepted: AcceptedRequest, now: int) -> None:
         """Raise InvalidRequest (`estimate_exceeded`) if the estimate of a run is higher than one of its caps, or if the run has a cap and
         the estimate is not known. Caps are what the caller allows for this run, and what is left today of the tenant's daily limits."""
         caps = self._caps(served, accepted, now)
@@ -217,7 +217,7 @@ class Estimates:
             if known is None or known > cap:
                 raise InvalidRequest(self._refusal(told, known, cap, of, what), error_code="estimate_exceeded")
 
-    def _caps(self, served: Served, accepted: AcceptedRequest, now: int) -> list[tuple[int, str, str]]:
+    def _caps(self, served: ServedVersion, accepted: AcceptedRequest, now: int) -> list[tuple[int, str, str]]:
         """The caps that a run is compared with: the amount (tokens, or billionths of a dollar), the words for an error, and `tokens` or
         `cost_usd`."""
         own, asked = served.worker.contract.limits, accepted.limits
@@ -240,7 +240,7 @@ class Estimates:
         amount = f"${dollars(known)}" if what == "cost_usd" else f"{known:,} tokens"
         return f"The run may cost {amount}, and {allows} (policy.estimate = {self._policy.estimate!r})."
 
-    def money(self, served: Served, accepted: AcceptedRequest) -> int:
+    def money(self, served: ServedVersion, accepted: AcceptedRequest) -> int:
         """What a run usually costs (the estimate `typical`), in billionths of a dollar, at most MOST_MONEY; 0 if that is not known. It is
         for queues that limit the cost of their waiting executions (`most_waiting_usd`)."""
         contract = served.worker.contract

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from holdfast.model.execution import Execution
 from holdfast.store.seam import Store
 from holdfast.workers.accepted_request import AcceptedRequest
-from holdfast.workers.event_rings import Position, position_of
+from holdfast.workers.event_rings import FollowerPosition, position_of
 from holdfast.workers.events import RunEvent
 from holdfast.workers.followed_runs import FollowedRuns
 
@@ -17,7 +17,7 @@ def followed(store: Store, header: Execution, accepted: AcceptedRequest, after: 
     """The recorded events of a run after the event with the id `after`, and then each new event when it is recorded; between events the
     iterator blocks. It ends when the run has ended, or when the run is quarantined (the last event is then `quarantined`). Live events,
     such as progress and log lines, are not among them."""
-    events = FollowedRuns().follow(store, header, accepted, Position(position_of(after).recorded))
+    events = FollowedRuns().follow(store, header, accepted, FollowerPosition(position_of(after).recorded))
 
     async def later() -> RunEvent | bool:
         """The next event. True if no event was recorded for a while, but more may come; False if there are no more events."""

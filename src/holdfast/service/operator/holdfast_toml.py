@@ -25,7 +25,7 @@ from holdfast.service.runtimes.worker_runtime import ToolSettings, WorkerSetting
 from holdfast.service.runtimes.worker_signals import SignalSettings
 from holdfast.service.schedules.declarations import Schedule, schedule_from
 from holdfast.signals.spans import wanted
-from holdfast.workers.policy import Caps, Most, Policy
+from holdfast.workers.policy import DayCaps, Most, Policy
 from holdfast.workers.tools.cassettes import CassetteSettings, cassette_settings
 from holdfast.workers.tools.fetch_url import FetchSettings
 from holdfast.workers.tools.language_model import ModelSettings
@@ -124,9 +124,9 @@ def _policy(told: Any, path: Path) -> Policy:
             raise InvalidParameter(f"{path}: [policy.{name}] is not known; write [{name}].")
     policy: Policy = _converted(told, Policy, path, "policy")
     parts = {
-        "caps": (Caps, {"caps": told.get("caps", {})}),
+        "caps": (DayCaps, {"caps": told.get("caps", {})}),
         "most": (Most, {"most": told.get("most", {})}),
-        "tenant_caps": (Caps, told.get("tenant_caps", {})),
+        "tenant_caps": (DayCaps, told.get("tenant_caps", {})),
     }
     for name, (kind, tables) in {**parts, "rate_limits": (RateLimit, told.get("rate_limits", {}))}.items():
         for key, table in tables.items():

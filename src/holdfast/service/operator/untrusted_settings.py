@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
-from holdfast.workers.policy import Caps
+from holdfast.workers.policy import DayCaps
 from holdfast.workers.tools.fetch_url import covers
 
 Rule = Callable[[Any, Any], tuple[Any, bool]]
@@ -82,10 +82,10 @@ def _obeyed(ours: bool, theirs: bool) -> tuple[bool, bool]:
     return ours or theirs, theirs or not ours
 
 
-def _caps(ours: Caps, theirs: Caps) -> tuple[Caps, bool]:
+def _caps(ours: DayCaps, theirs: DayCaps) -> tuple[DayCaps, bool]:
     """The lower value of each cap, and whether every value of the file is followed."""
-    lower = {name: _cap(getattr(ours, name), getattr(theirs, name)) for name in Caps.__struct_fields__}
-    return Caps(**{name: value for name, (value, _) in lower.items()}), all(kept for _, kept in lower.values())
+    lower = {name: _cap(getattr(ours, name), getattr(theirs, name)) for name in DayCaps.__struct_fields__}
+    return DayCaps(**{name: value for name, (value, _) in lower.items()}), all(kept for _, kept in lower.values())
 
 
 def _refused_codes(
@@ -159,7 +159,7 @@ def tightened(ours: WorkerSettings, theirs: WorkerSettings, said: Mapping[str, A
     return ours, sorted(ignored)
 
 
-def _tenants(ours: WorkerSettings, theirs: WorkerSettings) -> tuple[Mapping[str, Caps], bool]:
+def _tenants(ours: WorkerSettings, theirs: WorkerSettings) -> tuple[Mapping[str, DayCaps], bool]:
     names = {*ours.policy.tenant_caps, *theirs.policy.tenant_caps}
     both = {tenant: _caps(ours.policy.caps_of(tenant), theirs.policy.caps_of(tenant)) for tenant in sorted(names)}
     return {tenant: caps for tenant, (caps, _) in both.items()}, all(both[tenant][1] for tenant in theirs.policy.tenant_caps)

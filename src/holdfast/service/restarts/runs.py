@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.contract.checking import told_of
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import RunLimits
 from holdfast.engine.restarts import check_restartable, restarted
@@ -41,7 +41,7 @@ from holdfast.service.costs.estimates import Estimates, without_workers
 from holdfast.service.descriptions.pipeline_view import pipeline_view
 from holdfast.store.seam import Filter, Store
 from holdfast.workers import accept
-from holdfast.workers.accepted_request import AcceptedRequest, Again
+from holdfast.workers.accepted_request import AcceptedRequest, RunRestart
 from holdfast.workers.earlier_runs import check_kept, earlier_run
 from holdfast.workers.run_lookup import Asker, find_run, response_of
 from holdfast.workers.service import WorkerService
@@ -193,7 +193,7 @@ def _check_asked(store: Store, header: Execution, accepted: AcceptedRequest, ask
     _check_children(store, header)
     check_kept(store, (*accepted.before, header.id), accepted.tenant)
     response = response_of(store, header, accepted)
-    if asked.is_retry and response.status is Status.OK and not response.observability.partial:
+    if asked.is_retry and response.status is ResponseStatus.OK and not response.observability.partial:
         raise RestartRefused(f"Run {header.id} succeeded, so there is nothing to retry. Restart it from a node instead.")
     if not asked.is_retry and not asked.nodes and asked.inputs is None:
         raise InvalidParameter("A restart needs a node to begin from, or other inputs. Name a node, give inputs, or ask for a retry.")
@@ -263,10 +263,10 @@ def _forced(graph: Graph | None, accepted: AcceptedRequest, asked: RestartAsked)
     return forced
 
 
-def _again(store: Store, header: Execution, accepted: AcceptedRequest, asked: RestartAsked, forced: Sequence[str]) -> Again:
-    ended_well = response_of(store, header, accepted).status is Status.OK
+def _again(store: Store, header: Execution, accepted: AcceptedRequest, asked: RestartAsked, forced: Sequence[str]) -> RunRestart:
+    ended_well = response_of(store, header, accepted).status is ResponseStatus.OK
     kept = ended_well or (accepted.again is not None and accepted.again.kept)
-    return Again(of=header.id, nodes=tuple(forced), resend=asked.resend, is_retry=asked.is_retry, kept=kept)
+    return RunRestart(of=header.id, nodes=tuple(forced), resend=asked.resend, is_retry=asked.is_retry, kept=kept)
 
 
 # --- with workers

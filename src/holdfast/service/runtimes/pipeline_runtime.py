@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from holdfast.contract.terms import Level
+from holdfast.contract.terms import ProblemLevel
 from holdfast.hosts.sandbox.server_limits import ServerLimits
 from holdfast.pipelines.builder.build import build
 from holdfast.pipelines.check.known import Known, Workers, known_worker
@@ -94,7 +94,7 @@ class PipelineRuntime:
 
     def _check(self, file: Path, each: Built, workers: Workers) -> None:
         told = problems(each.graph, workers, each.lines)
-        errors = [problem for problem in told if problem.level is Level.ERROR]
+        errors = [problem for problem in told if problem.level is ProblemLevel.ERROR]
         if errors:
             raise PipelineInvalid("\n".join(map(str, errors)), str(file))
         for problem in told:

@@ -14,9 +14,9 @@ from holdfast.model.errors import ExportInvalid, InvalidParameter
 from holdfast.model.execution import ExecutionStatus
 from holdfast.service.exports.importing import Source, read
 from holdfast.service.runtimes.worker_runtime import WorkerRuntime, WorkerSettings, home_beside
-from holdfast.workers.accept import Served
+from holdfast.workers.accept import ServedVersion
 from holdfast.workers.accepted_request import AcceptedRequest
-from holdfast.workers.replay import Finished, Replayed, replay
+from holdfast.workers.replay import Finished, RunReplay, replay
 
 
 def exported_run(document: Source) -> Finished:
@@ -41,7 +41,7 @@ def exported_run(document: Source) -> Finished:
     return Finished(header=header, accepted=accepted, response=response, operations=snapshot.operations)
 
 
-async def replay_run(finished: Finished, where: str, settings: WorkerSettings, files: Sequence[str | os.PathLike[str]] = ()) -> Replayed:
+async def replay_run(finished: Finished, where: str, settings: WorkerSettings, files: Sequence[str | os.PathLike[str]] = ()) -> RunReplay:
     """Replay a run that has ended, with the worker's code in `files`; without files, with the code that the run is pinned to, from the
     folder beside the store `where`. Raises InvalidParameter if `files` do not have the worker."""
     runtime = WorkerRuntime(files, settings, home_beside(where))
@@ -54,7 +54,7 @@ async def replay_run(finished: Finished, where: str, settings: WorkerSettings, f
         await runtime.close()
 
 
-def _served(runtime: WorkerRuntime, finished: Finished) -> Served:
+def _served(runtime: WorkerRuntime, finished: Finished) -> ServedVersion:
     versions = runtime.worker_service.served.get(finished.header.function)
     if not versions:
         known = ", ".join(runtime.worker_service.served)

@@ -33,7 +33,7 @@ from holdfast.service.queues.declarations import QueueTable
 from holdfast.service.runtimes.pipeline_runtime import PipelineRuntime, with_their_workers
 from holdfast.service.runtimes.worker_signals import Signals, SignalSettings
 from holdfast.service.schedules.declarations import Schedule, page_schedule
-from holdfast.workers.accept import Served
+from holdfast.workers.accept import ServedVersion
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.packages import Package, PackagedWorker, Packages, WorkerChanged, WorkerInvalid
 from holdfast.workers.policy import Policy
@@ -215,7 +215,7 @@ class WorkerRuntime:
                 told = f"This server did not know {package.contract.worker_id} when it started, and it cannot add a worker while it runs."
                 raise InvalidParameter(f"{told} Restart the server to serve it.")
         pipelines = await self.pipeline_runtime.built(self._pipelines, found)
-        ready: list[Served] = [*map(self._worker, changed), *pipelines]
+        ready: list[ServedVersion] = [*map(self._worker, changed), *pipelines]
         for served in ready:
             self.worker_service.serve(served)
         self._found = found

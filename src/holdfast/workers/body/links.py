@@ -38,7 +38,7 @@ Frame = dict[str, Any]
 Received = tuple[Frame, int | None]
 
 
-class Link(Protocol):
+class RunnerConnection(Protocol):
     """The body's connection to its runner."""
 
     def send(self, frame: Frame, fd: int | None = None) -> None: ...
@@ -103,7 +103,7 @@ class SocketLink:
         return frame, self._descriptors.popleft() if frame.get("fd") else None
 
 
-class Told:
+class RunnerTimes:
     """Keeps the times that the runner's answers contain in addition to their results."""
 
     now = 0
@@ -118,10 +118,10 @@ class Told:
             self.ends_at = monotonic() + answer["left"]
 
 
-class Asking(Told):
+class Asking(RunnerTimes):
     """The requests of a `def` body. It makes one request at a time, and its thread waits for the answer."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: RunnerConnection) -> None:
         self._link = link
         self._count = 0
 
@@ -146,10 +146,10 @@ class Asking(Told):
         return checked(answer), given
 
 
-class AsyncAsking(Told):
+class AsyncAsking(RunnerTimes):
     """The requests of an `async def` body. Several may wait for their answers at once."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: RunnerConnection) -> None:
         self._link = link
         self._count = 0
         self._open: dict[int, asyncio.Future[Received]] = {}

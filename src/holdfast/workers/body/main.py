@@ -18,7 +18,7 @@ from holdfast.model.errors import HoldfastError
 from holdfast.model.json_structs import converted, decoder
 from holdfast.workers.body.context import AsyncContext, BlockingContext
 from holdfast.workers.body.errors import WorkerError, as_frame
-from holdfast.workers.body.links import MOST_ENCODED, Asking, AsyncAsking, Frame, Link, SocketLink, reading
+from holdfast.workers.body.links import MOST_ENCODED, Asking, AsyncAsking, Frame, RunnerConnection, SocketLink, reading
 
 Function = Callable[[Any, Any], Any]
 decoder(Contract)  # msgspec needs milliseconds to prepare a type. Done here, this happens once, before the bodies are forked
@@ -51,7 +51,7 @@ async def _served(link: SocketLink, function: Function, run: Frame) -> None:
         link.send(await awaited(asking, function, run))
 
 
-def answered(link: Link, function: Function, run: Frame) -> Frame:
+def answered(link: RunnerConnection, function: Function, run: Frame) -> Frame:
     """Run a `def` body with the order `run`. Returns the body's last frame: `done` with the outputs, or `failed` with the error."""
     try:
         context = BlockingContext(Asking(link), run, _contract(run))

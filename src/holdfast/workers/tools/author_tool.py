@@ -29,7 +29,18 @@ from holdfast.model.clock import monotonic
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.workers.tools.declarations import Declared
 from holdfast.workers.tools.retry_after import USUAL_SECONDS, retry_after
-from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Happened, Remaining, Reservation, ToolFailed, Unknown, Verdict
+from holdfast.workers.tools.seam import (
+    Call,
+    CallResult,
+    DidNotHappen,
+    Effect,
+    Happened,
+    Remaining,
+    Reservation,
+    ToolFailed,
+    Unknown,
+    Verdict,
+)
 from holdfast.workers.tools.secrets import Redactor, Secrets
 
 _MORE_LOOKS: Final = 2
@@ -70,11 +81,11 @@ class AuthorTool:
             raise ToolFailed("tool_failed", f"The arguments of {self.name} do not fit its signature: {at}", details={"reason": "arguments"})
         return Reservation()
 
-    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
+    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> CallResult:
         """Run the tool in its process. Returns its result, with secrets replaced. Raises ToolFailed if the call fails."""
         ended, redactor = await self._ask("call", call, arguments)
         try:
-            return Called(await redactor.cleaned(self._result(ended, call)["result"]))
+            return CallResult(await redactor.cleaned(self._result(ended, call)["result"]))
         except ToolFailed as failed:
             raise redactor.failure(failed) from None
 

@@ -22,7 +22,7 @@ from holdfast.model import codec
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.workers.tools.seam import (
     Call,
-    Called,
+    CallResult,
     Effect,
     Remaining,
     Reservation,
@@ -36,7 +36,7 @@ from holdfast.workers.tools.seam import (
 from holdfast.workers.tools.secrets import Redactor
 
 
-class Mode(StrEnum):
+class CassetteMode(StrEnum):
     """What a cassette does: nothing; record the calls that are made; or play recorded calls, so that no call is made."""
 
     OFF = "off"
@@ -47,7 +47,7 @@ class Mode(StrEnum):
 class CassetteSettings(Struct, frozen=True):
     """Whether calls are recorded or played back, and where."""
 
-    mode: Mode = Mode.OFF
+    mode: CassetteMode = CassetteMode.OFF
     path: str = ""
     tools: tuple[str, ...] = ()
     """The names of the tools whose calls are recorded or played back; empty: all tools."""
@@ -57,11 +57,11 @@ def cassette_settings(text: str | None) -> CassetteSettings:
     """The settings that a text describes: `off`, `record:FILE` or `replay:FILE`. The text comes from `HOLDFAST_CASSETTE` or from a setting;
     None and an empty text mean `off`. Raises InvalidParameter for any other text."""
     word, _, path = (text or "off").partition(":")
-    if word == Mode.OFF and not path:
+    if word == CassetteMode.OFF and not path:
         return CassetteSettings()
-    if word not in (Mode.RECORD, Mode.REPLAY) or not path:
+    if word not in (CassetteMode.RECORD, CassetteMode.REPLAY) or not path:
         raise InvalidParameter(f"The cassette setting is {text!r}: it must be off, record:FILE or replay:FILE.")
-    return CassetteSettings(Mode(word), path)
+    return CassetteSettings(CassetteMode(word), path)
 
 
 class Cassette:
@@ -73,15 +73,15 @@ class Cassette:
         self._path = Path(settings.path)
         self._redactor = redactor or Redactor({})
         self._played: dict[str, int] = {}
-        self._lines = _read(self._path) if settings.mode is Mode.REPLAY else {}
+        self._lines = _read(self._path) if settings.mode is CassetteMode.REPLAY else {}
 
     def wrap(self, tool: Tool) -> Tool:
         """A tool that records the calls of `tool`, or plays them back. Returns `tool` itself if the cassette is off, if `tool` is pure, or
         if the settings name only other tools."""
         is_for = not self._tools or tool.name in self._tools
-        return TapedTool(tool, self) if self.mode is not Mode.OFF and is_for and tool.effect is not Effect.PURE else tool
+        return TapedTool(tool, self) if self.mode is not CassetteMode.OFF and is_for and tool.effect is not Effect.PURE else tool
 
-    def play(self, tool: str, arguments: Mapping[str, Any]) -> Called:
+    def play(self, tool: str, arguments: Mapping[str, Any]) -> CallResult:
         """The recorded result of this call. If an error was recorded, raises it as ToolFailed. Raises ToolFailed with the code
         `tool_failed` if no call of this tool with these arguments was recorded."""
         kept = self._redactor.value(dict(arguments))
@@ -93,11 +93,11 @@ class Cassette:
         self._played[key] = at + 1
         return _outcome(lines[min(at, len(lines) - 1)])
 
-    def record(self, tool: str, arguments: Mapping[str, Any], outcome: Called | ToolFailed) -> None:
+    def record(self, tool: str, arguments: Mapping[str, Any], outcome: CallResult | ToolFailed) -> None:
         """Append one call and its outcome to the file, in a single write, so that several processes may share the file."""
         kept = self._redactor.value(dict(arguments))
         line: dict[str, Any] = {"tool": tool, "arguments_sha256": _key(tool, kept), "arguments": kept}
-        if isinstance(outcome, Called):
+        if isinstance(outcome, CallResult):
             line["result"] = self._redactor.value(outcome.result)
         else:
             clean = self._redactor.failure(outcome)
@@ -159,10 +159,10 @@ class TapedTool:
         """The cool-down keys that the tool behind the cassette names for these arguments, without the key of the tool itself."""
         return cool_down_keys(self._tool, arguments)[1:]
 
-    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
+    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> CallResult:
         """Play the call back; or make it, and record its result or its ToolFailed. A ToolFailed after which it is unknown whether the call
         took place is not recorded."""
-        if self._cassette.mode is Mode.REPLAY:
+        if self._cassette.mode is CassetteMode.REPLAY:
             played = self._cassette.play(self.name, arguments)
             if call.hears is not None:  # the recording has the whole answer, so followers get it as one text
                 call.hears(played.result if isinstance(played.result, str) else codec.dumps(played.result))
@@ -202,19 +202,19 @@ def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def _outcome(line: Mapping[str, Any]) -> Called:
+def _outcome(line: Mapping[str, Any]) -> CallResult:
     outcome = _outcome_of(line)
     if isinstance(outcome, ToolFailed):
         raise outcome
     return outcome
 
 
-def _outcome_of(line: Mapping[str, Any]) -> Called | ToolFailed:
+def _outcome_of(line: Mapping[str, Any]) -> CallResult | ToolFailed:
     spent = line.get("usage", {})
     parts = [spent.get(name, 0) for name in ("cached_tokens", "reasoning_tokens")]
     usage = Usage(spent.get("input_tokens", 0), spent.get("output_tokens", 0), Decimal(spent.get("cost_usd", "0")), *parts)
     if "error" not in line:
-        return Called(line["result"], usage)
+        return CallResult(line["result"], usage)
     about = line["error"]
     known = {name: about.get(name) for name in ("retry_after_seconds", "closes", "details")}
     return ToolFailed(about["code"], about["message"], usage=usage, **known)

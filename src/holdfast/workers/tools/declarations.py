@@ -24,7 +24,7 @@ _TOOL_OPTIONS: Final = ("name", "effect", "secrets", "approval", "timeout_second
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-class Problem(Struct, frozen=True):
+class CodeProblem(Struct, frozen=True):
     """A mistake in a file: the line, from 1, and what is wrong there."""
 
     line: int
@@ -68,36 +68,36 @@ class Declarations(Struct, frozen=True, kw_only=True):
 
     tools: tuple[Declared, ...]
     workers: tuple[DeclaredWorker, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[CodeProblem, ...]
 
 
 def declarations_of(source: str | bytes) -> Declarations:
     """Read what a file declares from its source, without running it. Mistakes are in `problems`; nothing is raised for them."""
     tree = parsed(source)
-    return Declarations(tools=(), workers=(), problems=(tree,)) if isinstance(tree, Problem) else _Reader(tree).read()
+    return Declarations(tools=(), workers=(), problems=(tree,)) if isinstance(tree, CodeProblem) else _Reader(tree).read()
 
 
-def parsed(source: str | bytes) -> ast.Module | Problem:
+def parsed(source: str | bytes) -> ast.Module | CodeProblem:
     """The syntax tree of a file; or, if the source is not valid Python, the problem that says why."""
     try:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return Problem(getattr(error, "lineno", None) or 1, f"The file is not Python: {getattr(error, 'msg', error)}.")
+        return CodeProblem(getattr(error, "lineno", None) or 1, f"The file is not Python: {getattr(error, 'msg', error)}.")
 
 
-class Flaw(Exception):
+class DeclarationInvalid(Exception):
     """A declaration is wrong. The reader of declarations notes the problem and continues."""
 
     def __init__(self, node: ast.AST, message: str) -> None:
         super().__init__(message)
-        self.problem = Problem(getattr(node, "lineno", 1), message)
+        self.problem = CodeProblem(getattr(node, "lineno", 1), message)
 
 
 class _Reader:
     def __init__(self, tree: ast.Module) -> None:
         self._tree = tree
         self._names = dict(_imported(tree))
-        self._problems: list[Problem] = []
+        self._problems: list[CodeProblem] = []
         self._tools: dict[str, Declared] = {}
         self._workers: list[DeclaredWorker] = []
         self._reconciling: dict[str, ast.expr] = {}
@@ -109,7 +109,9 @@ class _Reader:
         for node in ast.walk(self._tree):
             if isinstance(node, _Function) and node not in top and any(self._kind(d) in ("tool", "worker") for d in node.decorator_list):
                 self._problems.append(
-                    Problem(node.lineno, f"{node.name} is not at the top level of the file; @tool and @worker must stand at the top level.")
+                    CodeProblem(
+                        node.lineno, f"{node.name} is not at the top level of the file; @tool and @worker must stand at the top level."
+                    )
                 )
         self._reconcilers()
         self._twice()
@@ -123,7 +125,7 @@ class _Reader:
                     case "tool":
                         declared = self._tool(function, decorator)
                         if function.name in self._tools:
-                            raise Flaw(
+                            raise DeclarationInvalid(
                                 function, f"Two tool functions are named {function.name}; the second would replace the first. Rename one."
                             )
                         self._tools[function.name] = declared
@@ -134,7 +136,7 @@ class _Reader:
                         self._reconciling[ast.unparse(decorator.value)] = decorator
                     case _:
                         pass  # a decorator of another package
-            except Flaw as flaw:
+            except DeclarationInvalid as flaw:
                 self._problems.append(flaw.problem)
 
     def _kind(self, decorator: ast.expr) -> str | None:
@@ -154,20 +156,24 @@ class _Reader:
         options = _options(decorator, _TOOL_OPTIONS, f"@tool of {function.name}")
         effect = _typed(options, "effect", str, "write")
         if effect not in (Effect.READ, Effect.WRITE):
-            raise Flaw(decorator, f"@tool of {function.name}: effect is {effect!r}; it must be 'read' or 'write'.")
+            raise DeclarationInvalid(decorator, f"@tool of {function.name}: effect is {effect!r}; it must be 'read' or 'write'.")
         name = _typed(options, "name", str, function.name)
         if not name.isidentifier() or name.startswith("_"):
-            raise Flaw(decorator, f"@tool of {function.name}: the name {name!r} must be a Python identifier without _ at its beginning.")
+            raise DeclarationInvalid(
+                decorator, f"@tool of {function.name}: the name {name!r} must be a Python identifier without _ at its beginning."
+            )
         seconds = _typed(options, "timeout_seconds", (int, float), None)
         if seconds is not None and not 0 < seconds < 86_400 * 366:
-            raise Flaw(decorator, f"@tool of {function.name}: timeout_seconds is {seconds}; it must be above 0 and below a year.")
+            raise DeclarationInvalid(
+                decorator, f"@tool of {function.name}: timeout_seconds is {seconds}; it must be above 0 and below a year."
+            )
         schema, trouble = arguments_of(function)
         if trouble is not None:
-            raise Flaw(function, f"The tool {function.name}: {trouble}")
+            raise DeclarationInvalid(function, f"The tool {function.name}: {trouble}")
         try:
             cost_of(schema)
         except SchemaInvalid as wrong:
-            raise Flaw(function, f"The tool {function.name}: its signature is too large: {wrong}.") from None
+            raise DeclarationInvalid(function, f"The tool {function.name}: its signature is too large: {wrong}.") from None
         return Declared(
             name=name,
             function=function.name,
@@ -185,7 +191,7 @@ class _Reader:
     def _reconcilers(self) -> None:
         for name, decorator in self._reconciling.items():
             if name not in self._tools:
-                self._problems.append(Problem(decorator.lineno, f"@{name}.reconcile: this file has no function {name} with @tool."))
+                self._problems.append(CodeProblem(decorator.lineno, f"@{name}.reconcile: this file has no function {name} with @tool."))
                 continue
             tool = self._tools[name]
             self._tools[name] = Declared(**{**{key: getattr(tool, key) for key in tool.__struct_fields__}, "reconciles": True})
@@ -195,7 +201,7 @@ class _Reader:
         for tool in self._tools.values():
             if tool.name in seen:
                 self._problems.append(
-                    Problem(tool.line, f"Two tools are named {tool.name!r}; the other is in line {seen[tool.name]}. Rename one.")
+                    CodeProblem(tool.line, f"Two tools are named {tool.name!r}; the other is in line {seen[tool.name]}. Rename one.")
                 )
             seen[tool.name] = tool.line
 
@@ -213,11 +219,11 @@ def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
 def _worker(function: _Function, decorator: ast.expr) -> DeclaredWorker:
     what = f"@worker of {function.name}"
     if not isinstance(decorator, ast.Call):
-        raise Flaw(decorator, f'{what} must name its page: @worker("page.md").')
+        raise DeclarationInvalid(decorator, f'{what} must name its page: @worker("page.md").')
     options = _options(decorator, ("page", "include"), what, positional="page")
     page = _typed(options, "page", str, "")
     if not page:
-        raise Flaw(decorator, f'{what} must name its page: @worker("page.md").')
+        raise DeclarationInvalid(decorator, f'{what} must name its page: @worker("page.md").')
     return DeclaredWorker(
         function=function.name,
         page=page,
@@ -238,17 +244,17 @@ def _options(decorator: ast.expr, known: tuple[str, ...], what: str, positional:
     if not isinstance(decorator, ast.Call):
         return options
     if len(decorator.args) > (1 if positional else 0):
-        raise Flaw(
+        raise DeclarationInvalid(
             decorator, f"{what} has too many arguments without a name. Pass them by name: {', '.join(name + '=' for name in known)}."
         )
     given = [(positional or "", argument) for argument in decorator.args] + [(word.arg or "**", word.value) for word in decorator.keywords]
     for name, value in given:
         if name not in known:
-            raise Flaw(value, f"{what} does not know {name}{'=' if name != '**' else ''}; it accepts {', '.join(known)}.")
+            raise DeclarationInvalid(value, f"{what} does not know {name}{'=' if name != '**' else ''}; it accepts {', '.join(known)}.")
         try:
             options.values[name] = ast.literal_eval(value)
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-            raise Flaw(
+            raise DeclarationInvalid(
                 value, f"{what}: {name}= must be a literal, because the file is read and not run; it is `{ast.unparse(value)[:80]}`."
             ) from None
     return options
@@ -259,7 +265,7 @@ def _typed(options: _Options, name: str, kind: Any, default: Any) -> Any:
     if value is default:
         return default
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise Flaw(
+        raise DeclarationInvalid(
             options.node,
             f"{options.what}: {name} is {value!r}, which has the wrong type. Write a text for name, effect and page, a number for "
             "timeout_seconds, and True or False for approval.",
@@ -270,5 +276,5 @@ def _typed(options: _Options, name: str, kind: Any, default: Any) -> Any:
 def _texts(options: _Options, name: str) -> tuple[str, ...]:
     value = options.values.get(name, ())
     if not isinstance(value, list | tuple | set) or not all(isinstance(item, str) and item for item in value):
-        raise Flaw(options.node, f"{options.what}: {name} is {value!r}; it must be a list of texts.")
+        raise DeclarationInvalid(options.node, f"{options.what}: {name} is {value!r}; it must be a list of texts.")
     return tuple(value)

@@ -53,7 +53,7 @@ _METADATA: Final = {
 }  # fmt: skip
 
 
-class Target(Struct, frozen=True):
+class UrlOrigin(Struct, frozen=True):
     """The scheme, host and port of a URL."""
 
     scheme: str
@@ -67,7 +67,7 @@ class Target(Struct, frozen=True):
         return f"{self.scheme}://{host}:{self.port}"
 
 
-class Private(Struct, frozen=True):
+class PrivateDestination(Struct, frozen=True):
     """One entry of the operator's `allow_private`: a host's name, or an address or range. If `port` is None, the entry covers every
     port."""
 
@@ -91,7 +91,7 @@ class Private(Struct, frozen=True):
 class Egress(Struct, frozen=True):
     """The operator's rules for egress. The domains that a contract allows are not part of it: they are an argument of `admit`."""
 
-    private: tuple[Private, ...] = ()
+    private: tuple[PrivateDestination, ...] = ()
     ports: tuple[int, ...] = (80, 443)
 
     @classmethod
@@ -100,7 +100,7 @@ class Egress(Struct, frozen=True):
         ports that are open on every allowed host. Raises InvalidParameter if an entry of `allow_private` is not valid."""
         return cls(tuple(_private(entry) for entry in allow_private), tuple(ports))
 
-    def admit(self, url: str, domains: Sequence[str] | None, before: Target | None = None) -> Target:
+    def admit(self, url: str, domains: Sequence[str] | None, before: UrlOrigin | None = None) -> UrlOrigin:
         """The target of this URL. Raises ToolFailed if the URL is not valid, if its scheme, host or port is not allowed, or if the redirect
         goes from https to http. `domains` are the contract's; None allows every host. `before` is the target that redirected to this URL;
         None if it is the first URL of the call."""
@@ -147,7 +147,7 @@ class Egress(Struct, frozen=True):
         name = str(found[0]) if any(ip in _METADATA for ip in found) else host
         return f" An operator who wants workers to reach it writes [fetch] allow_private = {_entry(name, port)} into holdfast.toml."
 
-    def _opened(self, target: Target) -> bool:
+    def _opened(self, target: UrlOrigin) -> bool:
         return any(entry.covers(target.host, target.port, _parsed(target.host)) for entry in self.private)
 
 
@@ -155,7 +155,7 @@ def _entry(host: str, port: int) -> str:
     return f'["[{host}]:{port}"]' if ":" in host else f'["{host}:{port}"]'
 
 
-def target_of(url: str) -> Target:
+def target_of(url: str) -> UrlOrigin:
     """The scheme, host and port of a URL. The URL is not trusted: raises ToolFailed if it is too long, cannot be parsed, contains blanks,
     control characters or backslashes, is neither http nor https, contains a user or password, or has no valid host."""
     if len(url) > _LONGEST_URL:
@@ -174,7 +174,7 @@ def target_of(url: str) -> Target:
     name = host_of(host)
     if not name:
         raise ToolFailed("egress_denied", f"The URL {url[:200]!r} contains no valid host.")
-    return Target(parts.scheme, name, _PORTS[parts.scheme] if port is None else port)
+    return UrlOrigin(parts.scheme, name, _PORTS[parts.scheme] if port is None else port)
 
 
 def host_of(name: str) -> str:
@@ -192,7 +192,7 @@ def host_of(name: str) -> str:
         return ""
 
 
-def _covers(entry: str, target: Target) -> bool:
+def _covers(entry: str, target: UrlOrigin) -> bool:
     """Whether an entry of the contract's domains covers a target. `shop.example` covers itself and its subdomains; `*.shop.example` only
     the subdomains; an IP address only itself. An entry with `:port` covers only that port."""
     name, port = _split_port(entry)
@@ -207,17 +207,17 @@ def _covers(entry: str, target: Target) -> bool:
     return target.host.endswith("." + domain) or (not under and target.host == domain)
 
 
-def _private(entry: str) -> Private:
+def _private(entry: str) -> PrivateDestination:
     name, port = _split_port(entry)
     try:
-        return Private(None, ipaddress.ip_network(name.strip("[]"), strict=False), port)
+        return PrivateDestination(None, ipaddress.ip_network(name.strip("[]"), strict=False), port)
     except ValueError:
         host = host_of(name)
         if not host or "/" in name:
             raise InvalidParameter(
                 f"allow_private contains {entry!r}, which is not a valid host, address or range, with or without :port."
             ) from None
-        return Private(host, None, port)
+        return PrivateDestination(host, None, port)
 
 
 def _split_port(entry: str) -> tuple[str, int | None]:

@@ -39,18 +39,18 @@ Place = Callable[[int, int], Span]
 was made."""
 
 
-class View(NamedTuple):
+class DecodedText(NamedTuple):
     """A text with one or more layers of encoding undone."""
 
     text: str
     place: Place
 
 
-def undone(text: str, layers: int) -> Iterator[View]:
+def undone(text: str, layers: int) -> Iterator[DecodedText]:
     """The text with one layer of encoding undone, then with two, up to `layers`. There are no further views when all views together have
     about 16 times as many characters as the text, and 8 KiB more."""
     budget = _TIMES * len(text) + _FREE
-    waiting: deque[tuple[View, int]] = deque([(View(text, _here), 0)])
+    waiting: deque[tuple[DecodedText, int]] = deque([(DecodedText(text, _here), 0)])
     met = {text}
     """The texts of the views that were made already. Undoing layers in another order often gives the same text, which is not used again."""
     while waiting:
@@ -62,7 +62,7 @@ def undone(text: str, layers: int) -> Iterator[View]:
             budget -= len(view.text)
             if budget < 0:
                 return
-            found = View(view.text, _through(view.place, above.place))
+            found = DecodedText(view.text, _through(view.place, above.place))
             yield found
             if depth + 1 < layers:
                 waiting.append((found, depth + 1))
@@ -77,7 +77,7 @@ def _through(inner: Place, outer: Place) -> Place:
     return lambda start, end: outer(*inner(start, end))
 
 
-def views(text: str) -> Iterator[View]:
+def views(text: str) -> Iterator[DecodedText]:
     """The text with one kind of encoding undone, for each kind that it seems to have: at most four views."""
     if _MAY_BE_ESCAPED.search(text):
         yield from _replaced(text, _ESCAPES, _unescape)
@@ -87,7 +87,7 @@ def views(text: str) -> Iterator[View]:
     yield from _replaced(text, _HEX, _from_hex)
 
 
-def _replaced(text: str, pattern: re.Pattern[str], by: Callable[[re.Match[str]], str]) -> Iterator[View]:
+def _replaced(text: str, pattern: re.Pattern[str], by: Callable[[re.Match[str]], str]) -> Iterator[DecodedText]:
     """One view: the text with each match of `pattern` replaced by what `by` returns for it. No view if nothing matches."""
     parts: list[str] = []
     marks: list[tuple[int, int, int, int]] = []
@@ -102,7 +102,7 @@ def _replaced(text: str, pattern: re.Pattern[str], by: Callable[[re.Match[str]],
         end = hit.end()
     if marks:
         parts.append(text[end:])
-        yield View("".join(parts), _Back(marks))
+        yield DecodedText("".join(parts), _Back(marks))
 
 
 class _Back:

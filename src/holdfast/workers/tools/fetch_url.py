@@ -20,11 +20,11 @@ from msgspec import Struct
 
 from holdfast.model.clock import monotonic
 from holdfast.workers.tools import robots
-from holdfast.workers.tools.egress import Egress, Target, host_of, target_of
+from holdfast.workers.tools.egress import Egress, UrlOrigin, host_of, target_of
 from holdfast.workers.tools.pinned_connection import PinnedTransport, Resolver, asking_for, resolve
 from holdfast.workers.tools.response_bodies import ACCEPTED_ENCODINGS, decoded, media_type, read_body
 from holdfast.workers.tools.retry_after import USUAL_SECONDS, retry_after
-from holdfast.workers.tools.seam import Call, Called, Effect, Remaining, Reservation, ToolFailed
+from holdfast.workers.tools.seam import Call, CallResult, Effect, Remaining, Reservation, ToolFailed
 
 _REDIRECTS: Final = {301, 302, 303, 307, 308}
 _ROBOTS_HOPS: Final = 5
@@ -103,7 +103,7 @@ class FetchUrl:
         except ToolFailed:
             return ()  # the call itself reports what is wrong
 
-    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
+    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> CallResult:
         """Fetch one page: its status, text, headers, hash, and the redirects that led to it. Raises ToolFailed if the page cannot be
         fetched. A page with a status such as 404 is returned."""
         limit = min(self._settings.timeout_seconds, float(arguments.get("timeout_seconds", self._settings.timeout_seconds)))
@@ -112,7 +112,7 @@ class FetchUrl:
         asking_for.set(call.tenant)
         try:
             async with asyncio.timeout(seconds):
-                return Called(await fetch.page())
+                return CallResult(await fetch.page())
         except TimeoutError:
             raise ToolFailed("fetch_timeout", f"The page did not arrive within {seconds:.1f} seconds.") from None
 
@@ -187,14 +187,14 @@ class _Fetch:
                     "tool_failed", f"The page redirects more than {self._settings.max_redirects} times; {target.origin} redirected last."
                 )
 
-    def _admitted(self, url: str, before: Target | None) -> Target:
+    def _admitted(self, url: str, before: UrlOrigin | None) -> UrlOrigin:
         target = self._tool.egress.admit(url, self._call.egress, before)
         left = self._tool.cooling(self._call.tenant, target.host)
         if left > 0:
             raise self._limited(target, left, "asked not to be called for a while")
         return target
 
-    async def _ask(self, url: str, target: Target, silence: float) -> httpx.Response:
+    async def _ask(self, url: str, target: UrlOrigin, silence: float) -> httpx.Response:
         request = httpx.Request("GET", _parsed(url, target), headers=self._headers)
         request.extensions = {"timeout": {"connect": silence, "read": silence, "write": silence, "pool": silence}}
         try:
@@ -214,7 +214,7 @@ class _Fetch:
             raise ToolFailed("tool_failed", f"The page redirects to {location[:200]!r}, which is not a valid URL: {error}") from None
         return str(joined.copy_with(fragment=None))
 
-    async def _result(self, url: str, target: Target, response: httpx.Response, redirects: list[str]) -> dict[str, Any]:
+    async def _result(self, url: str, target: UrlOrigin, response: httpx.Response, redirects: list[str]) -> dict[str, Any]:
         self._judge(target, response)
         content_type = response.headers.get("content-type", "")
         kind = media_type(content_type)
@@ -238,7 +238,7 @@ class _Fetch:
             "redirects": redirects,
         }
 
-    async def _body(self, target: Target, response: httpx.Response, cap: int, *, truncate: bool = False) -> bytes:
+    async def _body(self, target: UrlOrigin, response: httpx.Response, cap: int, *, truncate: bool = False) -> bytes:
         try:
             return await read_body(response.aiter_raw(), response.headers.get("content-encoding", ""), cap, truncate=truncate)
         except httpcore.TimeoutException:
@@ -246,7 +246,7 @@ class _Fetch:
         except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
             raise ToolFailed("tool_unavailable", f"{target.host} broke off its answer: {str(error) or type(error).__name__}") from None
 
-    def _judge(self, target: Target, response: httpx.Response) -> None:
+    def _judge(self, target: UrlOrigin, response: httpx.Response) -> None:
         """Raise ToolFailed if the status says that the server refuses or fails; another status, such as 404, is not an error here. After a
         429, or a 503 with Retry-After, the host is not asked for a while."""
         status = response.status_code
@@ -260,14 +260,14 @@ class _Fetch:
         if status >= 500 or status in (408, 425):
             raise ToolFailed("tool_unavailable", f"{target.host} answered {status}.", details={"status": status})
 
-    def _limited(self, target: Target, seconds: float, why: str) -> ToolFailed:
+    def _limited(self, target: UrlOrigin, seconds: float, why: str) -> ToolFailed:
         message = f"{target.host} {why}. Try again in {seconds:.0f} seconds."
         return ToolFailed("rate_limited", message, retry_after_seconds=seconds, closes=f"domain:{target.host}")
 
     async def _robots_txt(self, url: str) -> tuple[int, bytes]:
         """The status and the body of a robots.txt. The same addresses are refused as for a page, but the limits of time, size and redirects
         are those of a robots.txt."""
-        before: Target | None = None
+        before: UrlOrigin | None = None
         try:
             async with asyncio.timeout(self._settings.robots_seconds):
                 for _ in range(_ROBOTS_HOPS + 1):
@@ -284,7 +284,7 @@ class _Fetch:
         return 404, b""  # RFC 9309 allows it: after too many redirects, assume that there is no robots.txt
 
 
-def _parsed(url: str, target: Target) -> httpx.URL:
+def _parsed(url: str, target: UrlOrigin) -> httpx.URL:
     """The URL of the request. Raises ToolFailed if httpx reads another scheme, host or port from the URL than `target_of` did."""
     try:
         parsed = httpx.URL(url)

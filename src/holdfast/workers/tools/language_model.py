@@ -31,7 +31,7 @@ from holdfast.workers.tools.model_exchange import Exchange, current, watched
 from holdfast.workers.tools.model_streams import WholeAnswer, answer_of
 from holdfast.workers.tools.prices import Price
 from holdfast.workers.tools.schema_checks import check_schema
-from holdfast.workers.tools.seam import ZERO, Call, Called, Effect, Hears, Remaining, Reservation, ToolFailed, Usage
+from holdfast.workers.tools.seam import ZERO, Call, CallResult, Effect, Hears, Remaining, Reservation, ToolFailed, Usage
 from holdfast.workers.tools.secrets import Redactor
 from holdfast.workers.tools.token_estimate import estimated_input
 
@@ -183,7 +183,7 @@ class LanguageModel:
 
     # --- the call
 
-    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
+    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> CallResult:
         """Ask the model once, without retries. Returns the text, or with a `schema` the JSON value. Raises ToolFailed if the model cannot
         be asked, if there is no complete answer, or if the answer does not fit the schema."""
         model = self._model(arguments)
@@ -209,7 +209,7 @@ class LanguageModel:
             if call.hears is not None and isinstance(exchange.answer, WholeAnswer):
                 call.hears(text)
             result = text if "schema" not in arguments else await value_of(text, arguments["schema"], who)
-            return Called(await self._redactor.cleaned(result), counted or _all(reservation))
+            return CallResult(await self._redactor.cleaned(result), counted or _all(reservation))
         except ToolFailed as failure:
             failure.usage = counted or self._unfinished(model, exchange, reservation)
             raise self._redactor.failure(failure) from None

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from holdfast.workers.tools.model_streams import Answer, WholeAnswer
+from holdfast.workers.tools.model_streams import ModelAnswer, WholeAnswer
 from holdfast.workers.tools.token_estimate import estimated_tokens
 
 
@@ -24,7 +24,7 @@ class Exchange:
         self.sent = False
         """Whether the first byte of the request may have been sent."""
         self.status: int | None = None
-        self.answer: Answer = WholeAnswer()
+        self.answer: ModelAnswer = WholeAnswer()
 
     @property
     def billed(self) -> bool:

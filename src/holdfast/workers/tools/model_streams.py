@@ -29,7 +29,7 @@ class AnswerInvalid(Exception):
     """The server's answer does not follow the protocol, or is too large. The message continues the sentence "The model's server …"."""
 
 
-class Answer(Protocol):
+class ModelAnswer(Protocol):
     """An answer while it arrives."""
 
     @property
@@ -54,7 +54,7 @@ class Answer(Protocol):
         ...
 
 
-def answer_of(content_type: str | None) -> Answer:
+def answer_of(content_type: str | None) -> ModelAnswer:
     """The object that takes an answer with this content type: a stream of events, or one document."""
     return StreamedAnswer() if (content_type or "").partition(";")[0].strip().lower() == "text/event-stream" else WholeAnswer()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.workers.tools.seam import Call, Called, Effect, Remaining, Reservation, ToolFailed
+from holdfast.workers.tools.seam import Call, CallResult, Effect, Remaining, Reservation, ToolFailed
 
 ARGUMENTS: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -159,9 +159,9 @@ class ParameterStore:
         """An empty reservation: reading a parameter costs no tokens and no money."""
         return Reservation()
 
-    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
+    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> CallResult:
         """The value of one parameter. Raises ToolFailed if there is none, or if it may not or cannot be read."""
-        return Called(await in_thread(Purpose.SECRETS, self._source.parameter, str(arguments["name"])))
+        return CallResult(await in_thread(Purpose.SECRETS, self._source.parameter, str(arguments["name"])))
 
     async def close(self) -> None:
         """Close the source's connections, if it has any."""

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from holdfast.files.private import FOLDER_FLAGS
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.workers.tools.seam import Call, Called, Effect, Remaining, Reservation, ToolFailed
+from holdfast.workers.tools.seam import Call, CallResult, Effect, Remaining, Reservation, ToolFailed
 
 ARGUMENTS: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -73,7 +73,7 @@ class ReadRepo:
         """An empty reservation: reading a file costs no tokens and no money."""
         return Reservation()
 
-    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
+    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> CallResult:
         """The lines of one file that the call asks for, how many lines the file has, and the hash of the whole file. Raises ToolFailed if
         the file may not or cannot be read."""
         name, path = str(arguments["repo"]), str(arguments["path"])
@@ -83,7 +83,7 @@ class ReadRepo:
             raise ToolFailed("access_denied", told, details={"reason": "repo_unknown"})
         first, last = int(arguments.get("first", 1)), arguments.get("last")
         data = await in_thread(Purpose.FILES, _content, repo, _parts(path), path)
-        return Called({"repo": name, "path": path, **_lines(data, first, last, repo)})
+        return CallResult({"repo": name, "path": path, **_lines(data, first, last, repo)})
 
 
 def _parts(path: str) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.workers.tools.declarations import Declared
-from holdfast.workers.tools.seam import Call, Called, Effect, Remaining, Reservation, ToolFailed, Unknown, Verdict
+from holdfast.workers.tools.seam import Call, CallResult, Effect, Remaining, Reservation, ToolFailed, Unknown, Verdict
 
 
 class RefusedTool:
@@ -25,7 +25,7 @@ class RefusedTool:
         """Always raise ToolFailed, so that no intent is written."""
         raise ToolFailed("tool_not_trusted", self.refusal)
 
-    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
+    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> CallResult:
         """Always raise ToolFailed."""
         raise ToolFailed("tool_not_trusted", self.refusal)
 

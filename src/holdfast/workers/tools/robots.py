@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from holdfast.model.clock import monotonic
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.workers.tools.egress import Target
+from holdfast.workers.tools.egress import UrlOrigin
 from holdfast.workers.tools.seam import ToolFailed
 
 MAX_BYTES: Final = 512 * 1024
@@ -56,7 +56,7 @@ class Robots:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._bytes = 0
 
-    async def check(self, target: Target, url: str, user_agent: str, read: Read) -> None:
+    async def check(self, target: UrlOrigin, url: str, user_agent: str, read: Read) -> None:
         """Raise ToolFailed if the robots.txt of `target` does not allow this user agent to fetch this URL, or if the server fails to send
         the file. `read` fetches the file, if none is kept."""
         kept = self._kept.get(target.origin)
@@ -83,7 +83,7 @@ class Robots:
         while len(self._kept) > _KEPT_ORIGINS or self._bytes > _KEPT_BYTES:
             self._bytes -= _size(self._kept.popitem(last=False)[1])
 
-    async def _ask(self, target: Target, read: Read) -> bytes | None:
+    async def _ask(self, target: UrlOrigin, read: Read) -> bytes | None:
         status, body = await read(f"{target.origin}/robots.txt")
         if status == 429 or status >= 500:
             raise ToolFailed(

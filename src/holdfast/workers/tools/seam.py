@@ -80,7 +80,7 @@ class Reservation(Struct, frozen=True, omit_defaults=True):
     """The day on which this price was known to be right (`as_of`), such as 2026-11-01; empty if no day is known."""
 
 
-class Called(Struct, frozen=True):
+class CallResult(Struct, frozen=True):
     """The result of a call, and its usage."""
 
     result: Any
@@ -160,7 +160,7 @@ class Tool(Protocol):
         for example with the code `price_unknown` or `budget_exceeded`."""
         ...
 
-    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
+    async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> CallResult:
         """Make the call. Raises ToolFailed if it fails."""
         ...
 
