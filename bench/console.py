@@ -31,7 +31,7 @@ from holdfast.store.browse import Browse
 from holdfast.store.rows import COLUMNS
 from holdfast.web.app import App
 from holdfast.web.auth.gate import open_gate
-from holdfast.web.limits import Limits
+from holdfast.web.limits import WebLimits
 from holdfast.web.listener import bound, listening
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -121,7 +121,7 @@ async def _console(where: str) -> AsyncIterator[str]:
     with closing(open_store(where, id_at(clock.now()))) as store, closing(bound("127.0.0.1", 0)) as listener:
         gate = open_gate(store, host="127.0.0.1", clock=clock)
         async with open_console(where, gate, clock=clock, ids=id_at) as console:
-            app = App(console.routes(), Limits(), lambda: id_at(clock.now()), gate)
+            app = App(console.routes(), WebLimits(), lambda: id_at(clock.now()), gate)
             async with listening(app, listener, drain_seconds=1):
                 yield f"http://127.0.0.1:{listener.getsockname()[1]}"
                 app.close()

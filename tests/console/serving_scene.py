@@ -22,7 +22,7 @@ from holdfast.store.backends import open_store
 from holdfast.store.seam import Store
 from holdfast.web.app import App
 from holdfast.web.auth.gate import open_gate
-from holdfast.web.limits import Limits
+from holdfast.web.limits import WebLimits
 from holdfast.workers.policy import Policy
 from tests.console.scene import Scene
 from tests.workers.pages import page, write
@@ -111,7 +111,7 @@ class ServingScene(Scene):
         gate = open_gate(self.store, host="127.0.0.1", clock=self.clock)
         console = Console(self.store, self.where, gate, clock=self.clock, ids=id_at, read_only=read_only, served=self.served)
         try:
-            yield App(console.routes(), Limits(), lambda: id_at(self.clock.now()), gate)
+            yield App(console.routes(), WebLimits(), lambda: id_at(self.clock.now()), gate)
         finally:
             await console.close()
             await gate.close()

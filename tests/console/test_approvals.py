@@ -21,7 +21,7 @@ from holdfast.pipelines.graph.graph import HumanNode, Then
 from holdfast.store.seam import Store
 from holdfast.web.app import App
 from holdfast.web.auth.gate import open_gate
-from holdfast.web.limits import Limits
+from holdfast.web.limits import WebLimits
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.seam import Effect, ToolFailed
 from tests.console.scene import Browser, client_of, plain
@@ -88,7 +88,7 @@ async def inbox(folder: Path, *nodes: Any, workers: tuple[InlineWorker, ...] = (
         console = Console(store, ":memory:", gate, clock=clock, ids=id_at)
         stack.push_async_callback(gate.close)
         stack.push_async_callback(console.close)
-        yield Inbox(made, App(console.routes(), Limits(), lambda: id_at(clock.now()), gate), clock, stack)
+        yield Inbox(made, App(console.routes(), WebLimits(), lambda: id_at(clock.now()), gate), clock, stack)
 
 
 def asking(**more: Any) -> HumanNode:

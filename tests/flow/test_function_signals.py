@@ -27,7 +27,7 @@ from holdfast.model.clock import VirtualClock
 from holdfast.model.execution import Outcome, OutcomeStatus, Terms, new_execution
 from holdfast.model.ids import Ids
 from holdfast.model.ports import Observer
-from holdfast.server.metrics import Metrics
+from holdfast.server.metrics import MetricsRoutes
 from holdfast.service.engines import OpenEngine
 from holdfast.service.settings import Settings
 from holdfast.signals.function_metrics import FunctionMetrics
@@ -297,7 +297,7 @@ async def test_functions_in_processes_of_a_server_are_counted_and_shown(tmp_path
         await service.deploy(DescribedFunction(name="f", config=config, code=TextCode("app.py", code)))
         header = await service.engine.start("f", "{}")
         await service.engine.ending(header.id)
-        app = make_app(service.api, more=Metrics(scene.metrics.text).routes())
+        app = make_app(service.api, more=MetricsRoutes(scene.metrics.text).routes())
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
             told = await client.get("/metrics")
     assert (told.status_code, 'holdfast_steps_total{function="f",result="succeeded"} 1.0' in told.text) == (200, True)

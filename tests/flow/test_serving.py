@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from holdfast.engine.registry import Function
-from holdfast.lambda_api.functions.function_records import Config, Entry
+from holdfast.lambda_api.functions.function_records import Config, DeployedFunction
 from holdfast.lambda_api.operations.invoke import Invoke
 from holdfast.lambda_api.routes.app import make_app
 from holdfast.lambda_api.runtime.runtime_description import PoolLimits
@@ -97,7 +97,7 @@ async def test_a_change_is_finished_also_when_nobody_waits_for_it_any_more(tmp_p
         begun, may_end = threading.Event(), threading.Event()
         wanted = described("x = 1")
 
-        def verb() -> Entry:
+        def verb() -> DeployedFunction:
             begun.set()
             may_end.wait()
             code = service.code_of(wanted.code)
@@ -119,7 +119,7 @@ async def test_a_change_under_way_when_the_service_closes_is_finished_first(tmp_
     async with served(tmp_path) as service:
         wanted = described("x = 1")
 
-        def verb() -> Entry:
+        def verb() -> DeployedFunction:
             begun.set()
             may_end.wait()
             return service.deployed.deploy("f", wanted.config, service.code_of(wanted.code), tags={})

@@ -23,7 +23,7 @@ from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.store.seam import Filter
 from holdfast.web.app import App
 from holdfast.web.auth.gate import open_gate
-from holdfast.web.limits import Limits as WebLimits
+from holdfast.web.limits import WebLimits
 from holdfast.workers.policy import Policy
 from tests.postgres import new_schema
 from tests.surface.auth_server import client

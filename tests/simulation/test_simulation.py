@@ -20,7 +20,7 @@ from holdfast.durable.plan import Record
 from holdfast.engine import timetable
 from holdfast.engine.invocations import Invocations
 from holdfast.model import transitions
-from holdfast.model.draft import Draft
+from holdfast.model.draft import WriteDraft
 from holdfast.model.errors import StoreBroken, StoreBusy
 from holdfast.model.execution import Change, Execution, ExecutionStatus, State, View
 from holdfast.model.operations import Action, Update
@@ -101,7 +101,7 @@ def test_an_acknowledgement_before_the_commit_is_found() -> None:
 def test_a_lost_wake_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     suspend = Settle._suspend
 
-    def blind(settle: Settle, draft: Draft, view: View, now: int) -> Change:
+    def blind(settle: Settle, draft: WriteDraft, view: View, now: int) -> Change:
         change = suspend(settle, draft, view, now)
         header = change.header
         if header.state is State.READY:  # it does not look whether anything happened meanwhile
@@ -227,7 +227,7 @@ def test_a_slot_that_a_stop_does_not_give_back_is_found(monkeypatch: pytest.Monk
 def test_an_enqueue_that_is_made_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     enqueued = transitions._enqueued
 
-    def twice(draft: Draft, update: Update, before: Any, child: Any) -> Any:
+    def twice(draft: WriteDraft, update: Update, before: Any, child: Any) -> Any:
         done = enqueued(draft, update, before, child)
         if draft.births:
             again = draft.births[-1]

@@ -22,7 +22,7 @@ from holdfast.model.shown_status import ShownStatus
 from holdfast.model.summary import Summary
 from holdfast.store import rows
 from holdfast.store.browse import Browse, Facet
-from holdfast.store.browse_query import Part, text_plan
+from holdfast.store.browse_query import IndexRange, text_plan
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.seam import Hosted
 from holdfast.store.sqlite.store import SqliteStore
@@ -215,15 +215,15 @@ def test_facets_of_many_are_bounded_and_right(store: SqliteStore | PostgresStore
 # --- the plans ---------------------------------------------------------------------------------------------------------------
 
 
-def parts() -> list[Part]:
+def parts() -> list[IndexRange]:
     return [
-        *(Part(name, None if name in ("id", "ended_badly") else "x") for name in INDEXES if name not in ("named", "former")),
+        *(IndexRange(name, None if name in ("id", "ended_badly") else "x") for name in INDEXES if name not in ("named", "former")),
         *text_plan("x")[:2],
     ]
 
 
 @pytest.mark.parametrize("part", parts(), ids=lambda part: part.name)
-def test_sqlite_finds_the_candidates_of_a_part_in_its_index_and_their_rows_by_key(sqlite: SqliteStore, part: Part) -> None:
+def test_sqlite_finds_the_candidates_of_a_part_in_its_index_and_their_rows_by_key(sqlite: SqliteStore, part: IndexRange) -> None:
     looks = sqlite._looks
     asked = looks.asked(Browse(statuses=(ShownStatus.PERSON,), tenant="acme", kinds=(Kind.WORKER,), text="x"))
     given = asked | {"lower": "0", "upper": "~", "most": 10, "limit": 10, "value": "x"}
@@ -253,9 +253,11 @@ def test_postgres_finds_the_candidates_of_every_part_in_its_index(postgres: Post
 
 
 @pytest.mark.parametrize(
-    "part", [Part("id"), Part("function", "f0"), Part("status", "FAILED"), Part("outcome", "permanent_error")], ids=lambda part: part.name
+    "part",
+    [IndexRange("id"), IndexRange("function", "f0"), IndexRange("status", "FAILED"), IndexRange("outcome", "permanent_error")],
+    ids=lambda part: part.name,
 )
-def test_postgres_reads_no_more_rows_than_a_step_may(postgres: PostgresStore, part: Part) -> None:
+def test_postgres_reads_no_more_rows_than_a_step_may(postgres: PostgresStore, part: IndexRange) -> None:
     looks, most = postgres._looks, 77
     asked = looks.asked(Browse(versions=("none",)))
     given = asked | {"lower": "0", "upper": "~", "most": most, "limit": 50, "value": part.value}

@@ -26,7 +26,7 @@ from holdfast.store import schema_migrations
 from holdfast.store.backends import open_maintenance, open_store
 from holdfast.store.postgres import schema_migrations as postgres
 from holdfast.store.postgres.store import PostgresStore
-from holdfast.store.schema_migrations import Lineage, MigrationStep, Numbers, SchemaStatus
+from holdfast.store.schema_migrations import MigrationStep, Numbers, SchemaLineage, SchemaStatus
 from holdfast.store.seam import Filter, Hosted, Target
 from holdfast.store.sqlite import schema_migrations as sqlite
 from holdfast.store.sqlite.presence import Presence
@@ -67,7 +67,7 @@ def postgres_numbers(where: str) -> Numbers:
 
 
 @contextlib.contextmanager
-def a_later_release(lineage: Lineage, *more: MigrationStep) -> Iterator[None]:
+def a_later_release(lineage: SchemaLineage, *more: MigrationStep) -> Iterator[None]:
     """Code that knows these steps too."""
     with pytest.MonkeyPatch.context() as patch:
         steps = sorted([*lineage.steps(), *more])
@@ -80,7 +80,7 @@ def step(number: int, text: str, *, after: bool = False) -> MigrationStep:
     return MigrationStep(number, after, "made by a test", text)
 
 
-def a_column_more(lineage: Lineage) -> MigrationStep:
+def a_column_more(lineage: SchemaLineage) -> MigrationStep:
     """A step that adds a column to every table."""
     return step(lineage.newest + 1, "".join(f"ALTER TABLE {table} ADD COLUMN extra TEXT DEFAULT 'x';\n" for table in TABLES))
 
@@ -89,7 +89,7 @@ def a_column_more(lineage: Lineage) -> MigrationStep:
 
 
 @both
-def test_steps_are_numbered_without_a_gap_and_the_newest_is_the_codes_own_number(lineage: Lineage) -> None:
+def test_steps_are_numbered_without_a_gap_and_the_newest_is_the_codes_own_number(lineage: SchemaLineage) -> None:
     numbers = [step.number for step in lineage.steps() if not step.after]
     assert numbers == list(range(lineage.oldest + 1, lineage.newest + 1))
     assert {step.number for step in lineage.steps() if step.after} <= set(numbers)
@@ -102,7 +102,7 @@ def test_every_file_among_the_steps_is_one(backend: str) -> None:
 
 
 @both
-def test_what_comes_before_a_deployment_only_adds(lineage: Lineage) -> None:
+def test_what_comes_before_a_deployment_only_adds(lineage: SchemaLineage) -> None:
     adding = re.compile(r"CREATE (TABLE|INDEX|SEQUENCE|TRIGGER) |ALTER TABLE \w+ ADD COLUMN (?!.*NOT NULL(?!.*DEFAULT))|INSERT INTO meta ")
     for half in lineage.steps():
         if not half.after:
@@ -123,7 +123,7 @@ def test_what_comes_before_a_deployment_only_adds(lineage: Lineage) -> None:
     ],
 )
 def test_code_may_use_what_is_not_newer_than_it_can_bear(version: int, least: int, status: SchemaStatus) -> None:
-    assert Lineage("holdfast.store.sqlite", oldest=6, newest=9).status("s.db", Numbers(version, least)) is status
+    assert SchemaLineage("holdfast.store.sqlite", oldest=6, newest=9).status("s.db", Numbers(version, least)) is status
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_code_may_use_what_is_not_newer_than_it_can_bear(version: int, least: in
 )
 def test_what_is_too_old_or_too_new_is_refused_with_what_to_do(version: int, least: int, told: str) -> None:
     with pytest.raises(StoreUnsuitable) as refused:
-        Lineage("holdfast.store.sqlite", oldest=6, newest=9).status("s.db", Numbers(version, least))
+        SchemaLineage("holdfast.store.sqlite", oldest=6, newest=9).status("s.db", Numbers(version, least))
     assert str(refused.value).startswith(told)
 
 

@@ -17,13 +17,13 @@ from holdfast.lambda_api.routes.callbacks import Callbacks
 from holdfast.lambda_api.routes.deploy import DeployRoutes
 from holdfast.lambda_api.routes.executions import Executions
 from holdfast.lambda_api.routes.functions import Functions
-from holdfast.lambda_api.routes.hooks import Hooks
+from holdfast.lambda_api.routes.hooks import HookRoutes
 from holdfast.lambda_api.routes.logs import LogRoutes
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.credentials import checked_roles
 from holdfast.model.ids import id_at
 from holdfast.server.events import Events
-from holdfast.server.metrics import Metrics
+from holdfast.server.metrics import MetricsRoutes
 from holdfast.server.protocol.queues import Queues
 from holdfast.server.protocol.routes import worker_routes
 from holdfast.server.schedules import ScheduleRoutes
@@ -33,8 +33,8 @@ from holdfast.web.auth.gate import Gate, open_gate
 from holdfast.web.auth.key_sealing import Sealing
 from holdfast.web.auth.keys import Issued, new_access_key, new_token
 from holdfast.web.auth.secret import KeysSecrets
-from holdfast.web.identity import Identity
-from holdfast.web.limits import Limits
+from holdfast.web.identity import CallerIdentity
+from holdfast.web.limits import WebLimits
 from holdfast.web.policy import Waits
 from holdfast.web.replies import Reply, Response, json_reply
 from holdfast.web.requests import Request
@@ -53,8 +53,8 @@ def random_bytes(count: int) -> bytes:
 def every_route() -> list[Route]:
     """All routes of a server that serves functions and workers."""
     nothing: Any = Mock()
-    parts: list[Any] = [DeployRoutes(nothing), LogRoutes(nothing), Events(nothing, nothing), Metrics(nothing)]
-    parts += [Executions(nothing), Callbacks(nothing), Functions(nothing), Hooks(nothing), Queues(nothing, nothing, None)]
+    parts: list[Any] = [DeployRoutes(nothing), LogRoutes(nothing), Events(nothing, nothing), MetricsRoutes(nothing)]
+    parts += [Executions(nothing), Callbacks(nothing), Functions(nothing), HookRoutes(nothing), Queues(nothing, nothing, None)]
     parts.append(ScheduleRoutes(nothing, nothing, nothing))
     return [*worker_routes(nothing), *(route for part in parts for route in part.routes())]
 
@@ -77,13 +77,13 @@ class Guarded(App):
         clock = clock or SystemClock()
         self.guard = open_gate(store, host=host, clock=clock, **options)
         routes = [route._replace(handler=handler) for route in every_route()]
-        super().__init__(routes, Limits(), lambda: id_at(clock.now()), self.guard)
+        super().__init__(routes, WebLimits(), lambda: id_at(clock.now()), self.guard)
 
 
 class KnownCaller(Gate):
     """A gate that admits every request, those that read as of one caller."""
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: CallerIdentity) -> None:
         self._identity = identity
 
     async def admit(self, request: Request) -> None:

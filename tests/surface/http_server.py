@@ -37,7 +37,7 @@ from holdfast.service.engines import OpenEngine
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Filter
 from holdfast.web.auth.gate import Gate
-from holdfast.web.limits import Limits
+from holdfast.web.limits import WebLimits
 from holdfast.web.listener import bound, listening
 from holdfast.web.routing import Route
 
@@ -130,7 +130,7 @@ def served(
     functions: Sequence[DurableFunction],
     *,
     host: AwayHost | Host | None = None,
-    limits: Limits | None = None,
+    limits: WebLimits | None = None,
     settings: Settings | None = None,
     gate: Gate | None = None,
     more: Sequence[Route] = (),

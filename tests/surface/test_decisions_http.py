@@ -27,7 +27,7 @@ from holdfast.service.descriptions.pipeline_view import pipeline_view
 from holdfast.store.seam import Store
 from holdfast.web.app import App
 from holdfast.web.auth.gate import Gate, open_gate
-from holdfast.web.limits import Limits
+from holdfast.web.limits import WebLimits
 from holdfast.web.replies import Reply
 from holdfast.workers.approvals import WITHDRAWN, Approval
 from holdfast.workers.links import Link, make_link, token_of
@@ -87,8 +87,8 @@ async def scene(folder: Path, *nodes: Any, workers: tuple[InlineWorker, ...] = (
         store = made.engine._engine.store
         token(store, "admin")  # a server with credentials
         gate = open_gate(store, host="127.0.0.1", clock=clock)
-        routes = worker_routes(ServedWorkers(made.service, store, clock, Limits()))
-        async with client(App(routes, Limits(), lambda: "id", gate)) as http:
+        routes = worker_routes(ServedWorkers(made.service, store, clock, WebLimits()))
+        async with client(App(routes, WebLimits(), lambda: "id", gate)) as http:
             yield Scene(made, http, clock, gate)
         await gate.close()
 

@@ -26,7 +26,7 @@ from holdfast.store.backends import open_store
 from holdfast.store.seam import Store
 from holdfast.web.app import App
 from holdfast.web.auth.gate import open_gate
-from holdfast.web.limits import Limits
+from holdfast.web.limits import WebLimits
 from holdfast.web.routing import Route
 from tests.surface.auth_server import bearer, every_route, telling, token
 
@@ -73,7 +73,7 @@ async def serving(store: Store, **options: Any) -> AsyncIterator[Server]:
     broadcaster = Broadcaster(**options.pop("broadcaster", {}))
     others = [route._replace(handler=telling) for route in every_route() if route.path != "/events"]
     routes: list[Route] = [*Events(broadcaster, store, **options).routes(), *others]
-    app = App(routes, Limits(), lambda: "id", open_gate(store, host="127.0.0.1", clock=SystemClock()))
+    app = App(routes, WebLimits(), lambda: "id", open_gate(store, host="127.0.0.1", clock=SystemClock()))
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listening:
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws="none"))
         running = asyncio.create_task(server.serve([listening]))
@@ -252,7 +252,7 @@ async def test_whoever_reads_nothing_is_let_go(store: Store) -> None:
         raise AssertionError
 
     scope = {"type": "http", "method": "GET", "path": "/events", "query_string": b"", "headers": []}
-    await App(Events(broadcaster, store).routes(), Limits(stream_seconds=0.01), lambda: "id")(scope, receive, send)
+    await App(Events(broadcaster, store).routes(), WebLimits(stream_seconds=0.01), lambda: "id")(scope, receive, send)
     assert len(sent) == 2
     async with broadcaster.listen():
         pass

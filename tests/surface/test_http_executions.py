@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 
 from holdfast.model.ids import Arn
 from holdfast.service.settings import Settings
-from holdfast.web.identity import Identity
+from holdfast.web.identity import CallerIdentity
 from tests.surface.auth_server import KnownCaller
 from tests.surface.http_functions import ALL
 from tests.surface.http_server import Served, client, served
@@ -236,7 +236,7 @@ def test_an_execution_in_a_list_has_no_payloads(many: tuple[Served, list[str]]) 
 
 
 def test_whoever_is_kept_to_a_tenant_is_shown_only_its_executions(tmp_path: Path) -> None:
-    with served(tmp_path / "store.db", ALL, gate=KnownCaller(Identity("a viewer", (), tenant="blue"))) as running:
+    with served(tmp_path / "store.db", ALL, gate=KnownCaller(CallerIdentity("a viewer", (), tenant="blue"))) as running:
         mine = running.invoke("versioned:1", TenantId="blue")["DurableExecutionArn"]
         running.invoke("versioned:1", TenantId="red")
         running.invoke("versioned:1")

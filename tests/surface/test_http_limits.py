@@ -18,9 +18,9 @@ from botocore.exceptions import ClientError
 
 from holdfast.model.errors import DiskFull
 from holdfast.web.app import App
-from holdfast.web.limits import Limits
+from holdfast.web.limits import WebLimits
 from holdfast.web.listener import BoundedProtocol
-from holdfast.web.policy import Needs, Policy, Reach, Waits
+from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Handler, Route
@@ -28,7 +28,7 @@ from tests.surface.http_functions import ALL
 from tests.surface.http_server import Served, SilentHost, client, served
 
 MEGABYTE = 1024 * 1024
-SMALL = Limits(body_bytes=MEGABYTE, head_bytes=8 * 1024, requests=2, waits=1, head_seconds=0.3, body_seconds=0.3, request_seconds=0.3)
+SMALL = WebLimits(body_bytes=MEGABYTE, head_bytes=8 * 1024, requests=2, waits=1, head_seconds=0.3, body_seconds=0.3, request_seconds=0.3)
 INVOKE = "/2015-03-31/functions/echo:$LATEST/invocations"
 
 
@@ -202,7 +202,7 @@ def test_an_answer_that_nobody_reads_is_not_kept(tmp_path: Path, monkeypatch: py
             hung_up.set()
 
     monkeypatch.setattr(BoundedProtocol, "connection_lost", told)
-    with served(tmp_path / "store.db", ALL, limits=Limits(unread_seconds=0.3)) as running:
+    with served(tmp_path / "store.db", ALL, limits=WebLimits(unread_seconds=0.3)) as running:
         large = json.dumps("x" * (6 * MEGABYTE - 2)).encode()
         head = f"POST {INVOKE} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(large)}\r\n\r\n"
         with socket.socket() as connection:
@@ -265,7 +265,7 @@ def test_more_synchronous_invocations_than_allowed_are_told_to_come_back(small: 
 
 def test_more_bytes_of_bodies_than_allowed_together_are_told_to_come_back(tmp_path: Path) -> None:
     large = json.dumps("x" * MEGABYTE).encode()
-    with served(tmp_path / "store.db", ALL, limits=Limits(bodies_bytes=3 * MEGABYTE // 2)) as running, ThreadPoolExecutor(1) as pool:
+    with served(tmp_path / "store.db", ALL, limits=WebLimits(bodies_bytes=3 * MEGABYTE // 2)) as running, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(running.invoke, "asking:$LATEST", large)
         while not (found := running.lambda_.list_durable_executions_by_function(FunctionName="asking")["DurableExecutions"]):
             pass
@@ -282,7 +282,7 @@ def test_more_requests_than_allowed_are_told_to_come_back(tmp_path: Path) -> Non
     """Two requests stay unfinished until a third was refused: their own time must not run out meanwhile, however busy the machine is."""
     head = b"POST /2025-12-01/durable-executions/x/checkpoint HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{"
     with (
-        served(tmp_path / "store.db", ALL, limits=Limits(requests=2)) as running,
+        served(tmp_path / "store.db", ALL, limits=WebLimits(requests=2)) as running,
         socket.create_connection(running.address, 30) as one,
         socket.create_connection(running.address, 30) as two,
         httpx.Client(base_url=running.url) as third,
@@ -356,7 +356,7 @@ async def ask(app: App, before: Callable[[asyncio.Task[None]], None] = lambda _:
 
 
 def app_with(handler: Handler, *, waits: Waits = Waits.NO) -> App:
-    return App([Route("GET", "/x", handler, Policy("X", Needs.VIEW, Reach.ALL, waits=waits))], Limits(), lambda: "an-id")
+    return App([Route("GET", "/x", handler, RoutePolicy("X", Needs.VIEW, Reach.ALL, waits=waits))], WebLimits(), lambda: "an-id")
 
 
 async def test_a_mistake_of_ours_is_a_500_that_tells_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:

@@ -21,7 +21,7 @@ from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.service.engines import Opening
 from holdfast.web.app import App
 from holdfast.web.auth.gate import open_gate
-from holdfast.web.limits import Limits as WebLimits
+from holdfast.web.limits import WebLimits
 from tests.postgres import new_schema
 from tests.surface.auth_server import bearer, client, token
 

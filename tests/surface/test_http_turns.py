@@ -14,7 +14,7 @@ from uvicorn.server import ServerState
 
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
 from holdfast.server.protocol.workers import Workers
-from holdfast.web.limits import Limits
+from holdfast.web.limits import WebLimits
 from holdfast.web.listener import _MOST_HEADERS, _SLICE, BoundedProtocol
 from tests.surface.http_functions import ALL
 from tests.surface.http_server import Served, served
@@ -25,7 +25,7 @@ CHUNKED = b"POST /start-durable-execution HTTP/1.1\r\nhost: localhost\r\ntransfe
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("turns") / "store.db", ALL, limits=Limits(body_seconds=0.3)) as running:
+    with served(tmp_path_factory.mktemp("turns") / "store.db", ALL, limits=WebLimits(body_seconds=0.3)) as running:
         yield running
 
 

@@ -21,8 +21,8 @@ from holdfast.lambda_api.routes.logs import TARGET, LogRoutes
 from holdfast.lambda_api.runtime.process_output import OutputLine
 from holdfast.model.clock import VirtualClock
 from holdfast.web.app import App
-from holdfast.web.identity import Identity
-from holdfast.web.limits import Limits
+from holdfast.web.identity import CallerIdentity
+from holdfast.web.limits import WebLimits
 from tests.parts import examples
 from tests.surface.auth_server import KnownCaller
 
@@ -41,7 +41,7 @@ class Target:
             self.keeper.put([OutputLine(clock.now() + number, "f", "1", f"2026/01/01/[1]{number % 3}", text, tenant=whose)])
         assert self.keeper.flush(60)
         routes = LogRoutes(Logs(self.keeper, clock, lambda name: name == "f")).routes()
-        app = App(routes, Limits(), lambda: "id", KnownCaller(Identity("a viewer", (), "blue")))
+        app = App(routes, WebLimits(), lambda: "id", KnownCaller(CallerIdentity("a viewer", (), "blue")))
         self._runner = asyncio.Runner()
         self._client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x")
 

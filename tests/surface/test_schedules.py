@@ -21,7 +21,7 @@ from holdfast.server.schedules import ScheduleRoutes
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.web.app import App
 from holdfast.web.auth.gate import open_gate
-from holdfast.web.limits import Limits
+from holdfast.web.limits import WebLimits
 from tests.surface.auth_server import bearer, client, token
 from tests.surface.cli_program import Program, until
 
@@ -145,7 +145,7 @@ class Server:
         }
         gate = open_gate(store, host="127.0.0.1", clock=self.clock)
         routes = ScheduleRoutes(store, self.clock, self._look).routes()
-        self._client = client(App(routes, Limits(), lambda: id_at(now), gate))
+        self._client = client(App(routes, WebLimits(), lambda: id_at(now), gate))
 
     def _look(self) -> None:
         self.looks += 1

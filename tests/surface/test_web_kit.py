@@ -10,17 +10,17 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.testclient import TestClient
 
 from holdfast.web.app import App
-from holdfast.web.limits import Limits
-from holdfast.web.policy import UNKNOWN, Needs, Policy, Reach
+from holdfast.web.limits import WebLimits
+from holdfast.web.policy import UNKNOWN, Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Handler, Route, Router
 
-VIEW = Policy("View", Needs.VIEW, Reach.ALL)
+VIEW = RoutePolicy("View", Needs.VIEW, Reach.ALL)
 
 
 def client(handler: Handler, method: str = "GET", path: str = "/x") -> TestClient:
-    return TestClient(App([Route(method, path, handler, VIEW)], Limits(), lambda: "an-id"), follow_redirects=False)
+    return TestClient(App([Route(method, path, handler, VIEW)], WebLimits(), lambda: "an-id"), follow_redirects=False)
 
 
 async def labels(request: Request) -> Reply:

@@ -17,7 +17,7 @@ import pytest
 
 import holdfast
 from holdfast.contract.protocol import response_document
-from holdfast.server.metrics import Metrics
+from holdfast.server.metrics import MetricsRoutes
 from holdfast.server.protocol.queues import Queues
 from holdfast.server.protocol.routes import worker_routes
 from holdfast.service.operator.holdfast_toml import read_operator
@@ -55,7 +55,7 @@ def code_of(answer: httpx.Response) -> tuple[int, str, str]:
 
 def test_the_reference_names_every_route(root: Path) -> None:
     nothing: Any = Mock()
-    routes = [*worker_routes(nothing), *Metrics(nothing).routes(), *Queues(nothing, nothing, None).routes()]
+    routes = [*worker_routes(nothing), *MetricsRoutes(nothing).routes(), *Queues(nothing, nothing, None).routes()]
     told = (root / "docs/reference/worker-protocol.md").read_text()
     shown = re.sub(r"\{\w+\}", "([^/]+)", told)
     missing = [way for way in routes if f"| {way.method} `{way.path.removesuffix('/?')}` |" not in shown]

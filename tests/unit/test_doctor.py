@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import pytest
 
 from holdfast.cli import doctor_machine, doctor_packages, doctor_store
-from holdfast.cli.diagnoses import Diagnosis, Level, Question, made, ok
+from holdfast.cli.diagnoses import Diagnosis, DiagnosisLevel, Question, made, ok
 from holdfast.hosts.sandbox.jail import SandboxUnavailable
 from holdfast.model.clock import SystemClock, VirtualClock, monotonic
 from holdfast.model.errors import StoreBroken
@@ -50,7 +50,7 @@ def test_a_check_that_fails_is_a_problem_whatever_it_raises(question: Question) 
         (SystemExit("no"), "The check itself failed: SystemExit: no."),
     ):
         (one,) = broken(error)
-        assert (one.level, one.said, one.mend) == (Level.PROBLEM, said, "holdfast doctor")
+        assert (one.level, one.said, one.mend) == (DiagnosisLevel.PROBLEM, said, "holdfast doctor")
 
 
 def _raise(error: BaseException) -> NoReturn:
@@ -66,7 +66,7 @@ def test_a_check_that_hangs_is_given_up_and_what_it_said_before_counts(question:
 
     found = made("it", hangs, question, seconds=0.2)
     never.set()
-    assert [one.level for one in found] == [Level.OK, Level.PROBLEM]
+    assert [one.level for one in found] == [DiagnosisLevel.OK, DiagnosisLevel.PROBLEM]
     assert found[1].said == "The check did not end within 0.2 s."
 
 
@@ -75,13 +75,16 @@ def test_a_missing_extra_is_told_with_its_command_and_is_a_problem_where_it_is_n
         return None if name in ("uvicorn", "psycopg", "openai") else "999"
 
     found = {one.check: one for one in doctor_packages.extras(question, find)}
-    assert (found["extra server"].level, found["extra server"].mend) == (Level.WARNING, "pip install 'holdfast[server]'")
+    assert (found["extra server"].level, found["extra server"].mend) == (DiagnosisLevel.WARNING, "pip install 'holdfast[server]'")
     assert "uvicorn is not installed" in found["extra server"].said
-    assert (found["extra llm"].level, found["extra llm"].mend) == (Level.OK, None)
+    assert (found["extra llm"].level, found["extra llm"].mend) == (DiagnosisLevel.OK, None)
     assert found["extra aws"].said == "It is installed, for functions that run on AWS Lambda."
-    assert found["extra postgres"].level is Level.OK
+    assert found["extra postgres"].level is DiagnosisLevel.OK
     in_postgres = {one.check: one for one in doctor_packages.extras(asked("postgresql://x"), find)}
-    assert (in_postgres["extra postgres"].level, in_postgres["extra postgres"].mend) == (Level.PROBLEM, "pip install 'holdfast[postgres]'")
+    assert (in_postgres["extra postgres"].level, in_postgres["extra postgres"].mend) == (
+        DiagnosisLevel.PROBLEM,
+        "pip install 'holdfast[postgres]'",
+    )
 
 
 def test_the_extras_are_those_of_the_project_each_with_its_purpose(question: Question) -> None:
@@ -91,7 +94,7 @@ def test_the_extras_are_those_of_the_project_each_with_its_purpose(question: Que
 
 def test_a_package_of_the_core_that_is_missing_or_old_is_a_problem() -> None:
     told = only(doctor_packages._core(lambda name: {"httpx": None, "typer": "0.1"}.get(name, "999")))
-    assert told.level is Level.PROBLEM
+    assert told.level is DiagnosisLevel.PROBLEM
     assert "httpx is not installed, typer 0.1 is older than 0.15" in told.said
 
 
@@ -102,36 +105,38 @@ def test_a_kernel_that_cannot_jail_is_a_problem(question: Question, monkeypatch:
     monkeypatch.setattr(doctor_machine, "find_kernel_features", unable)
     monkeypatch.setattr(doctor_machine, "_SWITCHES", (("kernel.ostype", "Linux", "Other"),))
     told = only(doctor_machine.sandbox(question))
-    assert (told.level, told.mend) == (Level.PROBLEM, "sudo sysctl -w kernel.ostype=Other")
+    assert (told.level, told.mend) == (DiagnosisLevel.PROBLEM, "sudo sysctl -w kernel.ostype=Other")
     assert "user namespaces (not permitted)" in told.said
 
 
 def test_a_jail_without_namespaces_is_a_warning() -> None:
     features = {"machine": "x86_64", "namespaces": False, "landlock": 4, "seccomp": True, "why": "new namespaces: EPERM"}
     told = doctor_machine._featured(features)
-    assert told.level is Level.WARNING
+    assert told.level is DiagnosisLevel.WARNING
     assert "EPERM" in told.said
 
 
 def test_little_memory_is_a_warning(question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_machine, "machine_memory_mb", lambda: 512)
-    assert [one.level for one in doctor_machine.cgroups(question)] == [Level.OK, Level.WARNING]
+    assert [one.level for one in doctor_machine.cgroups(question)] == [DiagnosisLevel.OK, DiagnosisLevel.WARNING]
 
 
-@pytest.mark.parametrize("free, level", [(50 << 20, Level.PROBLEM), (500 << 20, Level.WARNING), (5 << 30, Level.OK)])
-def test_a_disk_that_is_nearly_full_is_told(question: Question, monkeypatch: pytest.MonkeyPatch, free: int, level: Level) -> None:
+@pytest.mark.parametrize(
+    "free, level", [(50 << 20, DiagnosisLevel.PROBLEM), (500 << 20, DiagnosisLevel.WARNING), (5 << 30, DiagnosisLevel.OK)]
+)
+def test_a_disk_that_is_nearly_full_is_told(question: Question, monkeypatch: pytest.MonkeyPatch, free: int, level: DiagnosisLevel) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     assert only(doctor_store.disk(question)).level is level
 
 
 def test_a_clock_that_jumps_or_is_years_behind_is_told(question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert only(doctor_machine.clock(question)).level is Level.OK
+    assert only(doctor_machine.clock(question)).level is DiagnosisLevel.OK
     jumped = Question(
         **{name: getattr(question, name) for name in question.__struct_fields__} | {"began_wall": question.began_wall - 5_000}
     )
-    assert only(doctor_machine.clock(jumped)).level is Level.WARNING
+    assert only(doctor_machine.clock(jumped)).level is DiagnosisLevel.WARNING
     monkeypatch.setattr(doctor_machine, "SystemClock", lambda: VirtualClock(0))
-    assert only(doctor_machine.clock(question)).level is Level.PROBLEM
+    assert only(doctor_machine.clock(question)).level is DiagnosisLevel.PROBLEM
 
 
 def test_missing_time_zones_are_a_problem(question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +149,7 @@ def test_missing_time_zones_are_a_problem(question: Question, monkeypatch: pytes
         told = only(doctor_machine.zones(question))
     finally:
         zoneinfo.reset_tzpath(to=before)
-    assert (told.level, told.mend) == (Level.PROBLEM, "pip install --upgrade tzdata")
+    assert (told.level, told.mend) == (DiagnosisLevel.PROBLEM, "pip install --upgrade tzdata")
 
 
 def test_a_database_whose_clock_differs_is_told() -> None:
@@ -154,6 +159,6 @@ def test_a_database_whose_clock_differs_is_told() -> None:
     ahead = open_maintenance(where, "test").look(slow).ahead_ms
     assert ahead is not None
     assert 4_000 <= ahead <= 30_000
-    assert doctor_store._skew("db", ahead).level is Level.WARNING
-    assert doctor_store._skew("db", -90_000).level is Level.PROBLEM
-    assert doctor_store._skew("db", 200).level is Level.OK
+    assert doctor_store._skew("db", ahead).level is DiagnosisLevel.WARNING
+    assert doctor_store._skew("db", -90_000).level is DiagnosisLevel.PROBLEM
+    assert doctor_store._skew("db", 200).level is DiagnosisLevel.OK

@@ -11,11 +11,11 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.model.schedule_errors import ScheduleInvalid
 from holdfast.model.schedule_steps import begun, due_between, due_step, resumed
 from holdfast.model.schedules import (
-    Asked,
     CatchUp,
     Counted,
     Definition,
     How,
+    OccurrenceRequest,
     Origin,
     Overlap,
     ScheduleState,
@@ -134,10 +134,10 @@ def state_of(**values: object) -> ScheduleState:
 
 
 def test_what_an_operator_asked_for_goes_first_and_holds_up_nothing_of_the_past() -> None:
-    state = changed(state_of(), asked=(Asked(5, How.BACKFILL), Asked(7, How.NOW)))
+    state = changed(state_of(), asked=(OccurrenceRequest(5, How.BACKFILL), OccurrenceRequest(7, How.NOW)))
     first = due_step(state, 10, ())
     assert first is not None
-    assert first.start == Asked(5, How.BACKFILL)
+    assert first.start == OccurrenceRequest(5, How.BACKFILL)
     after = begun(first, "e1")
     assert after.open == ()
     second = due_step(after, 10, ())

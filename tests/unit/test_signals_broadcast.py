@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.model.errors import StoreBusy
 from holdfast.model.signals import StatusSignal
-from holdfast.signals.broadcast import GAP, Broadcaster, Gap, Listener
+from holdfast.signals.broadcast import GAP, Broadcaster, Listener, SignalGap
 from tests.unit.test_signals_event import BEGUN
 
 Told = int | str | None
@@ -29,7 +29,7 @@ async def heard(listener: Listener, count: int) -> list[Told]:
     """The next things a listener is told: numbers, "gap", and None for a pause."""
     said: list[Told] = []
     async for told in listener.signals(60):
-        said.append("gap" if isinstance(told, Gap) else None if told is None else told.number)
+        said.append("gap" if isinstance(told, SignalGap) else None if told is None else told.number)
         if len(said) == count:
             break
     return said
@@ -159,7 +159,7 @@ async def test_there_is_room_for_so_many_and_who_leaves_makes_room() -> None:
             broadcaster.listen()
     async with broadcaster.listen():
         pass
-    assert isinstance(GAP, Gap)
+    assert isinstance(GAP, SignalGap)
 
 
 async def test_signals_may_come_from_another_loop() -> None:

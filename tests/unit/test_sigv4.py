@@ -75,7 +75,7 @@ def signed(
     return request_of(made)
 
 
-def verify(request: sigv4.SignedRequest, body: bytes, now: int = NOW_MS, secret: str = SECRET) -> sigv4.Claim:
+def verify(request: sigv4.SignedRequest, body: bytes, now: int = NOW_MS, secret: str = SECRET) -> sigv4.RequestSignature:
     """As the gate does it."""
     claim = sigv4.claim_of(request)
     sigv4.check_time(claim, now)

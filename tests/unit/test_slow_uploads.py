@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.web.bodies import HeldBodies, Incoming
 from holdfast.web.capacity import Capacities
-from holdfast.web.limits import Limits
+from holdfast.web.limits import WebLimits
 from holdfast.web.policy import UNKNOWN
 from holdfast.web.refusals import Refused
 from holdfast.web.requests import Request
@@ -36,7 +36,7 @@ def sending(size: int, seconds: float, times: int) -> Callable[[], Awaitable[Any
 
 async def taken(receive: Callable[[], Awaitable[Any]], seconds: float) -> int:
     incoming = Incoming(SCOPE, receive, HeldBodies(1_000_000))
-    request = Request(SCOPE, incoming, UNKNOWN, (), Capacities.of_workers(Limits()), asyncio.Event())
+    request = Request(SCOPE, incoming, UNKNOWN, (), Capacities.of_workers(WebLimits()), asyncio.Event())
     return sum([len(part) async for part in request.parts(seconds)])
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model import codec, transitions
-from holdfast.model.draft import Draft
+from holdfast.model.draft import WriteDraft
 from holdfast.model.errors import InvalidParameter, PayloadTooLarge, Rejected
 from holdfast.model.execution import Birth, Terms, new_execution
 from holdfast.model.history import EventType as E
@@ -75,8 +75,8 @@ def recorded(kind: Type, status: Status, **set_to: object) -> Operation:
     return Operation(**(known | set_to))  # type: ignore[arg-type]
 
 
-def applied(execution: Lone, *updates: Update, now: int = NOW) -> Draft:
-    draft = Draft(execution, now)
+def applied(execution: Lone, *updates: Update, now: int = NOW) -> WriteDraft:
+    draft = WriteDraft(execution, now)
     transitions.apply(draft, updates, SEAL, {"a": Birth(CHILD, "1")})
     return draft
 
@@ -132,7 +132,7 @@ def test_a_chained_invoke_tells_which_execution_it_started_and_starts_it_with_th
     [({}, Failure("Function not found: other", "ResourceNotFoundException")), ({"a": FAILURE}, FAILURE)],
 )
 def test_a_chained_invoke_without_a_target_fails_in_the_same_change(children: transitions.Children, error: Failure) -> None:
-    draft = Draft(live(), NOW)
+    draft = WriteDraft(live(), NOW)
     transitions.apply(draft, [update(Type.CHAINED_INVOKE, START, function_name="other")], SEAL, children)
     (op,) = draft.operations.values()
     assert (op.status, op.error, op.ended_at) == (Status.FAILED, error, NOW)
@@ -144,7 +144,7 @@ def test_a_chained_invoke_without_a_target_fails_in_the_same_change(children: tr
 @pytest.mark.parametrize("action", [SUCCEED, FAIL])
 def test_an_execution_update_closes_and_makes_no_second_operation(action: Action) -> None:
     execution = live()
-    draft = Draft(execution, NOW)
+    draft = WriteDraft(execution, NOW)
     closing = update(Type.EXECUTION, action, "execution-result-1767225600000")
     assert transitions.apply(draft, [closing], SEAL) is closing
     assert (draft.operations, draft.events) == ({}, [])

@@ -51,7 +51,7 @@ async def _show(place: StorePlace, host: str, port: int, read_only: bool, hosts:
     from holdfast.web.auth.gate import open_gate
     from holdfast.web.auth.secret import KeysSecrets
     from holdfast.web.front_door import front_door
-    from holdfast.web.limits import Limits
+    from holdfast.web.limits import WebLimits
     from holdfast.web.listener import bound, listening
 
     leaving = told_to_leave()
@@ -65,7 +65,7 @@ async def _show(place: StorePlace, host: str, port: int, read_only: bool, hosts:
         except OSError as error:
             raise cannot_listen(host, port, error) from None
         pages = Console(opened, place.where, gate, clock=clock, ids=id_at, read_only=read_only)
-        app = App([*pages.routes(), *front_door()], Limits(), lambda: id_at(machine.now()), gate)
+        app = App([*pages.routes(), *front_door()], WebLimits(), lambda: id_at(machine.now()), gate)
         with contextlib.closing(listener):
             async with listening(app, listener, drain_seconds=2):
                 print(f"console: {url_of(host, listener.getsockname()[1])}/console/ of {shown(place.where)}", flush=True)

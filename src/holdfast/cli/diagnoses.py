@@ -18,7 +18,7 @@ PATIENCE_SECONDS: Final = 20.0
 _AGAIN: Final = "holdfast doctor"
 
 
-class Level(StrEnum):
+class DiagnosisLevel(StrEnum):
     """How bad the result of a check is."""
 
     OK = "ok"
@@ -31,7 +31,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
     check: str
     """The name of the check."""
-    level: Level
+    level: DiagnosisLevel
     said: str
     """The result in one sentence."""
     mend: str | None = None
@@ -67,17 +67,17 @@ Check = Callable[[Question], Iterable[Diagnosis]]
 
 def ok(check: str, said: str) -> Diagnosis:
     """A diagnosis: all is well."""
-    return Diagnosis(check, Level.OK, said)
+    return Diagnosis(check, DiagnosisLevel.OK, said)
 
 
 def warning(check: str, said: str, mend: str) -> Diagnosis:
     """A diagnosis: Holdfast works, but what was found may cause trouble."""
-    return Diagnosis(check, Level.WARNING, said, mend)
+    return Diagnosis(check, DiagnosisLevel.WARNING, said, mend)
 
 
 def problem(check: str, said: str, mend: str) -> Diagnosis:
     """A diagnosis: something does not work."""
-    return Diagnosis(check, Level.PROBLEM, said, mend)
+    return Diagnosis(check, DiagnosisLevel.PROBLEM, said, mend)
 
 
 def made(name: str, check: Check, question: Question, seconds: float = PATIENCE_SECONDS) -> Sequence[Diagnosis]:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from holdfast.cli import doctor_configuration, doctor_machine, doctor_packages, doctor_store
 from holdfast.cli.arguments import JsonOption, StoreOption, StorePlace
-from holdfast.cli.diagnoses import Check, Diagnosis, Level, Question, made
+from holdfast.cli.diagnoses import Check, Diagnosis, DiagnosisLevel, Question, made
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import print_document, printable, say, working
 from holdfast.model.clock import SystemClock, monotonic
@@ -37,8 +37,8 @@ CHECKS: Final[Sequence[tuple[str, Check]]] = (
 )
 """All checks, in the order of the output. Permissions come before the store, because a program that opens a store changes them. The clock
 comes last, because it compares two clocks over the time of the whole command."""
-_COLOURS: Final = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
-_WIDTH: Final = max(len(level) for level in Level)
+_COLOURS: Final = {DiagnosisLevel.OK: "green", DiagnosisLevel.WARNING: "yellow", DiagnosisLevel.PROBLEM: "bold red"}
+_WIDTH: Final = max(len(level) for level in DiagnosisLevel)
 
 
 def doctor(
@@ -72,14 +72,15 @@ def doctor(
     )
     with working(f"looking at {shown(question.where)}, the machine and the configuration", only_in_terminal=True):
         found = [diagnosis for name, check in CHECKS for diagnosis in made(name, check, question)]
-    counts = {level: sum(one.level is level for one in found) for level in Level}
+    counts = {level: sum(one.level is level for one in found) for level in DiagnosisLevel}
     if json_output:
         checks = [{"check": one.check, "level": one.level.value, "said": one.said, "mend": one.mend} for one in found]
-        print_document({"problems": counts[Level.PROBLEM], "warnings": counts[Level.WARNING], "checks": checks})
+        print_document({"problems": counts[DiagnosisLevel.PROBLEM], "warnings": counts[DiagnosisLevel.WARNING], "checks": checks})
     else:
         _print(found)
-        say(f"{len(found)} checks: {_counted(counts[Level.PROBLEM], 'problem')}, {_counted(counts[Level.WARNING], 'warning')}")
-    if counts[Level.PROBLEM]:
+        problems, warnings = counts[DiagnosisLevel.PROBLEM], counts[DiagnosisLevel.WARNING]
+        say(f"{len(found)} checks: {_counted(problems, 'problem')}, {_counted(warnings, 'warning')}")
+    if counts[DiagnosisLevel.PROBLEM]:
         raise typer.Exit(ExitCode.TROUBLE)
 
 

@@ -22,7 +22,7 @@ _WIDE = 160
 """A drawing that is not printed on a terminal may have this many columns."""
 
 
-class Form(StrEnum):
+class GraphFormat(StrEnum):
     """What `holdfast graph` makes: a drawing as text, a drawing as SVG, or the pipeline as a page (pipeline.md)."""
 
     TEXT = "text"
@@ -37,7 +37,9 @@ def graph(
             metavar="FILE|RUN", help="A pipeline's file (.py), its page (.md), a graph as JSON (.json), or a run of a pipeline."
         ),
     ],
-    form: Annotated[Form, typer.Option("--as", help="What to make: a drawing as text or svg, or the pipeline as a page.")] = Form.TEXT,
+    form: Annotated[
+        GraphFormat, typer.Option("--as", help="What to make: a drawing as text or svg, or the pipeline as a page.")
+    ] = GraphFormat.TEXT,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write the drawing to this file instead of printing it.")
     ] = None,
@@ -66,17 +68,17 @@ def graph(
         raise InvalidParameter(f"{printable(str(out))} could not be written: {error.strerror}.") from None
 
 
-def _drawn(built: Built, views: Views | None, form: Form, width: int) -> str:
+def _drawn(built: Built, views: Views | None, form: GraphFormat, width: int) -> str:
     from holdfast.pipelines.draw.svg import draw_svg  # these modules are slow to load, and the help does not need them
     from holdfast.pipelines.draw.text import draw_text
     from holdfast.pipelines.page.writer import page_of
 
     match form:
-        case Form.SVG:
+        case GraphFormat.SVG:
             return draw_svg(built.graph, views)
-        case Form.TEXT:
+        case GraphFormat.TEXT:
             return draw_text(built.graph, views, width=width)
-        case Form.PAGE:
+        case GraphFormat.PAGE:
             return page_of(built.graph, draw_text(built.graph, width=_WIDE), built.include)
 
 

@@ -24,7 +24,7 @@ from holdfast.cli.arguments import CodecOption, ConfigOption, StoreOption, Store
 from holdfast.cli.keys_secret import with_taken
 from holdfast.cli.operators_queues import operators_queues
 from holdfast.cli.serve_output import print_served
-from holdfast.cli.serve_schedules import Declarations, schedules_of_file
+from holdfast.cli.serve_schedules import ServerDeclarations, schedules_of_file
 from holdfast.cli.serve_workers import IsolationOption, ServeWorkers, served_beside
 from holdfast.cli.terminal import printable, say, warn_of_root
 from holdfast.model.clock import SystemClock
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from holdfast.service.runtimes.function_signals import FunctionSignals
     from holdfast.service.schedules.declarations import Schedule
     from holdfast.web.auth.gate import Gate
-    from holdfast.web.limits import Limits
+    from holdfast.web.limits import WebLimits
     from holdfast.web.routing import Route
 
 DRAIN_SECONDS: Final = 5.0
@@ -196,14 +196,14 @@ async def _serve(
     from holdfast.server.subscribers import ServerSubscribers
     from holdfast.service.runtimes.function_signals import FunctionSignals
     from holdfast.web.front_door import front_door
-    from holdfast.web.limits import Limits
+    from holdfast.web.limits import WebLimits
     from holdfast.web.listener import listening
 
     leaving = told_to_leave()
     warn_of_root()
     measured = FunctionSignals(os.environ)
     operators = operators_queues(options.config, trust=options.trust) if workers is None else workers.queues
-    declared = Declarations(operators, schedules)
+    declared = ServerDeclarations(operators, schedules)
     settings = Settings(store=options.place.where, codec=options.place.codec(), observers=measured.observers, queues=declared.queues(found))
     subscribers = ServerSubscribers.read(options.signals, os.environ, settings.clock)
     set_function_log_level()
@@ -218,7 +218,7 @@ async def _serve(
     )
     with contextlib.closing(_listener(options)) as listener:
         async with subscribers, measured, opening as service, contextlib.AsyncExitStack() as beside:
-            gate, limits = _gate(options, service), Limits()
+            gate, limits = _gate(options, service), WebLimits()
             served = served_beside(workers, found.inline, service, subscribers)
             console = await beside.enter_async_context(
                 open_console(settings.store, gate, clock=service.engine.clock, ids=settings.ids, codec=settings.codec, served=served)
@@ -246,11 +246,13 @@ async def _serve(
                 say("some of it could not be stopped in time; it goes on from its last checkpoint when the store is served again")
 
 
-def _routes(service: Serving, settings: Settings, measured: FunctionSignals, workers: ServeWorkers | None, limits: Limits) -> list[Route]:
+def _routes(
+    service: Serving, settings: Settings, measured: FunctionSignals, workers: ServeWorkers | None, limits: WebLimits
+) -> list[Route]:
     """The routes beside Lambda's own: deploys, logs, queues, workers, metrics and schedules."""
     from holdfast.lambda_api.routes.deploy import DeployRoutes
     from holdfast.lambda_api.routes.logs import LogRoutes
-    from holdfast.server.metrics import Metrics
+    from holdfast.server.metrics import MetricsRoutes
     from holdfast.server.protocol.queues import Queues
     from holdfast.server.schedules import ScheduleRoutes
 
@@ -258,9 +260,9 @@ def _routes(service: Serving, settings: Settings, measured: FunctionSignals, wor
     measured.watch(service.engine.store, service.engine.clock)
     found += Queues(service.engine, settings.ids, None if workers is None else workers.runtime.worker_service).routes()
     if workers is None:
-        found += Metrics(measured.text).routes()
+        found += MetricsRoutes(measured.text).routes()
     else:
-        found += [*workers.routes(service, limits), *Metrics(lambda: workers.metrics_text() + measured.text()).routes()]
+        found += [*workers.routes(service, limits), *MetricsRoutes(lambda: workers.metrics_text() + measured.text()).routes()]
     found += ScheduleRoutes(service.engine.store, service.engine.clock, service.engine.look).routes()
     return found
 
@@ -340,7 +342,7 @@ async def _until(
     service: Serving,
     found: FoundTargets,
     workers: ServeWorkers | None,
-    declared: Declarations,
+    declared: ServerDeclarations,
     seen: FileStamps | None,
 ) -> None:
     """Wait until the server must leave. With --reload, publish changes of the files meanwhile. `seen`: the files as they were before the

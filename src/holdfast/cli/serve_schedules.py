@@ -44,7 +44,7 @@ def warn_of_left_over(engine: Engine, declared: Iterable[Schedule], told: set[st
             say(f"warning: {printable(warning)}")
 
 
-class Declarations:
+class ServerDeclarations:
     """What a server declares when it starts, and under --reload again after each change."""
 
     def __init__(self, queues: Mapping[str, QueueTable], schedules: Sequence[Schedule]) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.server.subscribers import ServerSubscribers
     from holdfast.service.queues.declarations import QueueTable
     from holdfast.service.runtimes.worker_runtime import WorkerRuntime, WorkerSettings
-    from holdfast.web.limits import Limits
+    from holdfast.web.limits import WebLimits
     from holdfast.web.routing import Route
 
 IsolationOption = Annotated[
@@ -89,7 +89,7 @@ class ServeWorkers:
             say("warning: isolation is inline: workers run in this very process, see what it sees, and cannot be killed")
         return cls(runtime, settings, allowing)
 
-    def routes(self, service: Serving, limits: Limits) -> Sequence[Route]:
+    def routes(self, service: Serving, limits: WebLimits) -> Sequence[Route]:
         """The routes of the worker protocol. This call also begins to prepare a process for each worker, in a task."""
         from holdfast.server.protocol.routes import worker_routes
         from holdfast.server.protocol.served_workers import ServedWorkers

@@ -34,7 +34,7 @@ from holdfast.store.shown_address import shown
 from holdfast.web.asker import asker_of
 from holdfast.web.auth.gate import Gate
 from holdfast.web.page_errors import PREFIX, error_page
-from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import ErrorFormat, Route, with_errors
@@ -81,7 +81,7 @@ class Console:
             ComparePages(site),
             RunTestPages(site),
         )
-        first = Policy("ConsolePlace", Needs.NOTHING, Reach.ALL)
+        first = RoutePolicy("ConsolePlace", Needs.NOTHING, Reach.ALL)
         begin = Route("GET", PREFIX.rstrip("/"), _to_first_page, first)
         rest = site.page(".*", _missing, "ConsolePage")
         return with_errors(ErrorFormat.PAGE, [begin, *(route for part in parts for route in part.routes()), rest])

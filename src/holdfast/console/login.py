@@ -16,7 +16,7 @@ from holdfast.web.auth.denials import Denial, Denied
 from holdfast.web.auth.gate import Gate
 from holdfast.web.auth.sessions import cookie_header, cookie_in
 from holdfast.web.page_errors import PREFIX
-from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
@@ -41,12 +41,12 @@ class Login:
         self._tries = Tries(_TRIES, _TRIES_SECONDS)
 
     def routes(self) -> list[Route]:
-        form = Policy("ShowLogin", Needs.NOTHING, Reach.ALL)
-        log_in = Policy("LogIn", Needs.NOTHING, Reach.ALL, body_bytes=_FORM_BYTES)
+        form = RoutePolicy("ShowLogin", Needs.NOTHING, Reach.ALL)
+        log_in = RoutePolicy("LogIn", Needs.NOTHING, Reach.ALL, body_bytes=_FORM_BYTES)
         return [
             Route("GET", f"{PREFIX}login", self.form, form),
             Route("POST", f"{PREFIX}login", self.log_in, log_in),
-            Route("POST", f"{PREFIX}logout", self.log_out, Policy("LogOut", Needs.NOTHING, Reach.ALL, body_bytes=_FORM_BYTES)),
+            Route("POST", f"{PREFIX}logout", self.log_out, RoutePolicy("LogOut", Needs.NOTHING, Reach.ALL, body_bytes=_FORM_BYTES)),
         ]
 
     async def form(self, request: Request) -> Reply:

@@ -23,7 +23,7 @@ from holdfast.model.errors import AccessRefused
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.web.auth.sessions import Sessions, cookie_header
 from holdfast.web.page_errors import PREFIX, error_page
-from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Handler, Route
@@ -62,14 +62,14 @@ class Site:
         """The route of a page that shows something. `path` is a regular expression for the path after the console's prefix. `operation` is
         the name of the page in errors and in the audit log. `needs` is the permission that the caller needs. `reach` says how a caller of
         one tenant is kept from other tenants."""
-        return Route("GET", PREFIX + path, self._shown(view), Policy(operation, needs, reach, session=True))
+        return Route("GET", PREFIX + path, self._shown(view), RoutePolicy(operation, needs, reach, session=True))
 
     def action(self, path: str, view: View, operation: str, *, needs: Needs, reach: Reach = Reach.HANDLER) -> list[Route]:
         """The route of a form that changes something, in a list of one element. On a read-only console the list is empty. `path`,
         `operation`, `needs` and `reach` are as for `page`."""
         if self.read_only:
             return []
-        policy = Policy(operation, needs, reach, session=True, body_bytes=FORM_BYTES)
+        policy = RoutePolicy(operation, needs, reach, session=True, body_bytes=FORM_BYTES)
         return [Route("POST", PREFIX + path, self._acted(view), policy)]
 
     def page_request(self, request: Request) -> PageRequest:

@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Final
 
 from holdfast.web.page_errors import PREFIX
-from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.refusals import Refused
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
@@ -39,7 +39,7 @@ class ConsoleFiles:
 
     def routes(self) -> list[Route]:
         """The route of the files. It needs no credential, because the login page uses them too."""
-        return [Route("GET", f"{PREFIX}static/([A-Za-z0-9._/-]+)", self.file, Policy("ConsoleFile", Needs.NOTHING, Reach.ALL))]
+        return [Route("GET", f"{PREFIX}static/([A-Za-z0-9._/-]+)", self.file, RoutePolicy("ConsoleFile", Needs.NOTHING, Reach.ALL))]
 
     async def file(self, request: Request) -> Reply:
         """The reply with one file. If the browser has this version of the file already, the reply is 304 without a body. Raises Refused

@@ -22,7 +22,7 @@ from holdfast.store.seam import Store
 from holdfast.web import sse
 from holdfast.web.identity import WITHOUT_CREDENTIAL
 from holdfast.web.page_errors import PREFIX
-from holdfast.web.policy import Needs, Policy, Reach, Waits
+from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
 from holdfast.web.refusals import too_many
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
@@ -34,7 +34,7 @@ _MOST_OF_ONE: Final = 100
 """One credential may have at most this many open streams, so that other callers can open streams too. On a server without credentials, only
 the number of all streams together is limited."""
 _MOST_ID: Final = 100
-_POLICY: Final = Policy("FollowConsole", Needs.VIEW, Reach.HANDLER, waits=Waits.STREAM, session=True)
+_POLICY: Final = RoutePolicy("FollowConsole", Needs.VIEW, Reach.HANDLER, waits=Waits.STREAM, session=True)
 
 
 class Ticks:

@@ -24,7 +24,7 @@ from holdfast.hosts.choosing_host import ChoosingHost
 from holdfast.hosts.inline import InlineHost
 from holdfast.lambda_api.functions.deployed import DeployedFunctions
 from holdfast.lambda_api.functions.function_folder import CodeCache, FunctionFolder, folder_of
-from holdfast.lambda_api.functions.function_records import EVENT, NOT_DURABLE, Code, Entry, Version, runtime_of
+from holdfast.lambda_api.functions.function_records import EVENT, NOT_DURABLE, Code, DeployedFunction, Version, runtime_of
 from holdfast.lambda_api.functions.served_functions import ServedFunctions
 from holdfast.lambda_api.logs import segments
 from holdfast.lambda_api.logs.inline_logs import InlineLogs
@@ -126,12 +126,12 @@ class Serving:
         closed."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
-    async def deploy(self, wanted: DescribedFunction, looked: CodeCache | None = None) -> Entry:
+    async def deploy(self, wanted: DescribedFunction, looked: CodeCache | None = None) -> DeployedFunction:
         """Deploy a function as a target describes it, and return its entry. Functions that are deployed together share `looked`, so that
         the same code is read only once."""
         seen = looked or CodeCache()
 
-        def verb() -> Entry:
+        def verb() -> DeployedFunction:
             code = self.code_of(wanted.code, seen)
             return self.deployed.deploy(wanted.name, wanted.config, code, aliases=wanted.aliases, publish=wanted.publish, tags=wanted.tags)
 

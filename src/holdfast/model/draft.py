@@ -14,7 +14,7 @@ from holdfast.model.history import Event, EventType
 from holdfast.model.operations import Operation, is_pending
 
 
-class Draft:
+class WriteDraft:
     """One write that is being put together. It changes nothing in the store: if it is thrown away, nothing has happened."""
 
     __slots__ = ("_header", "_view", "at", "births", "due_at", "events", "operations", "pending", "revision", "stored", "total")

@@ -13,7 +13,7 @@ from typing import Final, assert_never
 import msgspec
 
 from holdfast.model import codec, life
-from holdfast.model.draft import Draft
+from holdfast.model.draft import WriteDraft
 from holdfast.model.errors import InvalidParameter, LimitReached
 from holdfast.model.execution import Change, Execution, ExecutionStatus, State, View
 from holdfast.model.operations import Failure, Status
@@ -42,7 +42,7 @@ class Return(msgspec.Struct, frozen=True, gc=False):
         waits = header.status is ExecutionStatus.RUNNING and header.state is not State.IMPORTED
         if not waits or operation is None or operation.status is not Status.STARTED:
             return None, header
-        draft = Draft(view, now)
+        draft = WriteDraft(view, now)
         draft.put(life.answered(draft, operation, self.status, self.result, self.error), operation)
         change = life.woken(draft)
         return change, change.header

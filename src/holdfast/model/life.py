@@ -10,7 +10,7 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from holdfast.model import admission, codec
-from holdfast.model.draft import Draft
+from holdfast.model.draft import WriteDraft
 from holdfast.model.execution import DAY_SECONDS, Birth, Change, Execution, ExecutionStatus, Quarantine, State, View, new_execution
 from holdfast.model.execution import Claimant as Claimant
 from holdfast.model.history import BY_OUTCOME, PLACE, Event, EventType
@@ -81,7 +81,7 @@ def backoff_ms(failures: int, jitter: float) -> int:
     return int(delay * (0.5 + jitter / 2))
 
 
-def fire(draft: Draft, view: View, now: int) -> bool:
+def fire(draft: WriteDraft, view: View, now: int) -> bool:
     """Fire every timer that is due at `now`: end waits, make steps ready for their next attempt, time out callbacks. Also sets the draft's
     `due_at` to the next due time. Returns whether an operation changed."""
     fired = False
@@ -99,7 +99,7 @@ def fire(draft: Draft, view: View, now: int) -> bool:
     return fired
 
 
-def _fired(draft: Draft, operation: Operation) -> Operation | None:
+def _fired(draft: WriteDraft, operation: Operation) -> Operation | None:
     status = TIMERS.get((operation.type, operation.status))
     if status is None or operation.due_at is None:
         return None
@@ -118,7 +118,7 @@ def _fired(draft: Draft, operation: Operation) -> Operation | None:
     return answered(draft, operation, status, None, error)
 
 
-def answered(draft: Draft, operation: Operation, status: Status, result: str | None, error: Failure | None) -> Operation:
+def answered(draft: WriteDraft, operation: Operation, status: Status, result: str | None, error: Failure | None) -> Operation:
     """The operation after it was closed from outside the handler: a callback by an answer or a timeout, an invoke by the end of its child.
     `result` and `error` are what it ends with; None if there is none. Adds the event of the close to the draft."""
     payload = result if error is None else codec.failure_text(error)
@@ -135,7 +135,7 @@ def answered(draft: Draft, operation: Operation, status: Status, result: str | N
     )
 
 
-def complete_invocation(draft: Draft, error: Failure | None = None, place: str | None = None) -> None:
+def complete_invocation(draft: WriteDraft, error: Failure | None = None, place: str | None = None) -> None:
     """Add the event that the live invocation ended. `error` is its error; None if it did not fail. `place` is the line of the author's code
     that failed; None if it is not known."""
     payload = None if error is None else codec.failure_text(error)
@@ -154,7 +154,7 @@ def _invocation_detail(header: Execution, ended_at: int) -> dict[str, Any]:
     }
 
 
-def close(draft: Draft, status: ExecutionStatus, payload: str | None) -> Change:
+def close(draft: WriteDraft, status: ExecutionStatus, payload: str | None) -> Change:
     """End the execution for good: write the terminal event, begin a new epoch, and take the execution from its runner. `payload` is the
     result, or the JSON of the error; None if there is no result."""
     number = draft.log(_TERMINAL[status], None, payload)
@@ -168,7 +168,7 @@ def parks(header: Execution, status: ExecutionStatus, *, failed: bool = False) -
     return place is not None and place.parks and (failed or status in (ExecutionStatus.FAILED, ExecutionStatus.TIMED_OUT))
 
 
-def continue_as(draft: Draft, successor: str, payload: str, *, settled: bool = False) -> Change:
+def continue_as(draft: WriteDraft, successor: str, payload: str, *, settled: bool = False) -> Change:
     """End the execution and start a successor with the id `successor` and the input `payload`. The successor has the same function, terms,
     parent and graph, an empty history, and the same slot in the queue. `settled`: whether the tokens of the execution are settled now (the
     used ones against the estimate). Then the successor has an estimate of 0, so that the same tokens are not settled twice."""
@@ -185,7 +185,7 @@ def continue_as(draft: Draft, successor: str, payload: str, *, settled: bool = F
     return msgspec.structs.replace(change, header=msgspec.structs.replace(change.header, continued_as=successor))
 
 
-def close_early(draft: Draft, status: ExecutionStatus, payload: str | None) -> Change:
+def close_early(draft: WriteDraft, status: ExecutionStatus, payload: str | None) -> Change:
     """Give the execution its final status while its invocation still runs. `payload` is its result, or the JSON of its error.
 
     In the history, the InvocationCompleted event of that invocation comes before the terminal event. So the terminal event is stored now
@@ -198,7 +198,7 @@ def close_early(draft: Draft, status: ExecutionStatus, payload: str | None) -> C
     return draft.done(**_closed_fields(draft, status, number, payload), state=State.CLOSING, events=count)
 
 
-def finish_closing(draft: Draft, error: Failure | None = None) -> Change:
+def finish_closing(draft: WriteDraft, error: Failure | None = None) -> Change:
     """Finish an execution that `close_early` closed, after its invocation has ended: add the InvocationCompleted event, and increase
     `events`, so that readers see the terminal event. `error` is the error of the invocation; None if it did not fail."""
     header = draft.header
@@ -211,7 +211,7 @@ def finish_closing(draft: Draft, error: Failure | None = None) -> Change:
     return draft.done(state=State.CLOSED, events=header.events + 2, runner=None, invocation=None, touched_at=ended_at)
 
 
-def _closed_fields(draft: Draft, status: ExecutionStatus, number: int, payload: str | None) -> dict[str, Any]:
+def _closed_fields(draft: WriteDraft, status: ExecutionStatus, number: int, payload: str | None) -> dict[str, Any]:
     return {
         "status": status,
         "epoch": draft.header.epoch + 1,
@@ -250,7 +250,7 @@ def reason_of(header: Execution) -> Quarantine | None:
     return Quarantine.RUNNER_DIED if header.deaths >= MAX_DEATHS else Quarantine.PAYLOAD_UNREADABLE
 
 
-def quarantine(draft: Draft, why: Quarantine, **header: Any) -> Change:
+def quarantine(draft: WriteDraft, why: Quarantine, **header: Any) -> Change:
     """Put the execution into quarantine until a person releases it. No data is lost. If this draft has an InvocationCompleted event with an
     error, `quarantine_event` names it. `header` has further members of the header to set."""
     told = [event.number for event in draft.events if event.type is EventType.INVOCATION_COMPLETED and event.payload is not None]
@@ -259,7 +259,7 @@ def quarantine(draft: Draft, why: Quarantine, **header: Any) -> Change:
     return draft.done(**aside | header)
 
 
-def quarantine_unread(draft: Draft) -> Change:
+def quarantine_unread(draft: WriteDraft) -> Change:
     """Put the execution into quarantine because its payloads cannot be read. A person must repair the codec or its keys, and then release
     the execution. If it is in quarantine already, only its `due_at` changes."""
     header = draft.header
@@ -268,7 +268,7 @@ def quarantine_unread(draft: Draft) -> Change:
     return quarantine(draft, Quarantine.PAYLOAD_UNREADABLE, due_at=header.deadline)
 
 
-def put_aside(draft: Draft, deaths: int) -> Change:
+def put_aside(draft: WriteDraft, deaths: int) -> Change:
     """Put the execution aside because its runners died too often: `deaths` times in a row. It is tried again later, alone on a runner. If
     no further try is left (TRIES_MS), it is quarantined."""
     tried = deaths - MAX_DEATHS
@@ -280,7 +280,7 @@ def put_aside(draft: Draft, deaths: int) -> Change:
     return draft.done(**free, deaths=deaths, ready_at=ready_at, due_at=due_at)
 
 
-def woken(draft: Draft) -> Change:
+def woken(draft: WriteDraft) -> Change:
     """The finished change of a draft. If the execution is suspended, it becomes ready (or queued, if it must wait for a slot); in any other
     state it keeps its state."""
     if draft.header.state is State.SUSPENDED:
@@ -288,13 +288,13 @@ def woken(draft: Draft) -> Change:
     return draft.done()
 
 
-def entered(draft: Draft) -> Change:
+def entered(draft: WriteDraft) -> Change:
     """Put an execution whose delay has ended into its lane: it is queued."""
     deadline = draft.header.deadline
     return draft.done(state=State.QUEUED, due_at=None if deadline == NEVER else deadline)
 
 
-def time_out(draft: Draft) -> Change:
+def time_out(draft: WriteDraft) -> Change:
     """End the execution because its deadline has passed. It times out; but if it was never admitted from its queue, it is stopped as
     expired."""
     if admission.is_unadmitted(draft.header):

@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.model import codec, life, transitions
 from holdfast.model.audit import Note
-from holdfast.model.draft import Draft
+from holdfast.model.draft import WriteDraft
 from holdfast.model.errors import CallbackClosed, CallbackNotFound, CodecFailed, InvalidParameter
 from holdfast.model.execution import Change, ExecutionStatus, State, View
 from holdfast.model.life import Claimant
@@ -97,7 +97,7 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
                 return None, header  # the run was cancelled before, and ends by itself
             if header.deadline > now:
                 return Answering(self.execution, CANCEL_ID, None, Failure("cancelled"), kept=CANCEL).decide(view, now, seal)
-        draft = Draft(view, now)
+        draft = WriteDraft(view, now)
         if header.state is State.RUNNING:
             life.complete_invocation(draft)
         change = life.close(draft, ExecutionStatus.STOPPED, codec.failure_text(self.error))
@@ -118,7 +118,7 @@ class Fire(msgspec.Struct, frozen=True, gc=False):
         header = view.header
         if header.due_at is None or header.due_at > now:
             return None, header
-        draft = Draft(view, now)
+        draft = WriteDraft(view, now)
         if header.deadline <= now:
             if header.state is State.RUNNING:
                 life.complete_invocation(draft)
@@ -155,7 +155,7 @@ class Release(msgspec.Struct, frozen=True, gc=False):
         if header.state is not State.QUARANTINED and life.next_try(header) is None:
             told = f"it is {header.state}, neither quarantined nor waiting for another try after its runners died"
             raise InvalidParameter(f"Execution {header.name!r} cannot be released: {told}.")
-        change = Draft(view, now).done(state=State.READY, ready_at=now, deaths=0, quarantine=None, quarantine_event=None)
+        change = WriteDraft(view, now).done(state=State.READY, ready_at=now, deaths=0, quarantine=None, quarantine_event=None)
         return noted(change, self.notes), change.header
 
 
@@ -168,7 +168,7 @@ def _kept(operation: Operation) -> str | None:
     return operation.sub_type if operation.sub_type in KEPT else None
 
 
-def open_callback(view: View, operation_id: str, now: int) -> tuple[Draft, Operation]:
+def open_callback(view: View, operation_id: str, now: int) -> tuple[WriteDraft, Operation]:
     """A new draft for a write to the callback's execution, and the callback. Raises CallbackNotFound if there is no such callback. Raises
     CallbackClosed if it was answered before, its time is over, or its execution does not run."""
     header = view.header
@@ -178,4 +178,4 @@ def open_callback(view: View, operation_id: str, now: int) -> tuple[Draft, Opera
     late = header.deadline <= now or (operation.due_at is not None and operation.due_at <= now)
     if header.state is State.IMPORTED or header.status is not ExecutionStatus.RUNNING or operation.status is not Status.STARTED or late:
         raise CallbackClosed
-    return Draft(view, now), operation
+    return WriteDraft(view, now), operation

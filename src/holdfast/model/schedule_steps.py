@@ -13,11 +13,11 @@ import msgspec
 
 from holdfast.model.schedules import (
     MAX_WAITING,
-    Asked,
     CatchUp,
     Counted,
     Handled,
     How,
+    OccurrenceRequest,
     Overlap,
     ScheduleState,
     bounded_open,
@@ -37,7 +37,7 @@ class Step(msgspec.Struct, frozen=True):
     """One write: the schedule as it is after the write (`after`), and the occurrence that the write starts."""
 
     after: ScheduleState
-    start: Asked | None = None
+    start: OccurrenceRequest | None = None
     """The occurrence to start; None if the write only changes the schedule."""
 
 
@@ -53,7 +53,7 @@ def due_step(state: ScheduleState, now: int, still_open: Collection[str]) -> Ste
     state = msgspec.structs.replace(state, open=tuple(execution for execution in state.open if execution in still_open))
     busy = bool(state.open) and state.definition.overlap is not Overlap.ALLOW
     if state.waiting and not busy:
-        return Step(changed(state, waiting=state.waiting[1:]), Asked(state.waiting[0], How.DUE))
+        return Step(changed(state, waiting=state.waiting[1:]), OccurrenceRequest(state.waiting[0], How.DUE))
     found = _due(state, now)
     if found is None:
         return None
@@ -61,7 +61,7 @@ def due_step(state: ScheduleState, now: int, still_open: Collection[str]) -> Ste
     if at is None:
         return Step(changed(state, cursor=_passed(state, now), recent=handled(state, *missed)))
     if not busy:
-        return Step(changed(state, cursor=at, recent=handled(state, *missed)), Asked(at, How.DUE))
+        return Step(changed(state, cursor=at, recent=handled(state, *missed)), OccurrenceRequest(at, How.DUE))
     return Step(_held_up(state, at, missed))
 
 

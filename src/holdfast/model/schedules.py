@@ -151,7 +151,7 @@ class Handled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     due. None if the line stands for one occurrence."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class OccurrenceRequest(msgspec.Struct, frozen=True):
     """An occurrence to start, and why."""
 
     at: int
@@ -198,7 +198,7 @@ class ScheduleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     more than 100, the oldest are dropped."""
     waiting: tuple[int, ...] = ()
     """The due times of occurrences that wait until earlier ones have ended."""
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[OccurrenceRequest, ...] = ()
     """The occurrences that operators asked for and that no runner has started yet."""
     open: tuple[str, ...] = ()
     """The ids of executions that the schedule started and that may still run, in the order of their start. At most 100: of more, the oldest

@@ -12,7 +12,7 @@ from holdfast.model.admission import REPLACED, placed
 from holdfast.model.audit import Note
 from holdfast.model.charges import Charge
 from holdfast.model.credentials import tenant_of
-from holdfast.model.draft import Draft
+from holdfast.model.draft import WriteDraft
 from holdfast.model.enqueues import Enqueue, Same
 from holdfast.model.errors import ExecutionAlreadyStarted, InvalidParameter
 from holdfast.model.execution import (
@@ -190,12 +190,12 @@ class Start(msgspec.Struct, frozen=True, gc=False):
         same = Same.EXISTING if self.enqueue is None else self.enqueue.same
         # This change only supersedes the old execution. A follow-up write (follow_ups.py) makes the new one.
         if self.again and self._failed(found):
-            change = Draft(view, now).done(superseded_by=wanted.id, parked=False)
+            change = WriteDraft(view, now).done(superseded_by=wanted.id, parked=False)
             return msgspec.structs.replace(change, notes=self.notes), self.create(now)[1]
         if self.restart is not None:
             raise ExecutionAlreadyStarted(f"Execution {self.restart.of} was restarted meanwhile, as {found.id}.")
         if same is Same.REPLACE and found.state is not State.IMPORTED:
-            return self._replaced(Draft(view, now)), self.create(now)[1]
+            return self._replaced(WriteDraft(view, now)), self.create(now)[1]
         if same is Same.REFUSE:
             raise ExecutionAlreadyStarted(f"There is an execution named {found.name} already, and the enqueue asks to refuse a second one.")
         if found.input_hash != wanted.input_hash or found.version != wanted.version:
@@ -211,7 +211,7 @@ class Start(msgspec.Struct, frozen=True, gc=False):
             return over and found.id == self.restart.of
         return found.status in FAILED_STATUSES or found.parked or (over and found.id == self.failed_as)
 
-    def _replaced(self, draft: Draft) -> Change:
+    def _replaced(self, draft: WriteDraft) -> Change:
         """The change of the old execution with this name: it gives up the name, and is stopped if it is not closed."""
         if draft.header.status is not ExecutionStatus.RUNNING:
             return draft.done(superseded_by=self.header.id, parked=False)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.model import codec
-from holdfast.model.draft import Draft
+from holdfast.model.draft import WriteDraft
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Birth
 from holdfast.model.history import BY_ACTION, FRAMES, EventType
@@ -76,7 +76,7 @@ Children = Mapping[str, Birth | Failure]
 NO_CHILDREN: Final[Children] = {}
 
 
-def apply(draft: Draft, updates: Sequence[Update], seal: Seal, children: Children = NO_CHILDREN) -> Update | None:
+def apply(draft: WriteDraft, updates: Sequence[Update], seal: Seal, children: Children = NO_CHILDREN) -> Update | None:
     """Apply the updates of a batch to the draft, in order. Returns the update of the batch that closes the whole execution (its type is
     EXECUTION); None if the batch has none. `children` are the executions to start. Raises InvalidParameter or PayloadTooLarge if an update
     is not allowed; then the draft must be thrown away."""
@@ -146,7 +146,7 @@ def _check_values(update: Update) -> None:
         raise InvalidParameter("Cannot provide an Error for SUCCEED action.")
 
 
-def _move(draft: Draft, update: Update, seal: Seal, children: Children) -> None:
+def _move(draft: WriteDraft, update: Update, seal: Seal, children: Children) -> None:
     before = draft.get(update.id)
     key = (update.type, update.action)
     if update.if_open and before is not None and before.status not in OPEN:
@@ -189,7 +189,7 @@ def _check_same(update: Update, before: Operation) -> None:
         raise InvalidParameter("Inconsistent parent operation id.")
 
 
-def _born(draft: Draft, update: Update, place: int) -> Operation:
+def _born(draft: WriteDraft, update: Update, place: int) -> Operation:
     return Operation(
         id=update.id,
         type=update.type,
@@ -203,7 +203,7 @@ def _born(draft: Draft, update: Update, place: int) -> Operation:
     )
 
 
-def _started(draft: Draft, update: Update, before: Operation | None, seal: Seal) -> Operation:
+def _started(draft: WriteDraft, update: Update, before: Operation | None, seal: Seal) -> Operation:
     if before is not None:
         # The next attempt of a step. The handler still sees the number of attempts, and the last state or error.
         draft.log(EventType.STEP_STARTED, update.id)
@@ -216,7 +216,7 @@ def _started(draft: Draft, update: Update, before: Operation | None, seal: Seal)
     return _born(draft, update, place)
 
 
-def _wait_started(draft: Draft, update: Update) -> Operation:
+def _wait_started(draft: WriteDraft, update: Update) -> Operation:
     seconds = update.wait_seconds
     if type(seconds) is not int or not 1 <= seconds <= MAX_WAIT_SECONDS:
         raise InvalidParameter(f"WaitSeconds must be between 1 and {MAX_WAIT_SECONDS}.")
@@ -225,7 +225,7 @@ def _wait_started(draft: Draft, update: Update) -> Operation:
     return msgspec.structs.replace(_born(draft, update, place), due_at=due_at)
 
 
-def _callback_started(draft: Draft, update: Update, seal: Seal) -> Operation:
+def _callback_started(draft: WriteDraft, update: Update, seal: Seal) -> Operation:
     timeout, heartbeat = update.timeout_seconds, update.heartbeat_seconds
     if not all(type(seconds) is int and 0 <= seconds <= MAX_CALLBACK_SECONDS for seconds in (timeout, heartbeat)):
         raise InvalidParameter(f"Callback timeouts must be between 0 and {MAX_CALLBACK_SECONDS} seconds.")
@@ -243,7 +243,7 @@ def _callback_started(draft: Draft, update: Update, seal: Seal) -> Operation:
     )
 
 
-def _invoked(draft: Draft, update: Update, child: Birth | Failure | None) -> Operation:
+def _invoked(draft: WriteDraft, update: Update, child: Birth | Failure | None) -> Operation:
     """The operation of a chained invoke. The execution `child` starts in the same write. If `child` is a Failure or None, there is nothing
     to start: the operation fails at once, and the handler gets the error."""
     name = update.function_name or ""
@@ -267,7 +267,7 @@ def _invoked(draft: Draft, update: Update, child: Birth | Failure | None) -> Ope
     return msgspec.structs.replace(born, status=FAILED, ended_at=draft.at, error=error, payload_event=number)
 
 
-def _enqueued(draft: Draft, update: Update, before: Operation | None, child: Birth | Failure | None) -> Operation:
+def _enqueued(draft: WriteDraft, update: Update, before: Operation | None, child: Birth | Failure | None) -> Operation:
     """The step that enqueues the execution `child` in the same write. The step's result is the id of that execution. If `child` is a
     Failure or None, there is nothing to enqueue, and the step fails. `before` is the step before this write; None if it is new."""
     if isinstance(child, Birth):
@@ -288,7 +288,7 @@ def callback_due(now: int, timeout_at: int | None, heartbeat_ms: int) -> int | N
     return min(timeout_at, beats_at)
 
 
-def _retried(draft: Draft, update: Update, before: Operation | None) -> Operation:
+def _retried(draft: WriteDraft, update: Update, before: Operation | None) -> Operation:
     delay = update.delay_seconds
     if delay is None:
         raise InvalidParameter("Invalid StepOptions for the given action.")
@@ -318,7 +318,7 @@ def _with_frames(detail: dict[str, Any] | None, update: Update) -> dict[str, Any
     return detail if not update.frames else {**(detail or {}), FRAMES: list(update.frames)}
 
 
-def _closed(draft: Draft, update: Update, before: Operation | None, status: Status) -> Operation:
+def _closed(draft: WriteDraft, update: Update, before: Operation | None, status: Status) -> Operation:
     attempt = before.attempt if before is not None else 0
     detail = None
     if update.type is Type.STEP:

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.model import admission, codec, life, summary, transitions
 from holdfast.model.charges import Charge
-from holdfast.model.draft import Draft
+from holdfast.model.draft import WriteDraft
 from holdfast.model.errors import (
     CodecFailed,
     InvalidToken,
@@ -93,7 +93,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
         """
         header = view.header
         abandoned = header.runner in self.dead
-        draft = Draft(view, now)
+        draft = WriteDraft(view, now)
         if header.state is State.CLOSING and abandoned:
             change = life.finish_closing(draft, life.RUNNER_DIED)
             return change, change.header
@@ -137,7 +137,7 @@ class Admit(msgspec.Struct, frozen=True, gc=False):
         header = view.header
         if header.state is not State.QUEUED:
             raise LeaseLost("The execution is not queued any more.")
-        draft = Draft(view, now)
+        draft = WriteDraft(view, now)
         if header.deadline <= now:
             change = life.time_out(draft)
             return change, change.header
@@ -189,7 +189,7 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
             raise LeaseLost("Invalid checkpoint token: another invocation owns this execution now, or it is closed.")
         if header.sequence != at.sequence:
             raise InvalidToken
-        draft = Draft(view, now)
+        draft = WriteDraft(view, now)
         if header.due_at is not None and header.due_at <= now:
             if header.deadline <= now:
                 life.complete_invocation(draft)
@@ -216,7 +216,7 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
         """The change with the charges and the entries of the ledger of this checkpoint: they are written wherever its updates are."""
         return msgspec.structs.replace(change, charges=self.charges, ledger=self.ledger) if self.charges or self.ledger else change
 
-    def _accepted(self, draft: Draft, client: str | None) -> Change:
+    def _accepted(self, draft: WriteDraft, client: str | None) -> Change:
         header = draft.header
         sequence = header.sequence + 1
         if not (client or header.client or header.failures or header.deaths):
@@ -257,7 +257,7 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         at once. If there is nothing that it could wait for, the execution fails.
         """
         header = view.header
-        draft = Draft(view, now)
+        draft = WriteDraft(view, now)
         if header.state is State.CLOSING and header.invocation == self.invocation:
             crashed = self.outcome.status is OutcomeStatus.CRASHED
             change = self._told(draft, life.finish_closing(draft, (self.outcome.error or Failure()) if crashed else None))
@@ -266,7 +266,7 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             raise LeaseLost
         return life.claimed_now(self._told(draft, self._ended(draft, view, now)), self.by, now)
 
-    def _told(self, draft: Draft, change: Change) -> Change:
+    def _told(self, draft: WriteDraft, change: Change) -> Change:
         """The change, with what the outcome adds to it: the summary for people, the mark `parked`, and, for the lanes of the execution, the
         tokens used and the cool-down."""
         place, outcome = draft.header.place, self.outcome
@@ -284,7 +284,7 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             change = msgspec.structs.replace(change, settled=used, cool_until=outcome.cool_until)
         return change
 
-    def _ended(self, draft: Draft, view: View, now: int) -> Change:
+    def _ended(self, draft: WriteDraft, view: View, now: int) -> Change:
         outcome = self.outcome
         match outcome.status:
             case OutcomeStatus.SUCCEEDED | OutcomeStatus.CONTINUED:
@@ -312,7 +312,7 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             case _:
                 assert_never(outcome.status)
 
-    def _succeed(self, draft: Draft) -> Change:
+    def _succeed(self, draft: WriteDraft) -> Change:
         """Close the execution as succeeded, or continue it as its successor. If its result cannot be stored, the execution fails."""
         result = self.outcome.result
         try:
@@ -324,7 +324,7 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             error = Failure(str(refused), "InvalidParameterValueException")
             return life.close(draft, ExecutionStatus.FAILED, codec.failure_text(error))
 
-    def _suspend(self, draft: Draft, view: View, now: int) -> Change:
+    def _suspend(self, draft: WriteDraft, view: View, now: int) -> Change:
         header = draft.header
         # Every write increases the header's revision, even a heartbeat. Only changed operations matter to the handler.
         unseen = header.revision > self.seen and any(True for _ in view.newer(self.seen))
@@ -349,7 +349,7 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         closed = (op for op in view.newer(view.header.seen) if op.ended_at is not None)
         return any(op.type in SERVED for op in closed)
 
-    def _try_again(self, draft: Draft, now: int) -> Change:
+    def _try_again(self, draft: WriteDraft, now: int) -> Change:
         failures = draft.header.failures + 1
         error = self.outcome.error
         if failures >= life.MAX_FAILURES and error is not None and (error.type or "").endswith(_UNREADABLE):
@@ -365,7 +365,7 @@ def _changed_at(operation: Operation) -> int:
     return operation.revision
 
 
-def _too_much(draft: Draft) -> Failure:
+def _too_much(draft: WriteDraft) -> Failure:
     terms = draft.header.terms
     what = f"{draft.total} operations (at most {terms.max_operations})"
     if draft.stored > terms.max_bytes:
@@ -375,7 +375,7 @@ def _too_much(draft: Draft) -> Failure:
     )
 
 
-def _close_by(draft: Draft, update: Update) -> Change:
+def _close_by(draft: WriteDraft, update: Update) -> Change:
     if update.action is Action.SUCCEED:
         return life.close_early(draft, ExecutionStatus.SUCCEEDED, update.payload)
     return life.close_early(draft, ExecutionStatus.FAILED, codec.failure_text(update.error or Failure()))

@@ -18,12 +18,12 @@ from holdfast.model.errors import HoldfastError, InvalidParameter, Rejected
 from holdfast.model.ids import Arn
 from holdfast.model.signals import StatusSignal
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.signals.broadcast import Broadcaster, Gap, Listener
+from holdfast.signals.broadcast import Broadcaster, Listener, SignalGap
 from holdfast.signals.event import event_of
 from holdfast.signals.patterns import Pattern
 from holdfast.store.seam import Store
 from holdfast.web import sse
-from holdfast.web.policy import Needs, Policy, Reach, Waits
+from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
 from holdfast.web.refusals import Header
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
@@ -32,7 +32,7 @@ from holdfast.web.routing import Route
 PATH: Final = "/events"
 _GAP: Final = sse.event_text({}, event="gap")
 _COME_BACK: Final[Header] = (b"retry-after", b"5")
-_POLICY: Final = Policy("StreamEvents", Needs.VIEW, Reach.HANDLER, waits=Waits.STREAM)
+_POLICY: Final = RoutePolicy("StreamEvents", Needs.VIEW, Reach.HANDLER, waits=Waits.STREAM)
 
 
 class Events:
@@ -74,7 +74,7 @@ class Events:
             async for signal in listener.signals(self._heartbeat_seconds):
                 if signal is None:
                     yield sse.HEARTBEAT
-                elif isinstance(signal, Gap):
+                elif isinstance(signal, SignalGap):
                     yield _GAP
                 elif (text := await self._text(signal, pattern, tenant)) is not None:
                     yield text

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.signals.metrics import CONTENT_TYPE
-from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
 
 
-class Metrics:
+class MetricsRoutes:
     """The handler of metrics. `text` returns all metrics in Prometheus's text format; it may block."""
 
     def __init__(self, text: Callable[[], str]) -> None:
@@ -20,7 +20,7 @@ class Metrics:
 
     def routes(self) -> list[Route]:
         """The route of this handler. Metrics are sums over all tenants, so a caller who belongs to one tenant is refused."""
-        return [Route("GET", "/metrics", self.get, Policy("Metrics", Needs.VIEW, Reach.NONE))]
+        return [Route("GET", "/metrics", self.get, RoutePolicy("Metrics", Needs.VIEW, Reach.NONE))]
 
     async def get(self, request: Request) -> Reply:
         """All metrics. They are made in a thread, because the store is asked how much work waits."""

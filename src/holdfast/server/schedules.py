@@ -15,7 +15,7 @@ from holdfast.service.schedules.declarations import schedule_from, span_of
 from holdfast.service.schedules.documents import described, iso, next_times
 from holdfast.service.schedules.store_schedules import Schedules
 from holdfast.store.seam import Store
-from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import ErrorFormat, Route, with_errors
@@ -37,11 +37,11 @@ class ScheduleRoutes:
     def routes(self) -> list[Route]:
         """The routes of these handlers."""
 
-        def looks(name: str) -> Policy:
-            return Policy(name, Needs.VIEW, Reach.HANDLER)
+        def looks(name: str) -> RoutePolicy:
+            return RoutePolicy(name, Needs.VIEW, Reach.HANDLER)
 
-        def changes(name: str) -> Policy:
-            return Policy(name, Needs.OPERATE, Reach.HANDLER, body_bytes=_BODY_BYTES)
+        def changes(name: str) -> RoutePolicy:
+            return RoutePolicy(name, Needs.OPERATE, Reach.HANDLER, body_bytes=_BODY_BYTES)
 
         routes = [
             Route("GET", "/v1/schedules/?", self.list, looks("ListSchedules")),

@@ -27,11 +27,11 @@ Kept = Callable[[int, int], Sequence[StatusSignal]]
 `OutboxStore.kept_signals` is such a function."""
 
 
-class Gap:
+class SignalGap:
     """The class of GAP. GAP tells a listener that it may have missed signals, because they are not kept any more."""
 
 
-GAP: Final = Gap()
+GAP: Final = SignalGap()
 
 
 class Broadcaster:
@@ -127,7 +127,7 @@ class Listener:
     async def __aexit__(self, *_: object) -> None:
         self._broadcaster.leave(self)
 
-    async def signals(self, pause_seconds: float) -> AsyncIterator[StatusSignal | Gap | None]:
+    async def signals(self, pause_seconds: float) -> AsyncIterator[StatusSignal | SignalGap | None]:
         """The signals, until the listener is ended and its queue is empty. Yields GAP before a signal if signals before that one may be
         missing. Yields None each time no signal came for `pause_seconds`."""
         async for signal in self._missed():
@@ -163,7 +163,7 @@ class Listener:
         for signal in self._backlog:
             yield signal
 
-    def _told(self, signal: StatusSignal) -> list[StatusSignal | Gap]:
+    def _told(self, signal: StatusSignal) -> list[StatusSignal | SignalGap]:
         last = self._last
         if last is not None and signal.number <= last:
             return []

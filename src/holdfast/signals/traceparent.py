@@ -11,7 +11,7 @@ _TRACE: Final = re.compile(r"[0-9a-f]{32}")
 _SPAN: Final = re.compile(r"[0-9a-f]{16}")
 
 
-class Parent(NamedTuple):
+class CallerSpan(NamedTuple):
     """The caller's span of a request. `sampled`: whether the caller records the trace."""
 
     trace_id: str
@@ -19,7 +19,7 @@ class Parent(NamedTuple):
     sampled: bool
 
 
-def parent_of(header: str | None) -> Parent | None:
+def parent_of(header: str | None) -> CallerSpan | None:
     """The span that a `traceparent` header names. None without a header, and for a header that is not valid: a request must not fail
     because of it."""
     found = _HEADER.fullmatch(header.strip()) if header else None
@@ -27,7 +27,7 @@ def parent_of(header: str | None) -> Parent | None:
         return None
     if not int(found["trace"], 16) or not int(found["span"], 16):
         return None
-    return Parent(found["trace"], found["span"], bool(int(found["flags"], 16) & 1))
+    return CallerSpan(found["trace"], found["span"], bool(int(found["flags"], 16) & 1))
 
 
 def header_of(trace_id: str, span_id: str, *, sampled: bool | None = None) -> str:

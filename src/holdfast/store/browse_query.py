@@ -28,7 +28,7 @@ _MOST_PARTS: Final = 50
 _OPEN: Final = frozenset({ShownStatus.RUNNING, ShownStatus.WAITING, ShownStatus.PERSON, ShownStatus.RETRYING, ShownStatus.QUARANTINED})
 
 
-class Part(NamedTuple):
+class IndexRange(NamedTuple):
     """An ordered range of one index: the entries with the value `value` (None if the part is not about one value) whose id is at least
     `lower` and less than `upper`."""
 
@@ -39,7 +39,7 @@ class Part(NamedTuple):
     upper: str = LAST
 
 
-Plan = Sequence[Part]
+Plan = Sequence[IndexRange]
 """A list of parts that together contain every execution which the filter can match."""
 
 BY_TEXT: Final = frozenset({"named", "former"})
@@ -64,19 +64,19 @@ def end_of(prefix: str) -> str:
     return f"{prefix}\U0010ffff"
 
 
-class Bounds(NamedTuple):
+class IdRange(NamedTuple):
     """The range of ids that a look considers: `lower` and larger ids, but only those smaller than `upper`."""
 
     lower: str
     upper: str
 
 
-def bounds_of(wanted: Browse) -> Bounds:
+def bounds_of(wanted: Browse) -> IdRange:
     """The range of ids in which all matches lie."""
     uppers = [LAST] if wanted.until is None else [id_at(wanted.until)]
     if wanted.beyond is not None:
         uppers.append(asked_text(wanted.beyond))
-    return Bounds(FIRST if wanted.since is None else id_at(wanted.since), min(uppers))
+    return IdRange(FIRST if wanted.since is None else id_at(wanted.since), min(uppers))
 
 
 def plans(wanted: Browse, functions_of_kinds: Sequence[str] | None, bad_outcomes: Sequence[str]) -> Iterator[Plan]:
@@ -101,30 +101,30 @@ def plans(wanted: Browse, functions_of_kinds: Sequence[str] | None, bad_outcomes
     confined = wanted.tenants if wanted.tenant is None else (wanted.tenant,)
     if DEFAULT_TENANT not in confined:  # executions without a tenant are in no index
         yield from _by_value("tenant", confined)
-    yield (Part("id"),)
+    yield (IndexRange("id"),)
 
 
 def text_plan(text: str) -> Plan:
     """The parts that contain all executions whose id, name or former name begins with a text."""
-    return (Part("named"), Part("former"), Part("id", lower=text, upper=end_of(text)))
+    return (IndexRange("named"), IndexRange("former"), IndexRange("id", lower=text, upper=end_of(text)))
 
 
 def _by_value(name: str, values: Sequence[str], *, empty: bool = False) -> Iterator[Plan]:
     if (values or empty) and len(values) <= _MOST_PARTS:
-        yield tuple(Part(name, asked_text(value)) for value in dict.fromkeys(values))
+        yield tuple(IndexRange(name, asked_text(value)) for value in dict.fromkeys(values))
 
 
-def _of_statuses(statuses: Sequence[ShownStatus], bad_outcomes: Sequence[str]) -> Iterator[Part]:
+def _of_statuses(statuses: Sequence[ShownStatus], bad_outcomes: Sequence[str]) -> Iterator[IndexRange]:
     if not _OPEN.isdisjoint(statuses):
-        yield Part("status", ExecutionStatus.RUNNING.value)
+        yield IndexRange("status", ExecutionStatus.RUNNING.value)
     if ShownStatus.STOPPED in statuses:
-        yield Part("status", ExecutionStatus.STOPPED.value)
+        yield IndexRange("status", ExecutionStatus.STOPPED.value)
     if ShownStatus.FAILED in statuses:
-        yield Part("status", ExecutionStatus.FAILED.value)
-        yield Part("status", ExecutionStatus.TIMED_OUT.value)
-        yield from (Part("outcome", outcome) for outcome in bad_outcomes if outcome != PARTIAL)
+        yield IndexRange("status", ExecutionStatus.FAILED.value)
+        yield IndexRange("status", ExecutionStatus.TIMED_OUT.value)
+        yield from (IndexRange("outcome", outcome) for outcome in bad_outcomes if outcome != PARTIAL)
     if ShownStatus.PARTIAL in statuses:
-        yield Part("outcome", PARTIAL)
+        yield IndexRange("outcome", PARTIAL)
 
 
 class BrowseQuery:
@@ -139,12 +139,12 @@ class BrowseQuery:
         self.functions_of_kinds = sql["functions_of_kinds"]
         self.bad_outcomes = sql["bad_outcomes"]
 
-    def last_of(self, part: Part) -> str:
+    def last_of(self, part: IndexRange) -> str:
         """The statement that counts the next candidates of a part, below the id that the search has reached. It returns their count and the
         smallest id among them."""
         return self._sql["browse_last"].replace("{part}", self._sql[f"part_{part.name}"])
 
-    def matches(self, name: str, part: Part, asked: Mapping[str, object]) -> str:
+    def matches(self, name: str, part: IndexRange, asked: Mapping[str, object]) -> str:
         """The statement that finds the matches among the next candidates of a part, below the id that the search has reached. `name` is the
         name of a statement in browse.sql that says which columns are read. `asked` are the parameters of the filter, as the method `asked`
         returns them."""

@@ -28,7 +28,7 @@ from holdfast.store.browse import (
     SubscriberPosition,
 )
 from holdfast.store.browse_query import LAST, BrowseQuery, asked_text, end_of
-from holdfast.store.browse_walk import Ask, Walk
+from holdfast.store.browse_walk import Ask, BrowseWalk
 from holdfast.store.pages import readable_execution
 from holdfast.store.reads import Reads
 from holdfast.store.values import HistoryEntry, Hosted
@@ -51,7 +51,7 @@ class BrowseReads(Reads):
         """One page of the executions that match, newest first. Raises ReadTooLong if it takes longer than `seconds`."""
         limit = max(wanted.limit, 0)
         with self._looking(seconds) as ask:
-            walk = Walk(ask, self._looks, wanted)
+            walk = BrowseWalk(ask, self._looks, wanted)
             found, searched_to = walk.matches("browse_rows", _browsed, limit + 1, first=8 * limit)
         more = len(found) > limit
         return Browsed(tuple(found[:limit]), more, None if more else searched_to)
@@ -60,7 +60,7 @@ class BrowseReads(Reads):
         """Counts by field over the newest executions that match, at most `most` of them. Raises ReadTooLong if it takes longer than
         `seconds`."""
         with self._looking(seconds) as ask:
-            walk = Walk(ask, self._looks, wanted)
+            walk = BrowseWalk(ask, self._looks, wanted)
             found, searched_to = walk.matches("browse_facets", tuple, most + 1, first=most + 1)
         counted = found[:most]
         return Facets(_counts(counted), len(counted), len(found) > most or searched_to is not None)

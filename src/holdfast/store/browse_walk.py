@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from holdfast.model.shown_status import ShownStatus
 from holdfast.store import rows
 from holdfast.store.browse import Browse
-from holdfast.store.browse_query import BY_TEXT, Bounds, BrowseQuery, Part, Plan, bounds_of, only_published, plans, text_plan
+from holdfast.store.browse_query import BY_TEXT, BrowseQuery, IdRange, IndexRange, Plan, bounds_of, only_published, plans, text_plan
 
 T = TypeVar("T")
 Ask = Callable[[str, Mapping[str, object]], list[rows.Row]]
@@ -24,7 +24,7 @@ _GROWTH: Final = 8
 _FEWEST: Final = 200
 
 
-class Walk:
+class BrowseWalk:
     """One search. It considers at most `wanted.scan` candidates."""
 
     def __init__(self, ask: Ask, looks: BrowseQuery, wanted: Browse) -> None:
@@ -48,16 +48,16 @@ class Walk:
             # The id down to which every part was read; None if every part was read to its end.
             floor = max((last for count, last in counted if count >= each), default=None)
             candidates = [(part, count) for part, (count, _) in zip(plan, counted, strict=True) if count]
-            more = self._step(name, made, candidates, Bounds(floor or bounds.lower, bounds.upper), need - len(found))
+            more = self._step(name, made, candidates, IdRange(floor or bounds.lower, bounds.upper), need - len(found))
             found += more
             if floor is None:
                 break
-            bounds, step = Bounds(bounds.lower, floor), _next_step(step, len(more), need - len(found))
+            bounds, step = IdRange(bounds.lower, floor), _next_step(step, len(more), need - len(found))
         return found, None
 
     # --- the plan
 
-    def _plan(self, bounds: Bounds) -> Plan:
+    def _plan(self, bounds: IdRange) -> Plan:
         """The plan with the fewest candidates. Each plan is counted in its index, up to a small bound. If all plans reach the bound, the
         plan that comes first is taken."""
         known = list(plans(self._wanted, self._functions(), self._bad_outcomes()))
@@ -71,7 +71,7 @@ class Walk:
             few.append((named + self._probed(plan[-1:], bounds, most), plan))
         return min(few, key=lambda one: one[0])[1] if few else known[0]
 
-    def _probed(self, plan: Plan, bounds: Bounds, most: int) -> int:
+    def _probed(self, plan: Plan, bounds: IdRange, most: int) -> int:
         return sum(self._count(part, bounds, -(-most // len(plan)))[0] for part in plan)
 
     def _named(self) -> int | None:
@@ -98,13 +98,13 @@ class Walk:
 
     # --- one step
 
-    def _count(self, part: Part, bounds: Bounds, most: int) -> tuple[int, str]:
+    def _count(self, part: IndexRange, bounds: IdRange, most: int) -> tuple[int, str]:
         """Count the next candidates of a part, up to `most`. Returns the count and the smallest id among them."""
         ((count, last),) = self._ask(self._looks.last_of(part), self._range(part, bounds, most))
         self._left -= count
         return count, last
 
-    def _range(self, part: Part, bounds: Bounds, most: int) -> dict[str, object]:
+    def _range(self, part: IndexRange, bounds: IdRange, most: int) -> dict[str, object]:
         asked: dict[str, object] = {"lower": max(part.lower, bounds.lower), "upper": min(part.upper, bounds.upper), "most": most}
         if part.value is not None:
             asked["value"] = part.value
@@ -113,7 +113,7 @@ class Walk:
         return asked
 
     def _step(
-        self, name: str, made: Callable[[rows.Row], T | None], candidates: Sequence[tuple[Part, int]], bounds: Bounds, need: int
+        self, name: str, made: Callable[[rows.Row], T | None], candidates: Sequence[tuple[IndexRange, int]], bounds: IdRange, need: int
     ) -> list[T]:
         """At most `need` matches of one step, newest first. `candidates` has each part with the number of its candidates in this step. If
         damaged rows leave fewer matches than needed, the step is read again with a higher limit."""

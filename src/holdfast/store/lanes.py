@@ -48,7 +48,7 @@ class Head(NamedTuple):
 
 
 class LaneReads(NamedTuple):
-    """The questions that a `Walk` asks its backend, inside the transaction that admits."""
+    """The questions that a `LaneWalk` asks its backend, inside the transaction that admits."""
 
     open_lanes: Callable[[str, tuple[int, str], int], Sequence[LaneRow]]
     """Takes a lane, a turn with a key, and a count. Gives open lanes below the lane that stand after this turn and key, in the order of
@@ -127,7 +127,7 @@ class _Heads:
         self._page.pop()
 
 
-class Walk:
+class LaneWalk:
     """Chooses executions from open lanes, and lets the backend claim each of them."""
 
     def __init__(self, reads: LaneReads, targets: Sequence[Target], now: int, decide: Callable[[Admit], Answer | HoldfastError]) -> None:

@@ -42,7 +42,7 @@ class CheckReport(NamedTuple):
     findings: Sequence[Finding]
 
 
-class Table(NamedTuple):
+class TableSize(NamedTuple):
     """The size of a table: the number of its rows, and the bytes of the table and its indexes."""
 
     name: str
@@ -61,7 +61,7 @@ class Removable(NamedTuple):
 class Sizes(NamedTuple):
     """How large a store is."""
 
-    tables: Sequence[Table]
+    tables: Sequence[TableSize]
     bytes: int
     log: int | None
     """The bytes of the write-ahead log beside the SQLite file; None for Postgres."""

@@ -70,7 +70,7 @@ class SchemaStatus(Enum):
     """The store must be migrated before it is used."""
 
 
-class Lineage:
+class SchemaLineage:
     """The schemas of one backend: the oldest schema that can be migrated, the newest schema that this code knows, and all steps from the
     one to the other."""
 

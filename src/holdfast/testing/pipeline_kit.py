@@ -21,7 +21,7 @@ from holdfast.pipelines.record.states import NodeStatus
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.testing.crashing import AFTER, BEFORE, LAST, Crash, CrashDiffers
 from holdfast.testing.node_runs import NodeRun
-from holdfast.testing.pipeline_stage import EndingCrash, Seen, play
+from holdfast.testing.pipeline_stage import EndingCrash, ObservedRun, play
 from holdfast.testing.worker_kit import meaning
 from holdfast.workers.approvals import Approval
 from holdfast.workers.events import RunEvent
@@ -160,7 +160,7 @@ def _told(point: int, when: str, writes: int, ends: int) -> str:
     return f"at end {point} of {ends}" if when == LAST else f"{when} write {point} of {writes}"
 
 
-def _ran(seen: Seen) -> Ran:
+def _ran(seen: ObservedRun) -> Ran:
     return Ran(
         seen.response,
         {node_status.node: node_status for node_status in seen.nodes},

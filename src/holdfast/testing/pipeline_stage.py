@@ -58,7 +58,7 @@ _PAGE: Final = 200
 _SPINS: Final = 500
 
 
-class Seen(msgspec.Struct):
+class ObservedRun(msgspec.Struct):
     """What happened in a run. If the request was refused, only `response` has content."""
 
     response: Response
@@ -97,7 +97,7 @@ async def play(
     timeout: float,
     crash: Crash | None,
     again: Sequence[Mapping[str, Any]] = (),
-) -> Seen:
+) -> ObservedRun:
     """Run a pipeline to its end, or to a question that the test does not answer, and return what happened. `asked` are the members of the
     request, without the pipeline's id. The other arguments are those of `pipeline_kit.run`; `crash` says where the runner crashes, None:
     nowhere."""
@@ -112,7 +112,7 @@ async def play(
         request = read_request({"worker_id": served.pipeline_id(name), **asked})
         begun = request if isinstance(request, Response) else await engine.worker_service.begin(request, _TESTER)
         if isinstance(begun, Response):
-            return Seen(begun, [], [], [], [], [], [], [])
+            return ObservedRun(begun, [], [], [], [], [], [], [])
         header, accepted = begun
         await people.attend(header.id, timeout)
         for asked_again in again:
@@ -336,14 +336,14 @@ def _decided(approval: Approval, does: Any) -> dict[str, Any]:
 # --- what happened
 
 
-def seen(served: PipelineWorkers, store: Store, run_id: str, accepted: AcceptedRequest) -> Seen:
+def seen(served: PipelineWorkers, store: Store, run_id: str, accepted: AcceptedRequest) -> ObservedRun:
     """Everything that happened in a run."""
     header = store.find(run_id)
     assert header is not None
     graph = served.graph(accepted)
     every = [header, *below(store, header)]
     questions = [approval for each in every for approval, _, _ in approvals_of(each, store.operations(each.id))]
-    return Seen(
+    return ObservedRun(
         response_of(store, header, accepted),
         node_states(graph, structure_of(graph), header, store.operations(run_id)),
         list(runs_of(store, header)),

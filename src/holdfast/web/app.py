@@ -22,7 +22,7 @@ from holdfast.web.bodies import HeldBodies, Incoming
 from holdfast.web.capacity import Capacities
 from holdfast.web.connections import Connections
 from holdfast.web.error_formats import denial, failure
-from holdfast.web.limits import Limits
+from holdfast.web.limits import WebLimits
 from holdfast.web.policy import Waits
 from holdfast.web.refusals import Gone, Refused, unavailable
 from holdfast.web.replies import Response
@@ -36,7 +36,7 @@ log = logging.getLogger("holdfast.server")
 class App:
     """An ASGI app. Several listeners may share it; then its limits hold for all of them together."""
 
-    def __init__(self, routes: Sequence[Route], limits: Limits, request_id: Callable[[], str], gate: Gate | None = None) -> None:
+    def __init__(self, routes: Sequence[Route], limits: WebLimits, request_id: Callable[[], str], gate: Gate | None = None) -> None:
         self.router = Router(routes)
         self.limits = limits
         self.request_id = request_id
@@ -113,7 +113,7 @@ class App:
 
     async def _count(self, request: Request, handler: Handler, sender: Sender) -> Response | None:
         """Count the request, and answer it. Returns None if the reply was streamed. Raises Refused if too many requests are being answered,
-        or if the body is too large or arrives too late. Raises TimeoutError if the handler takes longer than `Limits.request_seconds`,
+        or if the body is too large or arrives too late. Raises TimeoutError if the handler takes longer than `WebLimits.request_seconds`,
         unless it has called `Request.waiting` or `Request.uploading`. Raises Gone if the caller closes its connection while the body is
         read, or, on a route with `Waits.WHEN_ASKED`, at any time."""
         requests, tenant = request.capacities.requests, request.tenant
@@ -137,7 +137,7 @@ class App:
         the body is too large or arrives too late.
 
         Raises Gone if the caller closes its connection before there is a result. Raises Refused if the server shuts down, or if there is no
-        result after `Limits.wait_seconds`. In these three cases a durable execution continues.
+        result after `WebLimits.wait_seconds`. In these three cases a durable execution continues.
         """
         with request.capacities.waits.taken(request.tenant):
             await self._read_body(request)

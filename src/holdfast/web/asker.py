@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast.model.audit import principal
 from holdfast.model.errors import InvalidParameter
-from holdfast.signals.traceparent import Parent, parent_of
+from holdfast.signals.traceparent import CallerSpan, parent_of
 from holdfast.web.identity import WITHOUT_CREDENTIAL
 from holdfast.web.requests import Request
 from holdfast.workers.run_lookup import Asker
@@ -28,7 +28,7 @@ def asker_of(request: Request) -> Asker:
     return Asker(tenant=tenant, logged_in=True, everywhere=everywhere, actor=request.actor, **who)
 
 
-def trace_of(request: Request) -> Parent | None:
+def trace_of(request: Request) -> CallerSpan | None:
     """The span of the caller, from the header `traceparent`; None if the header is missing or not valid."""
     return parent_of(request.header(b"traceparent"))
 

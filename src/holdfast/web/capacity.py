@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from holdfast.web.limits import Limits
+from holdfast.web.limits import WebLimits
 from holdfast.web.refusals import too_many
 
 _SHARE: Final = 4
@@ -81,12 +81,12 @@ class Capacities(NamedTuple):
     uploads: TenantCapacity
 
     @classmethod
-    def of_lambda(cls, limits: Limits) -> Capacities:
+    def of_lambda(cls, limits: WebLimits) -> Capacities:
         """The capacities of the Lambda API, which has no limits for one tenant."""
         waits = TenantCapacity(limits.waits, 1, _INVOKED)
         return cls(TenantCapacity(limits.requests, 1), waits, TenantCapacity(UPLOADS, 1))
 
     @classmethod
-    def of_workers(cls, limits: Limits) -> Capacities:
+    def of_workers(cls, limits: WebLimits) -> Capacities:
         """The capacities of the worker protocol, with a limit of a quarter for one tenant."""
         return cls(TenantCapacity(limits.requests), TenantCapacity(limits.waits), TenantCapacity(UPLOADS))

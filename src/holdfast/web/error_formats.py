@@ -22,12 +22,12 @@ def denial(refused: Refused, request: Request, format: ErrorFormat) -> Reply:
     headers: tuple[Header, ...] = ((b"www-authenticate", b'Bearer realm="holdfast"'),) if status == 401 else ()
     if format is ErrorFormat.PLAIN:
         return json_reply({"error": AccessRefused.code, "message": str(refused)}, status, headers)
-    from holdfast.web.worker_replies import Subject, error_reply, reply_to  # a server without workers loads none of their code
+    from holdfast.web.worker_replies import RequestSubject, error_reply, reply_to  # a server without workers loads none of their code
 
     if not isinstance(refused, Denied):
-        return reply_to(refused, Subject())
+        return reply_to(refused, RequestSubject())
     code = "overloaded" if refused.why is Denial.TROUBLE else "access_denied"
-    return error_reply(code, str(refused), Subject(), status, headers=headers)
+    return error_reply(code, str(refused), RequestSubject(), status, headers=headers)
 
 
 def failure(error: Exception, request: Request, format: ErrorFormat) -> Reply:

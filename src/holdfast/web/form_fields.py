@@ -24,7 +24,7 @@ _MOST_CHOICES: Final = 200
 _LONGEST: Final = 500
 
 
-class Field(msgspec.Struct, frozen=True):
+class AnswerField(msgspec.Struct, frozen=True):
     """One field of a form."""
 
     key: str
@@ -37,16 +37,16 @@ class Field(msgspec.Struct, frozen=True):
     choices: tuple[Any, ...] = ()
 
 
-def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
+def fields_of(schema: Mapping[str, Any] | None) -> list[AnswerField]:
     """The fields of a form for this schema. If `schema` is None, the form has one field for a text."""
     named = _properties(schema or {})
     if named is None:
         kind = "text" if schema is None else _kind(schema)
-        return [Field(ANSWER, "Answer", kind, True, _about(schema or {}), _choices(schema or {}))]
+        return [AnswerField(ANSWER, "Answer", kind, True, _about(schema or {}), _choices(schema or {}))]
     listed = (schema or {}).get("required")
     required = listed if isinstance(listed, list) else []
     return [
-        Field(f"{_PREFIX}{name}", str(part.get("title") or name), _kind(part), name in required, _about(part), _choices(part))
+        AnswerField(f"{_PREFIX}{name}", str(part.get("title") or name), _kind(part), name in required, _about(part), _choices(part))
         for name, part in named.items()
     ]
 
@@ -66,13 +66,13 @@ def answer_of(schema: Mapping[str, Any] | None, given: Mapping[str, str]) -> Any
     }
 
 
-def choices_of(field: Field) -> list[tuple[str, str]]:
+def choices_of(field: AnswerField) -> list[tuple[str, str]]:
     """The choices of a field, each as the text that the form sends and the text that a person reads; empty for a field without choices."""
     texts = [_json(choice) for choice in field.choices] if field.kind == "choice" else ["true", "false"] if field.kind == "boolean" else []
     return [(text, _plain(text)) for text in texts]
 
 
-def drawn(field: Field, value: str = "") -> str:
+def drawn(field: AnswerField, value: str = "") -> str:
     """A field as HTML, filled with `value`."""
     need = " required" if field.required and field.kind != "text" else ""
     name = f'name="{escape(field.key)}"'
@@ -80,7 +80,7 @@ def drawn(field: Field, value: str = "") -> str:
     return f"<p><label>{shown(field.title)}<br>{_input(field, name, need, value)}</label>{about}</p>"
 
 
-def _input(field: Field, name: str, need: str, value: str) -> str:
+def _input(field: AnswerField, name: str, need: str, value: str) -> str:
     match field.kind:
         case "choice" | "boolean":
             chosen = "".join(
@@ -97,7 +97,7 @@ def _input(field: Field, name: str, need: str, value: str) -> str:
             return f'<textarea rows="6" cols="60" {name}{need}>{escape(value)}</textarea> <small>JSON</small>'
 
 
-def _value(field: Field, text: str) -> Any:
+def _value(field: AnswerField, text: str) -> Any:
     if field.kind == "text":
         return text.replace("\r\n", "\n")
     try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
 
-_POLICY = Policy("OpenConsole", Needs.NOTHING, Reach.ALL)
+_POLICY = RoutePolicy("OpenConsole", Needs.NOTHING, Reach.ALL)
 
 
 def front_door() -> list[Route]:

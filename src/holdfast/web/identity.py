@@ -9,7 +9,7 @@ import msgspec
 from holdfast.model.credentials import Credential, Role
 
 
-class Identity(msgspec.Struct, frozen=True):
+class CallerIdentity(msgspec.Struct, frozen=True):
     """A caller, and what it may do."""
 
     name: str
@@ -21,12 +21,12 @@ class Identity(msgspec.Struct, frozen=True):
     """The person who holds the credential; None if the credential names no person."""
 
     @classmethod
-    def of(cls, credential: Credential) -> Identity:
+    def of(cls, credential: Credential) -> CallerIdentity:
         """The identity of the holder of a credential."""
         return cls(credential.id, credential.roles, credential.tenant, credential.person)
 
 
-WITHOUT_CREDENTIAL: Final = Identity("no-credential", (Role.ADMIN,))
+WITHOUT_CREDENTIAL: Final = CallerIdentity("no-credential", (Role.ADMIN,))
 """The caller of every request to a server that needs no credentials: it may do everything."""
-UNKNOWN_CALLER: Final = Identity("no-credential", ())
+UNKNOWN_CALLER: Final = CallerIdentity("no-credential", ())
 """The caller of a route that needs no role. The gate does not ask who this caller is."""

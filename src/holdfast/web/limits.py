@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class WebLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of a server, and the HTTP status that a client gets beyond each of them."""
 
     body_bytes: int = 16 * 1024 * 1024

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from holdfast.web.app import App
 from holdfast.web.aws_errors import shaped
 from holdfast.web.connections import Connections
-from holdfast.web.limits import Limits
+from holdfast.web.limits import WebLimits
 from holdfast.web.replies import Reply
 from holdfast.web.single_write import SingleWrite
 
@@ -59,7 +59,7 @@ class BoundedProtocol(HttpToolsProtocol):
     """One connection. uvicorn limits neither the size of a request's head, nor the time in which it must arrive, nor how many bytes are
     parsed at once; this class does."""
 
-    limits = Limits()
+    limits = WebLimits()
     request_id: Callable[[], str]
     open_connections = Connections()
     head = 0

@@ -76,7 +76,7 @@ class Waits(Enum):
     """Up to `Limits.request_seconds`, counted among `Limits.requests`."""
     INVOCATION = "invocation"
     """Until the execution has its result, at most `Limits.wait_seconds`, counted among `Limits.waits` from the start. If the caller does
-    not wait for the result (`Policy.wants_result`), like NO."""
+    not wait for the result (`RoutePolicy.wants_result`), like NO."""
     WHEN_ASKED = "when asked"
     """Like NO, until the handler calls `Request.waiting` or `Request.uploading`. The handler may answer with a stream. The handler is
     cancelled if the caller closes the connection."""
@@ -85,7 +85,7 @@ class Waits(Enum):
     the handler limits the number of streams."""
 
 
-class Policy(msgspec.Struct, frozen=True):
+class RoutePolicy(msgspec.Struct, frozen=True):
     """The rules of one route: which callers may use it, what a tenant reaches through it, and how large and how long a request may be."""
 
     operation: str
@@ -113,6 +113,6 @@ class Policy(msgspec.Struct, frozen=True):
         return self.needs in (Needs.DEPLOY, Needs.ADMINISTER)
 
 
-UNKNOWN: Final = Policy("Unknown", Needs.ADMINISTER, Reach.NONE)
+UNKNOWN: Final = RoutePolicy("Unknown", Needs.ADMINISTER, Reach.NONE)
 """The policy of a request that matches no route. On a server with credentials, only an admin of all tenants gets the answer that there is
 no such route."""

@@ -27,8 +27,8 @@ from holdfast.model.credentials import Role
 from holdfast.model.errors import InvalidParameter
 from holdfast.web.bodies import Incoming
 from holdfast.web.capacity import Capacities
-from holdfast.web.identity import WITHOUT_CREDENTIAL, Identity
-from holdfast.web.policy import Policy
+from holdfast.web.identity import WITHOUT_CREDENTIAL, CallerIdentity
+from holdfast.web.policy import RoutePolicy
 from holdfast.web.refusals import Gone, Refused, unreadable
 
 T = TypeVar("T")
@@ -42,15 +42,15 @@ class Request(StarletteRequest):
     """One request: the labels of its path, its query, its headers, its body, its caller."""
 
     def __init__(
-        self, scope: Scope, incoming: Incoming, policy: Policy, labels: tuple[str, ...], capacities: Capacities, closing: asyncio.Event
+        self, scope: Scope, incoming: Incoming, policy: RoutePolicy, labels: tuple[str, ...], capacities: Capacities, closing: asyncio.Event
     ) -> None:
         super().__init__(scope, incoming.receive)
         self.incoming = incoming
         self.policy = policy
         self.labels = labels
         self.content = b""
-        """The body. Empty if the handler reads the body itself (`Policy.reads_body`), and on a route with Waits.STREAM."""
-        self.caller: Identity | None = None
+        """The body. Empty if the handler reads the body itself (`RoutePolicy.reads_body`), and on a route with Waits.STREAM."""
+        self.caller: CallerIdentity | None = None
         """The caller. None until the gate has admitted the request. Also None if the app has no gate, as on the listener for the processes
         of functions."""
         self.session_of_browser: ConsoleSession | None = None
@@ -63,7 +63,7 @@ class Request(StarletteRequest):
     # --- the caller
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> CallerIdentity:
         """The caller; if the app has no gate, a caller that may do everything."""
         return self.caller or WITHOUT_CREDENTIAL
 

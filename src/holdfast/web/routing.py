@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from starlette.types import Scope
 
-from holdfast.web.policy import UNKNOWN, Policy
+from holdfast.web.policy import UNKNOWN, RoutePolicy
 from holdfast.web.refusals import Refused
 from holdfast.web.replies import Response
 from holdfast.web.requests import Request
@@ -49,7 +49,7 @@ class Route(NamedTuple):
     path: str
     """A regular expression; its groups are the labels."""
     handler: Handler
-    policy: Policy
+    policy: RoutePolicy
     target: str | None = None
     """The value that the header X-Amz-Target must have, or the beginning of that value up to and including the dot. None: the route is for
     requests without the header, and for values that no other route names. AWS's JSON protocols have one path for all operations."""
@@ -67,7 +67,7 @@ class Match(NamedTuple):
 
     path: str
     """The path as the client sent it."""
-    policy: Policy
+    policy: RoutePolicy
     errors: ErrorFormat
     """The format of the route. If the policy is that of an unknown operation: the format that routes with a similar path have."""
     labels: tuple[str, ...] = ()

@@ -62,7 +62,7 @@ _SHAPES: Final = {
 """The error codes for refusals of HTTP requests, by AWS's names for them. A name that is not here gets `access_denied`."""
 
 
-class Subject(msgspec.Struct, frozen=True):
+class RequestSubject(msgspec.Struct, frozen=True):
     """The worker, the run and the trace that a request names. An error reply repeats them."""
 
     worker_id: str = ""
@@ -70,13 +70,13 @@ class Subject(msgspec.Struct, frozen=True):
     trace_id: str | None = None
 
 
-def subject_of(request: Request) -> Subject:
+def subject_of(request: Request) -> RequestSubject:
     """The worker or the run that the path of a request names (else empty), and the id of the trace in its header `traceparent` (else
     None)."""
     parts = path_of(request.scope).split("/")
     kind, label = (parts[2], unquote(parts[3])[:_LARGEST_LABEL]) if len(parts) > 3 else ("", "")
     parent = parent_of(request.header(b"traceparent"))
-    return Subject(
+    return RequestSubject(
         worker_id=label if kind == "workers" else "",
         run_id=label if kind == "runs" else "",
         trace_id=None if parent is None else parent.trace_id,
@@ -115,7 +115,7 @@ def document_reply(document: Any, status: int = 200, headers: tuple[Header, ...]
     return Reply(status, _encode(document), (JSON, *headers))
 
 
-def reply_to(error: HoldfastError | Refused, subject: Subject) -> Reply:
+def reply_to(error: HoldfastError | Refused, subject: RequestSubject) -> Reply:
     """The reply, in the form of the worker protocol, to a request that was refused or that failed with `error`."""
     if isinstance(error, InvalidRequest):
         return error_reply(error.error_code, str(error), subject, details=error.details)
@@ -133,7 +133,7 @@ def reply_to(error: HoldfastError | Refused, subject: Subject) -> Reply:
 def error_reply(
     code: str,
     message: str,
-    subject: Subject,
+    subject: RequestSubject,
     http: int | None = None,
     *,
     details: Any = None,

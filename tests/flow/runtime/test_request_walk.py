@@ -11,13 +11,13 @@ from typing import Any
 from holdfast.lambda_api.runtime.runtime_host import RuntimeHost
 from holdfast.lambda_api.runtime.runtime_listener import guarded
 from holdfast.web.app import App
-from holdfast.web.limits import Limits
-from holdfast.web.policy import Needs, Policy, Reach, Waits
+from holdfast.web.limits import WebLimits
+from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route, Router
 
-_INVOKE = Policy("Invoke", Needs.OPERATE, Reach.START, waits=Waits.INVOCATION)
+_INVOKE = RoutePolicy("Invoke", Needs.OPERATE, Reach.START, waits=Waits.INVOCATION)
 _ASGI = ("scope", "receive", "send")
 
 
@@ -65,7 +65,7 @@ async def test_an_invocation_from_inside_a_function_passes_three_apps_and_is_mat
         return json_reply({})
 
     path = "/2015-03-31/functions/f/invocations"
-    api = App([Route("POST", path, handler, _INVOKE)], Limits(), lambda: "an-id")
+    api = App([Route("POST", path, handler, _INVOKE)], WebLimits(), lambda: "an-id")
     host, process, listener = RuntimeHost((), token=str, api=api), SimpleNamespace(invoking=0), SimpleNamespace(address="here")
     app = guarded(host.app(process), listener)  # type: ignore[arg-type]
     walk = Walk()

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from holdfast.lambda_api.functions.function_folder import FunctionFolder
-from holdfast.lambda_api.functions.function_records import Alias, Code, Config, Entry, Version
+from holdfast.lambda_api.functions.function_records import Alias, Code, Config, DeployedFunction, Version
 from holdfast.lambda_api.operations.checks import FunctionReference, function_arn
 from holdfast.model.clock import Clock
 from holdfast.model.errors import FunctionNotFound, InvalidParameter, ResourceConflict, RevisionMismatch
@@ -38,20 +38,20 @@ class DeployedFunctions:
 
     # --- reading
 
-    def entry(self, name: str) -> Entry | None:
+    def entry(self, name: str) -> DeployedFunction | None:
         """The function of this name; None if there is none, or if it was deleted."""
         found = self._entries.get(name)
         return None if found is None or found.latest is None else found
 
-    def entries(self) -> Sequence[Entry]:
+    def entries(self) -> Sequence[DeployedFunction]:
         """All functions that are not deleted, sorted by name."""
         return sorted((entry for entry in self._entries.values() if entry.latest is not None), key=lambda entry: entry.name)
 
-    def everything(self) -> Sequence[Entry]:
+    def everything(self) -> Sequence[DeployedFunction]:
         """All functions, also those that were deleted."""
         return list(self._entries.values())
 
-    def needed(self, name: str) -> Entry:
+    def needed(self, name: str) -> DeployedFunction:
         """The function of this name. Raises FunctionNotFound if there is none."""
         found = self.entry(name)
         if found is None:
@@ -85,7 +85,7 @@ class DeployedFunctions:
         if self.entry(name) is not None:
             raise ResourceConflict(f"Function already exist: {name}")
         before = self._entries.get(name)
-        entry = Entry(
+        entry = DeployedFunction(
             name=name,
             latest=self._made(LATEST, config.checked(name), code),
             last=0 if before is None else before.last,
@@ -141,7 +141,7 @@ class DeployedFunctions:
         Raises InvalidParameter if `qualifier` is `$LATEST` or an alias."""
         entry = self.needed(name)
         if qualifier is None:
-            self._keep(Entry(name=name, latest=None, last=entry.last))
+            self._keep(DeployedFunction(name=name, latest=None, last=entry.last))
             return
         if qualifier == LATEST:
             raise InvalidParameter("$LATEST version cannot be deleted without deleting the function.")
@@ -157,12 +157,12 @@ class DeployedFunctions:
 
     def deploy(
         self, name: str, config: Config, code: Code, *, aliases: Sequence[str] = (), publish: bool = False, tags: Mapping[str, str]
-    ) -> Entry:
+    ) -> DeployedFunction:
         """Make a function equal to this description, as deploying a template does; the function is created if it does not exist. Parts that
         are equal already do not change. With `publish` or `aliases`, `$LATEST` is published as a new version, unless the newest published
         version equals it already. After that, each alias in `aliases` names the newest published version."""
         checked_function(name)
-        before = self._entries.get(name) or Entry(name=name, latest=None)
+        before = self._entries.get(name) or DeployedFunction(name=name, latest=None)
         latest = before.latest
         made = self._made(LATEST, config.checked(name), code)
         if latest is not None and latest.same_as(made) and latest.config.description == config.description:
@@ -235,7 +235,7 @@ class DeployedFunctions:
         if alias in entry.aliases:
             self._keep(msgspec.structs.replace(entry, aliases={key: one for key, one in entry.aliases.items() if key != alias}))
 
-    def _named(self, entry: Entry, alias: Alias) -> Alias:
+    def _named(self, entry: DeployedFunction, alias: Alias) -> Alias:
         for version in (alias.version, *alias.weights):
             if version != LATEST and version not in entry.versions:
                 raise FunctionNotFound(f"Function not found: {function_arn(entry.name, version)}")
@@ -255,14 +255,14 @@ class DeployedFunctions:
 
     # --- one change
 
-    def _current(self, name: str, revision: str | None) -> tuple[Entry, Version]:
+    def _current(self, name: str, revision: str | None) -> tuple[DeployedFunction, Version]:
         entry = self.needed(name)
         assert entry.latest is not None
         if revision is not None and revision != entry.latest.revision:
             raise RevisionMismatch(_CHANGED.format("GetFunction"))
         return entry, entry.latest
 
-    def _kept(self, entry: Entry, *, publish: bool = False, description: str | None = None) -> Version:
+    def _kept(self, entry: DeployedFunction, *, publish: bool = False, description: str | None = None) -> Version:
         assert entry.latest is not None
         if not publish:
             self._keep(entry)
@@ -271,7 +271,7 @@ class DeployedFunctions:
         self._keep(entry)
         return entry.versions[str(max(map(int, entry.versions)))]
 
-    def _with_published(self, entry: Entry, description: str | None = None) -> Entry:
+    def _with_published(self, entry: DeployedFunction, description: str | None = None) -> DeployedFunction:
         latest = entry.latest
         assert latest is not None
         newest = entry.versions.get(str(max(map(int, entry.versions), default=0)))
@@ -285,7 +285,7 @@ class DeployedFunctions:
     def _made(self, version: str, config: Config, code: Code) -> Version:
         return Version(version=version, config=config, code=code, modified_at=self._clock.now(), revision=self._id())
 
-    def _keep(self, entry: Entry) -> None:
+    def _keep(self, entry: DeployedFunction) -> None:
         self.keeper.write(entry)
         self._entries = {**self._entries, entry.name: entry}
 

@@ -25,7 +25,7 @@ import msgspec
 from holdfast.files import private
 from holdfast.files.removal import remove
 from holdfast.lambda_api.functions import code_files
-from holdfast.lambda_api.functions.function_records import Code, Entry
+from holdfast.lambda_api.functions.function_records import Code, DeployedFunction
 from holdfast.model import json_structs
 from holdfast.model.errors import CodeInvalid, DiskFailed, StoreBroken, StoreBusy
 
@@ -63,7 +63,7 @@ class FunctionFolder:
         self._making = folder / "making"
         self._lock: int | None = None
 
-    def read(self) -> dict[str, Entry]:
+    def read(self) -> dict[str, DeployedFunction]:
         """All functions, by name, also deleted ones. Unfinished files of an earlier process, and code that no version uses, are removed.
         Raises StoreBusy if another process uses the folder, StoreBroken if a document is damaged, and DiskFailed if the disk fails."""
         if not self.folder.exists():
@@ -76,13 +76,13 @@ class FunctionFolder:
         self.sweep({version.code.id for entry in found for version in entry.everything()})
         return {entry.name: entry for entry in found}
 
-    def _document(self, path: Path) -> Entry:
+    def _document(self, path: Path) -> DeployedFunction:
         try:
-            return json_structs.decoded(path.read_bytes(), Entry)
+            return json_structs.decoded(path.read_bytes(), DeployedFunction)
         except msgspec.MsgspecError as error:
             raise StoreBroken(f"{path} is not the document of a function: {error}. Restore it, or move it away.") from None
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: DeployedFunction) -> None:
         """Write the document of a function to disk. It replaces the earlier document as a whole."""
         with _told(self.folder):
             self._own()

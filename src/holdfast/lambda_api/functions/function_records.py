@@ -133,7 +133,7 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True):
         return shown | ({"RoutingConfig": {"AdditionalVersionWeights": dict(self.weights)}} if self.weights else {})
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class DeployedFunction(msgspec.Struct, frozen=True, kw_only=True):
     """A deployed function with all its versions and aliases."""
 
     name: str
@@ -196,4 +196,4 @@ def runtime_of(name: str, found: Version, folder: str) -> Runtime:
     )
 
 
-__all__ = ["LATEST", "Alias", "Code", "Config", "Entry", "Version", "about", "last_modified", "runtime_of"]
+__all__ = ["LATEST", "Alias", "Code", "Config", "DeployedFunction", "Version", "about", "last_modified", "runtime_of"]

@@ -21,12 +21,12 @@ _STREAM: Final = re.compile(r"[^:*]{1,512}")
 _TOKEN: Final = re.compile(r"(?P<way>[fb])/(?P<segment>\d{1,12})/(?P<offset>\d{1,15})/(?P<search>[0-9a-f]{16})")
 
 
-class _Asked(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _PagedRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     next_token: str | None = None
     limit: int | None = None
 
 
-class _OfGroup(_Asked, frozen=True, kw_only=True, rename="camel"):
+class _OfGroup(_PagedRequest, frozen=True, kw_only=True, rename="camel"):
     log_group_name: str | None = None
     log_group_identifier: str | None = None
 
@@ -79,7 +79,7 @@ class GetLogEvents(_OfGroup, frozen=True, kw_only=True, rename="camel"):
         return self
 
 
-class DescribeLogGroups(_Asked, frozen=True, kw_only=True, rename="camel"):
+class DescribeLogGroups(_PagedRequest, frozen=True, kw_only=True, rename="camel"):
     """A request for the log groups. There is only one account, so `accountIdentifiers` and `includeLinkedAccounts` are ignored."""
 
     log_group_name_prefix: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from holdfast.lambda_api.operations import LambdaApi
 from holdfast.model.operations import Failure
-from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import ErrorFormat, Route, with_errors
@@ -13,8 +13,8 @@ from holdfast.web.routing import ErrorFormat, Route, with_errors
 _CALLBACK = "/2025-12-01/durable-execution-callbacks/(.+)"
 
 
-def _answers(operation: str) -> Policy:
-    return Policy(operation, Needs.APPROVE, Reach.CALLBACK)
+def _answers(operation: str) -> RoutePolicy:
+    return RoutePolicy(operation, Needs.APPROVE, Reach.CALLBACK)
 
 
 class Callbacks:

@@ -13,7 +13,7 @@ from holdfast.lambda_api.routes.deploy_requests import AliasAsked, CodeAsked, Co
 from holdfast.lambda_api.serving import Serving
 from holdfast.lambda_api.templates.descriptions import FolderCode
 from holdfast.model.errors import InvalidParameter
-from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import ErrorFormat, Route, with_errors
@@ -25,10 +25,10 @@ MOST_BYTES: Final = 70_167_211
 _FUNCTIONS: Final = "/2015-03-31/functions"
 
 
-def _deploys(operation: str, body_bytes: int | None = None) -> Policy:
+def _deploys(operation: str, body_bytes: int | None = None) -> RoutePolicy:
     """The policy of an operation that changes functions. A caller who belongs to one tenant is refused, because deployed code runs for all
     tenants."""
-    return Policy(operation, Needs.DEPLOY, Reach.NONE, body_bytes)
+    return RoutePolicy(operation, Needs.DEPLOY, Reach.NONE, body_bytes)
 
 
 class DeployRoutes:
@@ -47,8 +47,8 @@ class DeployRoutes:
             Route("PUT", f"{one}/configuration", self.update_configuration, _deploys("UpdateFunctionConfiguration")),
             Route("POST", f"{one}/versions", self.publish, _deploys("PublishVersion")),
             Route("POST", f"{one}/aliases", self.create_alias, _deploys("CreateAlias")),
-            Route("GET", f"{one}/aliases", self.aliases, Policy("ListAliases", Needs.VIEW, Reach.ALL)),
-            Route("GET", f"{one}/aliases/([^/]+)", self.alias, Policy("GetAlias", Needs.VIEW, Reach.ALL)),
+            Route("GET", f"{one}/aliases", self.aliases, RoutePolicy("ListAliases", Needs.VIEW, Reach.ALL)),
+            Route("GET", f"{one}/aliases/([^/]+)", self.alias, RoutePolicy("GetAlias", Needs.VIEW, Reach.ALL)),
             Route("PUT", f"{one}/aliases/([^/]+)", self.update_alias, _deploys("UpdateAlias")),
             Route("DELETE", f"{one}/aliases/([^/]+)", self.delete_alias, _deploys("DeleteAlias")),
             Route("DELETE", one, self.delete, _deploys("DeleteFunction")),

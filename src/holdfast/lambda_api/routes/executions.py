@@ -9,7 +9,7 @@ from holdfast.lambda_api.operations.executions import ListRequest
 from holdfast.model import wire
 from holdfast.model.errors import ExecutionNotFound, InvalidParameter, InvalidToken
 from holdfast.model.operations import Failure
-from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.refusals import unreadable
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
@@ -19,12 +19,12 @@ _EXECUTION = "/2025-12-01/durable-executions/(.+)"
 _FUNCTION = "/2025-12-01/functions/([^/]+)"
 
 
-def _of_one(operation: str, needs: Needs) -> Policy:
-    return Policy(operation, needs, Reach.EXECUTION)
+def _of_one(operation: str, needs: Needs) -> RoutePolicy:
+    return RoutePolicy(operation, needs, Reach.EXECUTION)
 
 
-def _of_many(operation: str) -> Policy:
-    return Policy(operation, Needs.VIEW, Reach.HANDLER)
+def _of_many(operation: str) -> RoutePolicy:
+    return RoutePolicy(operation, Needs.VIEW, Reach.HANDLER)
 
 
 class Executions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.lambda_api.operations import LambdaApi
 from holdfast.lambda_api.operations.invoke import SYNC_BYTES, Invoke, Invoked
-from holdfast.web.policy import HeaderOf, Needs, Policy, Reach, Waits
+from holdfast.web.policy import HeaderOf, Needs, Reach, RoutePolicy, Waits
 from holdfast.web.refusals import Header
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
@@ -17,11 +17,11 @@ def _wants_result(header: HeaderOf) -> bool:
     return header(b"x-amz-invocation-type") in (None, "RequestResponse", "")
 
 
-_INVOKE = Policy("Invoke", Needs.OPERATE, Reach.START, body_bytes=SYNC_BYTES, waits=Waits.INVOCATION, wants_result=_wants_result)
+_INVOKE = RoutePolicy("Invoke", Needs.OPERATE, Reach.START, body_bytes=SYNC_BYTES, waits=Waits.INVOCATION, wants_result=_wants_result)
 
 
-def _shows(operation: str) -> Policy:
-    return Policy(operation, Needs.VIEW, Reach.ALL)
+def _shows(operation: str) -> RoutePolicy:
+    return RoutePolicy(operation, Needs.VIEW, Reach.ALL)
 
 
 class Functions:

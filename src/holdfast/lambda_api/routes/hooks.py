@@ -6,13 +6,13 @@ import msgspec
 
 from holdfast.lambda_api.operations import LambdaApi
 from holdfast.model.errors import InvalidParameter
-from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.refusals import retry_after
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
 
-_PROBE = Policy("Health", Needs.NOTHING, Reach.ALL)
+_PROBE = RoutePolicy("Health", Needs.NOTHING, Reach.ALL)
 
 
 class _Start(msgspec.Struct, rename="pascal"):
@@ -25,7 +25,7 @@ class _Start(msgspec.Struct, rename="pascal"):
     input: str | None = None
 
 
-class Hooks:
+class HookRoutes:
     """The handlers of SAM's request that starts an execution, and of health checks."""
 
     def __init__(self, api: LambdaApi) -> None:
@@ -34,7 +34,7 @@ class Hooks:
     def routes(self) -> list[Route]:
         """The routes of these handlers."""
         return [
-            Route("POST", "/start-durable-execution", self.start, Policy("StartDurableExecution", Needs.OPERATE, Reach.NONE)),
+            Route("POST", "/start-durable-execution", self.start, RoutePolicy("StartDurableExecution", Needs.OPERATE, Reach.NONE)),
             Route("GET", "/health", self.health, _PROBE),
             Route("HEAD", "/health", self.health, _PROBE),
             Route("GET", "/ready", self.ready, _PROBE),

@@ -11,7 +11,7 @@ from holdfast.lambda_api.logs.log_operations import Logs
 from holdfast.lambda_api.logs.log_requests import DescribeLogGroups, DescribeLogStreams, FilterLogEvents, GetLogEvents
 from holdfast.model.errors import HoldfastError, LogNotFound, Rejected
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.web.policy import UNKNOWN, Needs, Policy, Reach
+from holdfast.web.policy import UNKNOWN, Needs, Reach, RoutePolicy
 from holdfast.web.refusals import Header, Refused, retry_after
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
@@ -27,8 +27,8 @@ class _Operation(NamedTuple):
     verb: Callable[[Any, str | None], dict[str, Any]]
 
 
-def _policy(operation: str, needs: Needs, reach: Reach) -> Policy:
-    return Policy(operation, needs, reach, body_bytes=_BODY_BYTES, service="logs")
+def _policy(operation: str, needs: Needs, reach: Reach) -> RoutePolicy:
+    return RoutePolicy(operation, needs, reach, body_bytes=_BODY_BYTES, service="logs")
 
 
 class LogRoutes:

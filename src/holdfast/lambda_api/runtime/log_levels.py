@@ -15,7 +15,7 @@ _USUAL: Final = _RANKS["INFO"]
 """The level of a record that does not state one."""
 
 
-class _Said(msgspec.Struct):
+class _LogLine(msgspec.Struct):
     level: Any = None
     timestamp: Any = None
     time: Any = None
@@ -45,7 +45,7 @@ def _rank(text: bytes) -> int:
     if not text.lstrip().startswith(b"{"):
         return _USUAL
     try:
-        said = json_structs.decoded(text, _Said)
+        said = json_structs.decoded(text, _LogLine)
         datetime.fromisoformat(said.timestamp or said.time)
         return _RANKS.get(said.level.upper(), _USUAL)
     except (msgspec.MsgspecError, ValueError, TypeError, AttributeError, RecursionError):

@@ -45,7 +45,7 @@ class RuntimeListener:
         self._state = ServerState()
         listener = self
 
-        class Private(HttpToolsProtocol):
+        class GuardedProtocol(HttpToolsProtocol):
             is_let_in = False
 
             def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -69,7 +69,7 @@ class RuntimeListener:
                 if self.is_let_in:
                     hung_up(self.client)
 
-        self._protocol: Callable[[], asyncio.Protocol] = lambda: Private(config, self._state, {})
+        self._protocol: Callable[[], asyncio.Protocol] = lambda: GuardedProtocol(config, self._state, {})
         # The socket is declared as TCP: only then asyncio sets TCP_NODELAY. Without that, each small answer is delayed by 40 ms.
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.bind(("127.0.0.1", 0))

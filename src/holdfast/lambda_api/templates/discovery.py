@@ -40,7 +40,7 @@ class DiscoveredFile(msgspec.Struct, frozen=True):
     schedules: list[Schedule] = []
 
 
-class _Said(msgspec.Struct):
+class _DiscoveryReply(msgspec.Struct):
     found: DiscoveredFile = DiscoveredFile()
     error: str | None = None
 
@@ -55,7 +55,7 @@ def discover(place: str) -> DiscoveredFile:
     except subprocess.TimeoutExpired:
         raise FunctionNotLoadable(f"{place} could not be imported within {_SECONDS} s.") from None
     try:
-        said = json_structs.decoded(ran.stdout.rpartition(b"\n")[2], _Said)
+        said = json_structs.decoded(ran.stdout.rpartition(b"\n")[2], _DiscoveryReply)
     except msgspec.MsgspecError:
         raise FunctionNotLoadable(f"{place} could not be imported: {ran.stderr.decode(errors='replace')[-2000:]}") from None
     if said.error is not None:
@@ -75,9 +75,9 @@ def _main(place: str) -> None:
             module, found = load_module(place)
             functions = [Discovered(attribute, function.name, function.terms) for attribute, function in found.items()]
             schedules = [sendable(one) for one in schedules_beside(found.values(), module)]
-            said = _Said(DiscoveredFile(functions, list(queues_beside(found.values(), module)), schedules))
+            said = _DiscoveryReply(DiscoveredFile(functions, list(queues_beside(found.values(), module)), schedules))
     except HoldfastError as error:
-        said = _Said(error=str(error))
+        said = _DiscoveryReply(error=str(error))
     os.write(out, b"\n" + msgspec.json.encode(said))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from holdfast.lambda_api.operations.checks import function_arn
-from holdfast.lambda_api.templates.yaml_text import Path, Text
+from holdfast.lambda_api.templates.yaml_text import Path, YamlDocument
 from holdfast.model.errors import TemplateInvalid
 from holdfast.model.ids import ACCOUNT, REGION
 
@@ -47,7 +47,7 @@ NO_VALUE: Final = _NoValue()
 class Resolver:
     """Resolves the intrinsic functions in values of one template. `stack` is the value of `AWS::StackName`."""
 
-    def __init__(self, text: Text, parameters: Mapping[str, str], *, stack: str) -> None:
+    def __init__(self, text: YamlDocument, parameters: Mapping[str, str], *, stack: str) -> None:
         self._text = text
         self._document: dict[str, Any] = text.value
         self._conditions: dict[str, bool | None] = {}

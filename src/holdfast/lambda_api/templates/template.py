@@ -12,7 +12,7 @@ import msgspec
 from holdfast.lambda_api.functions.function_records import Config
 from holdfast.lambda_api.templates.descriptions import CodeSource, DescribedFunction, FolderCode, FoundTargets, TextCode, ZipCode
 from holdfast.lambda_api.templates.intrinsics import ALIAS, NO_VALUE, UNKNOWN, VERSION, Resolver, function_named, text_of
-from holdfast.lambda_api.templates.yaml_text import Path, Text, read_text
+from holdfast.lambda_api.templates.yaml_text import Path, YamlDocument, read_text
 from holdfast.model.errors import HoldfastError, TemplateInvalid
 from holdfast.model.execution import Terms
 from holdfast.model.ids import checked_function
@@ -371,10 +371,10 @@ def _is_call(value: Mapping[str, Any]) -> bool:
     return len(value) == 1 and ("Ref" in value or next(iter(value)).startswith("Fn::"))
 
 
-def _with_globals(text: Text) -> Text:
+def _with_globals(text: YamlDocument) -> YamlDocument:
     """The same text, but properties that a function takes from Globals get the line numbers of Globals."""
     common = {path[2:]: line for path, line in text.lines.items() if path[:2] == ("Globals", "Function")}
     resources = text.value["Resources"]
     functions = [name for name, found in resources.items() if isinstance(found, dict) and found.get("Type") == SAM] if common else []
     lines = {("Resources", name, "Properties", *path): line for name in functions for path, line in common.items() if path}
-    return Text(text.value, {**lines, **text.lines})
+    return YamlDocument(text.value, {**lines, **text.lines})

@@ -33,7 +33,7 @@ _FUNCTIONS: Final = frozenset({
 })  # fmt: skip
 
 
-class Text(msgspec.Struct, frozen=True):
+class YamlDocument(msgspec.Struct, frozen=True):
     """A document, and the line number of each of its parts by its path."""
 
     value: Any
@@ -49,7 +49,7 @@ class Text(msgspec.Struct, frozen=True):
         return named
 
 
-def read_text(raw: bytes) -> Text:
+def read_text(raw: bytes) -> YamlDocument:
     """Read a template, which is YAML or JSON. Raises TemplateInvalid if the template cannot be used; the message says why."""
     if len(raw) > MAX_BYTES:
         raise TemplateInvalid(f"The template has {len(raw)} bytes; at most {MAX_BYTES} bytes are allowed.")
@@ -69,10 +69,10 @@ def read_text(raw: bytes) -> Text:
         raise TemplateInvalid("The template is empty.")
     walk = _Walk()
     value = walk.value(node, (), ())
-    return Text(value, walk.lines)
+    return YamlDocument(value, walk.lines)
 
 
-def _read_json(text: str, error: yaml.YAMLError) -> Text:
+def _read_json(text: str, error: yaml.YAMLError) -> YamlDocument:
     """Read a text as JSON after it could not be read as YAML: JSON may be indented with tabs, and YAML may not. `error` is the error of the
     YAML parser. Raises TemplateInvalid if the text is not JSON either: with the error of the JSON parser if the text begins with `{`, else
     with `error`."""
@@ -80,7 +80,7 @@ def _read_json(text: str, error: yaml.YAMLError) -> Text:
         try:
             value = json.loads(text)
             _check_depth(value, 0)
-            return Text(value, {(): 1})
+            return YamlDocument(value, {(): 1})
         except json.JSONDecodeError as wrong:
             raise TemplateInvalid(f"The template is not JSON: {wrong.msg} (line {wrong.lineno}, column {wrong.colno}).") from None
         except RecursionError:

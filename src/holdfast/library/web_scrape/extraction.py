@@ -16,8 +16,8 @@ from msgspec import Struct
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from holdfast.library.web_scrape.paths import PathTooCostly
-from holdfast.library.web_scrape.specs import Field, SpecInvalid, fields_of
-from holdfast.library.web_scrape.values import LONGEST, Setting, Unfit, made
+from holdfast.library.web_scrape.specs import SpecField, SpecInvalid, fields_of
+from holdfast.library.web_scrape.values import LONGEST, PageContext, Unfit, made
 from holdfast.workers.tools.pages import attribute, base_of, json_ld_of, meta_of, parsed, readable
 
 __all__ = ["Extraction", "SpecInvalid", "extract", "extract_fields"]
@@ -44,7 +44,7 @@ def extract(html: str, extraction_spec: Mapping[str, Any], url: str = "") -> Ext
     return extract_fields(html, fields_of(extraction_spec), url)
 
 
-def extract_fields(html: str, fields: tuple[Field, ...], url: str = "") -> Extraction:
+def extract_fields(html: str, fields: tuple[SpecField, ...], url: str = "") -> Extraction:
     """Find these fields in a page. `url` is the page's address, for relative links."""
     page = _Page(html, url)
     data = page.record(fields, page.root, "")
@@ -57,7 +57,7 @@ class _Page:
         self._tree = parsed(html)
         self.root: LexborNode | None = self._tree.root
         language = (attribute(self.root, "lang") or "") if self.root is not None else ""
-        self._setting = Setting(base_of(self._tree, url), language.strip().lower()[:20])
+        self._setting = PageContext(base_of(self._tree, url), language.strip().lower()[:20])
         self._meta: dict[str, str] | None = None
         self._json_ld: list[Any] | None = None
         self._text: str | None = None
@@ -65,13 +65,13 @@ class _Page:
         self.warnings: list[dict[str, str]] = []
         self.missing: list[str] = []
 
-    def record(self, fields: tuple[Field, ...], scope: Scope, where: str) -> dict[str, Any]:
+    def record(self, fields: tuple[SpecField, ...], scope: Scope, where: str) -> dict[str, Any]:
         """The values of all fields of one record, by name. `scope` is the place of the record on the page; `where` is its name for
         warnings."""
         self._records += 1
         return {field.name: self._value(field, scope, f"{where}.{field.name}" if where else field.name) for field in fields}
 
-    def _value(self, field: Field, scope: Scope, where: str) -> Any:
+    def _value(self, field: SpecField, scope: Scope, where: str) -> Any:
         found = self._alternatives(field, scope, where)
         if field.type == "exists" and not field.fields:
             return bool(found)
@@ -83,7 +83,7 @@ class _Page:
                 return value
         return self._absent(field, where, f"{len(found)} found, none fits its type" if found else "its source finds nothing on the page")
 
-    def _items(self, field: Field, found: list[Scope], where: str) -> Any:
+    def _items(self, field: SpecField, found: list[Scope], where: str) -> Any:
         values: list[Any] = []
         if len(found) > MAX_ITEMS:
             self._warn("truncated", where, f"has {len(found)} items; the first {MAX_ITEMS} are kept")
@@ -95,14 +95,14 @@ class _Page:
             return self._absent(field, where, "the list is empty", [])
         return values
 
-    def _absent(self, field: Field, where: str, reason: str, empty: Any = None) -> Any:
+    def _absent(self, field: SpecField, where: str, reason: str, empty: Any = None) -> Any:
         if field.required:
             self.missing.append(where)
         if field.required or field.default is None:
             self._warn("missing_field" if field.required else "missing_optional_field", where, reason)
         return empty if field.default is None else field.default
 
-    def _made(self, field: Field, candidate: Scope, where: str) -> tuple[bool, Any]:
+    def _made(self, field: SpecField, candidate: Scope, where: str) -> tuple[bool, Any]:
         if field.fields:
             if self._records >= _MOST_RECORDS:
                 self._warn("truncated", where, f"the page gave more than {_MOST_RECORDS} records")
@@ -125,7 +125,7 @@ class _Page:
 
     # --- finding
 
-    def _alternatives(self, field: Field, scope: Scope, where: str) -> list[Scope]:
+    def _alternatives(self, field: SpecField, scope: Scope, where: str) -> list[Scope]:
         """What the source of a field finds at `scope`; with a regex, the matches in that. If the field has several alternatives (`any`),
         the values of the first alternative that finds something; empty if none does. `where` is the name of the field for warnings."""
         for alternative in field.any:
@@ -138,7 +138,7 @@ class _Page:
         found_here = self._found(field, scope, where)
         return self._matched(field, [self._raw(field, place) for place in found_here]) if field.regex is not None else found_here
 
-    def _found(self, field: Field, scope: Scope, where: str) -> list[Scope]:
+    def _found(self, field: SpecField, scope: Scope, where: str) -> list[Scope]:
         node = scope if isinstance(scope, LexborNode) else None
         if field.css is not None:
             return [] if node is None else [hit for hit in node.css(field.css) if hit.mem_id != node.mem_id or scope is self.root]
@@ -158,7 +158,7 @@ class _Page:
             return [self._html[: LONGEST * 50] if field.within == "html" else self._readable()]
         return [scope]
 
-    def _matched(self, field: Field, texts: list[Any]) -> list[Scope]:
+    def _matched(self, field: SpecField, texts: list[Any]) -> list[Scope]:
         found: list[Scope] = []
         for text in texts:
             if text is None:
@@ -171,7 +171,7 @@ class _Page:
                     break
         return found
 
-    def _raw(self, field: Field, candidate: Scope) -> Any:
+    def _raw(self, field: SpecField, candidate: Scope) -> Any:
         """What a field reads at a place that was found: an attribute, a text, HTML, or a JSON value; None if the attribute is missing."""
         if not isinstance(candidate, LexborNode):
             return candidate

@@ -27,7 +27,7 @@ _CALL: Final = re.compile(rf"(?P<how>contains|starts-with)\(\s*{_VALUE}\s*,\s*{_
 _HAS: Final = re.compile(rf"@(?P<name>{_NAME})")
 
 
-class PathInvalid(Exception):
+class XPathInvalid(Exception):
     """The text of a path is not valid. The message says what is wrong."""
 
 
@@ -45,7 +45,7 @@ class Test(Struct, frozen=True):
     inner: Test | None = None
 
 
-class Step(Struct, frozen=True):
+class XPathStep(Struct, frozen=True):
     """One step of a path: for which element it looks, and under which conditions."""
 
     deep: bool
@@ -59,7 +59,7 @@ class Path(Struct, frozen=True):
     """A whole path; `take` is what is read at its end: an attribute (`@href`), `text()`, or (if it is empty) the element itself."""
 
     absolute: bool
-    steps: tuple[Step, ...]
+    steps: tuple[XPathStep, ...]
     take: str = ""
 
     def find(self, root: LexborNode, scope: LexborNode) -> list[LexborNode]:
@@ -73,15 +73,15 @@ class Path(Struct, frozen=True):
 
 
 def path_of(text: str) -> Path:
-    """Parse the text of a path through a page. Raises PathInvalid if it is not a valid path."""
-    steps: list[Step] = []
+    """Parse the text of a path through a page. Raises XPathInvalid if it is not a valid path."""
+    steps: list[XPathStep] = []
     take, at = "", 0
     while at < len(text):
         hit = _STEP.match(text, at)
         if hit is None or (at > 0 and not hit.group("slash")):
-            raise PathInvalid(f"{text[at : at + 20]!r} is not a valid step of a path")
+            raise XPathInvalid(f"{text[at : at + 20]!r} is not a valid step of a path")
         if take:
-            raise PathInvalid(f"{take} may stand only at the end of a path")
+            raise XPathInvalid(f"{take} may stand only at the end of a path")
         at, test = hit.end(), hit.group("test")
         tests: list[Test] = []
         while at < len(text) and text[at] == "[":
@@ -89,16 +89,16 @@ def path_of(text: str) -> Path:
             tests.append(_test(inside.strip()))
         if test.startswith("@") or test == "text()":
             if tests:
-                raise PathInvalid(f"{test} cannot have a predicate")
+                raise XPathInvalid(f"{test} cannot have a predicate")
             take = test.lower()
             if hit.group("slash") == "//":  # it is read at all levels: at the place itself and at every element below that has it
-                steps.append(Step(True, ".", (Test("has", take[1:]) if take.startswith("@") else Test("!=", take),)))
+                steps.append(XPathStep(True, ".", (Test("has", take[1:]) if take.startswith("@") else Test("!=", take),)))
         else:
             if tests and test in (".", ".."):
-                raise PathInvalid(f"{test} cannot have a predicate")
-            steps.append(Step(hit.group("slash") == "//", test.lower(), tuple(tests)))
+                raise XPathInvalid(f"{test} cannot have a predicate")
+            steps.append(XPathStep(hit.group("slash") == "//", test.lower(), tuple(tests)))
     if len(steps) > _MOST_STEPS or (not steps and not take):
-        raise PathInvalid(f"it has {len(steps)} steps; 1 to {_MOST_STEPS} are allowed")
+        raise XPathInvalid(f"it has {len(steps)} steps; 1 to {_MOST_STEPS} are allowed")
     return Path(text.startswith("/"), tuple(steps), take)
 
 
@@ -112,7 +112,7 @@ def _bracket(text: str, at: int) -> tuple[str, int]:
             quote = char
         elif char == "]":
             return text[at + 1 : end], end + 1
-    raise PathInvalid("a bracket is not closed")
+    raise XPathInvalid("a bracket is not closed")
 
 
 def _test(text: str) -> Test:
@@ -123,14 +123,14 @@ def _test(text: str) -> Test:
     if text.startswith("not(") and text.endswith(")"):
         inner = _test(text[4:-1].strip())
         if inner.how in ("position", "last", "not"):
-            raise PathInvalid("not() needs a condition; a position or another not() is not allowed")
+            raise XPathInvalid("not() needs a condition; a position or another not() is not allowed")
         return Test("not", inner=inner)
     if hit := _HAS.fullmatch(text):
         return Test("has", hit.group("name").lower())
     if hit := _COMPARE.fullmatch(text) or _CALL.fullmatch(text):
         value = hit.group("single") if hit.group("single") is not None else hit.group("double")
         return Test(hit.group("how"), hit.group("what").lower(), value)
-    raise PathInvalid(
+    raise XPathInvalid(
         f"the predicate [{text[:40]}] is not known; use a number, last(), @a, @a='v', contains(x, 'v'), starts-with(x, 'v') or not(…)"
     )
 
@@ -141,7 +141,7 @@ class _Walk:
     def __init__(self) -> None:
         self._visited = 0
 
-    def step(self, places: list[LexborNode], step: Step, *, from_root: bool) -> list[LexborNode]:
+    def step(self, places: list[LexborNode], step: XPathStep, *, from_root: bool) -> list[LexborNode]:
         found: dict[int, LexborNode] = {}
         searched: set[int] = set()
         for place in places:
@@ -151,7 +151,7 @@ class _Walk:
                 found.setdefault(node.mem_id, node)
         return list(found.values())
 
-    def _of(self, place: LexborNode, step: Step, from_root: bool, searched: set[int]) -> Iterable[LexborNode]:
+    def _of(self, place: LexborNode, step: XPathStep, from_root: bool, searched: set[int]) -> Iterable[LexborNode]:
         if step.name == ".":
             return self._passed(self._below(place, searched), step) if step.deep else [place]
         if step.name == "..":
@@ -178,7 +178,7 @@ class _Walk:
         self._count(len(children))
         return children
 
-    def _passed(self, group: list[LexborNode], step: Step) -> list[LexborNode]:
+    def _passed(self, group: list[LexborNode], step: XPathStep) -> list[LexborNode]:
         kept = [node for node in group if step.name in ("*", ".", node.tag)]
         for test in step.tests:
             if test.how == "position":

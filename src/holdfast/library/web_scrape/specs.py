@@ -16,7 +16,7 @@ import re2
 from msgspec import Struct
 from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
-from holdfast.library.web_scrape.paths import Path, PathInvalid, path_of
+from holdfast.library.web_scrape.paths import Path, XPathInvalid, path_of
 
 TYPES: Final = ("string", "text", "html", "number", "integer", "boolean", "exists", "date", "datetime", "url", "price", "json")
 SOURCES: Final = ("css", "path", "json_ld", "json", "meta", "any")
@@ -38,7 +38,7 @@ class SpecInvalid(Exception):
         self.problems = problems
 
 
-class Field(Struct, frozen=True, kw_only=True):
+class SpecField(Struct, frozen=True, kw_only=True):
     """One field to find. It has at most one source. Without a source it reads the place itself: the node of its record, or the page."""
 
     name: str
@@ -47,14 +47,14 @@ class Field(Struct, frozen=True, kw_only=True):
     json_ld: tuple[str, ...] | None = None
     json: tuple[str, ...] | None = None
     meta: str | None = None
-    any: tuple[Field, ...] = ()
+    any: tuple[SpecField, ...] = ()
     regex: Any = None
     group: int | str = 0
     within: str = "text"
     """What a regex without another source searches: the page's `text` or its `html`. Inside a record it searches the text of the record."""
     attribute: str | None = None
     many: bool = False
-    fields: tuple[Field, ...] = ()
+    fields: tuple[SpecField, ...] = ()
     type: str = "string"
     required: bool = False
     default: Any = None
@@ -78,7 +78,7 @@ class _Where(NamedTuple):
         return _Where(self.field, f"{self.path}/{part}")
 
 
-def fields_of(spec: Mapping[str, Any]) -> tuple[Field, ...]:
+def fields_of(spec: Mapping[str, Any]) -> tuple[SpecField, ...]:
     """The fields of an `extraction_spec`: those in its member `fields` if that is an object, else the members of the spec itself. Raises
     SpecInvalid if the spec cannot be used."""
     reader = _Reader()
@@ -99,7 +99,7 @@ class _Reader:
     def problem(self, where: _Where, message: str) -> None:
         self.problems.append({"field": where.field or "extraction_spec", "path": where.path, "message": message})
 
-    def fields(self, spec: Any, where: _Where, depth: int) -> tuple[Field, ...]:
+    def fields(self, spec: Any, where: _Where, depth: int) -> tuple[SpecField, ...]:
         if not isinstance(spec, Mapping):
             self.problem(where, "its fields must be an object, with a selector or an object for each name")
             return ()
@@ -109,7 +109,7 @@ class _Reader:
         made = (self._field(str(name), about, where.inner(str(name)), depth) for name, about in spec.items())
         return tuple(field for field in made if field is not None)
 
-    def _field(self, name: str, about: Any, where: _Where, depth: int) -> Field | None:
+    def _field(self, name: str, about: Any, where: _Where, depth: int) -> SpecField | None:
         self._count += 1
         if self._count > _MOST_FIELDS:
             if self._count == _MOST_FIELDS + 1:
@@ -131,7 +131,7 @@ class _Reader:
         before = len(self.problems)
         values = {**self._source(about, where, depth), **self._options(about, where)}
         values["fields"] = self.fields(about["fields"], where.below("fields"), depth + 1) if "fields" in about else ()
-        return Field(name=name, **values) if len(self.problems) == before else None
+        return SpecField(name=name, **values) if len(self.problems) == before else None
 
     # --- sources
 
@@ -150,7 +150,7 @@ class _Reader:
             found |= self._regex(about, where)
         return found
 
-    def _alternatives(self, given: Any, where: _Where, depth: int) -> tuple[Field, ...]:
+    def _alternatives(self, given: Any, where: _Where, depth: int) -> tuple[SpecField, ...]:
         if not isinstance(given, list) or not 1 <= len(given) <= 20:
             self.problem(where, "any is not a list of 1 to 20 alternatives")
             return ()
@@ -167,7 +167,7 @@ class _Reader:
         if source == "path":
             try:
                 return path_of(text)
-            except PathInvalid as error:
+            except XPathInvalid as error:
                 self.problem(where, f"path {text[:100]!r}: {error}")
         elif source == "css":
             try:

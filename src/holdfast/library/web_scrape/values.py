@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
-from holdfast.library.web_scrape.specs import Field
+from holdfast.library.web_scrape.specs import SpecField
 
 LONGEST: Final = 100_000
 # Languages in which a comma begins the fraction of a number, and a point separates thousands.
@@ -54,7 +54,7 @@ class Unfit(Exception):
         self.code = code
 
 
-class Setting:
+class PageContext:
     """What is the same for all values of a page: the address to which its relative links refer, and its language."""
 
     def __init__(self, base_url: str, language: str) -> None:
@@ -62,7 +62,7 @@ class Setting:
         self.language = language
 
 
-def made(raw: Any, field: Field, page: Setting) -> Any:
+def made(raw: Any, field: SpecField, page: PageContext) -> Any:
     """Convert what was found on the page to the type of the field. Raises Unfit if that is not possible."""
     if field.type == "json":
         return _json(raw)
@@ -86,25 +86,25 @@ def _text(raw: Any) -> str:
     return raw if isinstance(raw, str) else "" if raw is None else str(raw)
 
 
-def _string(raw: Any, field: Field, page: Setting) -> str:
+def _string(raw: Any, field: SpecField, page: PageContext) -> str:
     return " ".join(_text(raw).split())[:LONGEST]
 
 
-def _lines(raw: Any, field: Field, page: Setting) -> str:
+def _lines(raw: Any, field: SpecField, page: PageContext) -> str:
     lines = [" ".join(line.split()) for line in _text(raw).splitlines()]
     return "\n".join(line for line in lines if line)[:LONGEST]
 
 
-def _html(raw: Any, field: Field, page: Setting) -> str:
+def _html(raw: Any, field: SpecField, page: PageContext) -> str:
     return _text(raw)[:LONGEST]
 
 
-def _number(raw: Any, field: Field, page: Setting) -> int | float:
+def _number(raw: Any, field: SpecField, page: PageContext) -> int | float:
     amount = decimal_of(raw, field.locale or page.language)
     return int(amount) if amount == amount.to_integral_value() and abs(amount) < 2**53 else float(amount)
 
 
-def _integer(raw: Any, field: Field, page: Setting) -> int:
+def _integer(raw: Any, field: SpecField, page: PageContext) -> int:
     amount = decimal_of(raw, field.locale or page.language)
     if amount != amount.to_integral_value():
         raise Unfit("not_an_integer", f"{_shown(raw)} is not a whole number")
@@ -154,7 +154,7 @@ def _locale_mark(locale: str) -> str:
     return "," if locale.partition("-")[0] in _COMMA_LANGUAGES and locale not in _POINT_LOCALES else "."
 
 
-def _price(raw: Any, field: Field, page: Setting) -> dict[str, str | None]:
+def _price(raw: Any, field: SpecField, page: PageContext) -> dict[str, str | None]:
     amount = decimal_of(raw, field.locale or page.language)
     return {"amount": format(amount, "f"), "currency": currency_of(_text(raw)) or field.currency}
 
@@ -165,18 +165,18 @@ def currency_of(text: str) -> str | None:
     return code or next((_SYMBOLS[sign] for sign in sorted(_SYMBOLS, key=len, reverse=True) if sign in text), None)
 
 
-def _boolean(raw: Any, field: Field, page: Setting) -> bool:
+def _boolean(raw: Any, field: SpecField, page: PageContext) -> bool:
     word = _text(raw).strip().lower()
     if word not in _YES | _NO:
         raise Unfit("not_a_boolean", f"{_shown(raw)} is not a truth value such as yes, no, true, false, 1 or 0")
     return word in _YES
 
 
-def _exists(raw: Any, field: Field, page: Setting) -> bool:
+def _exists(raw: Any, field: SpecField, page: PageContext) -> bool:
     return True
 
 
-def _url(raw: Any, field: Field, page: Setting) -> str:
+def _url(raw: Any, field: SpecField, page: PageContext) -> str:
     try:
         url = urljoin(page.base_url, _text(raw).strip())
         parts = urlsplit(url)
@@ -190,12 +190,12 @@ def _url(raw: Any, field: Field, page: Setting) -> str:
 # --- dates
 
 
-def _date(raw: Any, field: Field, page: Setting) -> str:
+def _date(raw: Any, field: SpecField, page: PageContext) -> str:
     moment = moment_of(_text(raw).strip(), field.format, field.locale or page.language)
     return (moment.date() if isinstance(moment, datetime) else moment).isoformat()
 
 
-def _datetime(raw: Any, field: Field, page: Setting) -> str:
+def _datetime(raw: Any, field: SpecField, page: PageContext) -> str:
     moment = moment_of(_text(raw).strip(), field.format, field.locale or page.language)
     return moment.isoformat() if isinstance(moment, datetime) else f"{moment.isoformat()}T00:00:00"
 
@@ -269,7 +269,7 @@ def _shown(raw: Any) -> str:
     return repr(_text(raw)[:60])
 
 
-_MAKERS: Final[Mapping[str, Callable[[Any, Field, Setting], Any]]] = {
+_MAKERS: Final[Mapping[str, Callable[[Any, SpecField, PageContext], Any]]] = {
     "string": _string, "text": _lines, "html": _html, "number": _number, "integer": _integer, "boolean": _boolean, "exists": _exists,
     "date": _date, "datetime": _datetime, "url": _url, "price": _price,
 }  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast import WorkerContext, WorkerError, worker
 from holdfast.library.web_scrape.extraction import SpecInvalid, extract_fields
-from holdfast.library.web_scrape.specs import Field, fields_of
+from holdfast.library.web_scrape.specs import SpecField, fields_of
 
 _MOST_NAMED = 10
 
@@ -35,7 +35,7 @@ async def scrape(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
     return outputs
 
 
-def _fields(spec: dict[str, Any]) -> tuple[Field, ...]:
+def _fields(spec: dict[str, Any]) -> tuple[SpecField, ...]:
     try:
         return fields_of(spec)
     except SpecInvalid as wrong:

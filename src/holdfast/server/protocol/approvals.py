@@ -15,7 +15,7 @@ from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.web.asker import asker_of
-from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
@@ -29,27 +29,27 @@ log = logging.getLogger("holdfast.server")
 
 _MAX_COMMENT: Final = 4096
 _SHOWN: Final = 100
-_DECIDE: Final = Policy("DecideApproval", Needs.APPROVE, Reach.HANDLER)
+_DECIDE: Final = RoutePolicy("DecideApproval", Needs.APPROVE, Reach.HANDLER)
 
 
-class _Said(msgspec.Struct, forbid_unknown_fields=True):
+class _Comment(msgspec.Struct, forbid_unknown_fields=True):
     comment: str | None = None
 
 
-class _Approved(_Said):
+class _Approved(_Comment):
     edited_arguments: dict[str, Any] | None = None
 
 
-class _Answered(_Said, kw_only=True):
+class _Answered(_Comment, kw_only=True):
     result: Any
 
 
-class _Settled(_Said, kw_only=True):
+class _Settled(_Comment, kw_only=True):
     verdict: str
     result: Any = None
 
 
-class _Many(_Said, kw_only=True):
+class _BatchDecision(_Comment, kw_only=True):
     verdict: batches.BatchVerdict
     result: Any = msgspec.UNSET
     """The answer to all chosen questions. It must be given with the verdict `answer`, and must not be given with another verdict."""
@@ -58,7 +58,7 @@ class _Many(_Said, kw_only=True):
     node: str | None = None
 
 
-class _Linked(_Said, kw_only=True):
+class _Linked(_Comment, kw_only=True):
     person: str
     valid: str | None = None
 
@@ -72,14 +72,14 @@ class Approvals:
     def routes(self) -> list[Route]:
         """The routes of these handlers."""
         return [
-            Route("GET", "/v1/approvals/?", self.list, Policy("ListApprovals", Needs.VIEW, Reach.HANDLER)),
-            Route("POST", "/v1/approvals/decide", self.decide_many, Policy("DecideApprovals", Needs.APPROVE, Reach.HANDLER)),
-            Route("POST", "/v1/approvals/([^/]+)/link", self.link, Policy("LinkApproval", Needs.ADMINISTER, Reach.NONE)),
-            Route("GET", "/v1/approvals/([^/]+)", self.show, Policy("GetApproval", Needs.VIEW, Reach.HANDLER)),
+            Route("GET", "/v1/approvals/?", self.list, RoutePolicy("ListApprovals", Needs.VIEW, Reach.HANDLER)),
+            Route("POST", "/v1/approvals/decide", self.decide_many, RoutePolicy("DecideApprovals", Needs.APPROVE, Reach.HANDLER)),
+            Route("POST", "/v1/approvals/([^/]+)/link", self.link, RoutePolicy("LinkApproval", Needs.ADMINISTER, Reach.NONE)),
+            Route("GET", "/v1/approvals/([^/]+)", self.show, RoutePolicy("GetApproval", Needs.VIEW, Reach.HANDLER)),
             Route("POST", "/v1/approvals/([^/]+)/approve", self.approve, _DECIDE),
             Route("POST", "/v1/approvals/([^/]+)/reject", self.reject, _DECIDE),
             Route("POST", "/v1/approvals/([^/]+)/answer", self.answer, _DECIDE),
-            Route("POST", "/v1/approvals/([^/]+)/settle", self.settle, Policy("SettleOutcome", Needs.SETTLE, Reach.HANDLER)),
+            Route("POST", "/v1/approvals/([^/]+)/settle", self.settle, RoutePolicy("SettleOutcome", Needs.SETTLE, Reach.HANDLER)),
         ]
 
     async def list(self, request: Request) -> Reply:
@@ -111,7 +111,7 @@ class Approvals:
 
     async def reject(self, request: Request) -> Reply:
         """Reject what is asked. A rejected tool call is not made, and a rejected question gets no answer."""
-        return await self._decided(request, "reject", _said(request, _Said))
+        return await self._decided(request, "reject", _said(request, _Comment))
 
     async def answer(self, request: Request) -> Reply:
         """Answer a question of a worker or of a pipeline. The body has the answer as `result`."""
@@ -128,7 +128,7 @@ class Approvals:
     async def decide_many(self, request: Request) -> Reply:
         """Decide many approvals with one request and one verdict: those that the body names, or all open ones of a run (and of one of its
         nodes). The reply has a result for each. If one decision is refused, the others are still made."""
-        said, asker = _said(request, _Many), asker_of(request)
+        said, asker = _said(request, _BatchDecision), asker_of(request)
         if (said.verdict == "answer") is (said.result is msgspec.UNSET):
             raise InvalidParameter(
                 "With the verdict `answer`, give one `result` for all questions. With `approve` or `reject`, give no `result`."
@@ -173,7 +173,7 @@ class Approvals:
         document = {"approval_id": made.approval_id, "person": made.person, "expires_at": made.expires_at, "url": url}
         return document_reply(document, 201, ((b"cache-control", b"no-store"),))
 
-    async def _decided(self, request: Request, verdict: str, said: _Said, **more: Any) -> Reply:
+    async def _decided(self, request: Request, verdict: str, said: _Comment, **more: Any) -> Reply:
         asker = asker_of(request)
         decision = Decision(verdict=verdict, decided_by=asker.principal, decided_at=self._served.clock.now(), comment=said.comment, **more)
         decided: Approval = await self._served.worker_service.decide(request.label, decision, asker)

@@ -18,7 +18,7 @@ from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.web.asker import asker_of
 from holdfast.web.capacity import UPLOADS
-from holdfast.web.policy import Needs, Policy, Reach, Waits
+from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
 from holdfast.web.refusals import Header
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
@@ -38,7 +38,7 @@ _SAFE: Final[tuple[Header, ...]] = (
 )
 
 
-class Artifacts:
+class ArtifactRoutes:
     """The handlers of artifacts."""
 
     def __init__(self, served: ServedWorkers) -> None:
@@ -48,8 +48,8 @@ class Artifacts:
     def routes(self) -> list[Route]:
         """The routes of these handlers."""
         return [
-            Route("GET", "/v1/artifacts/([^/]+)", self.get, Policy("GetArtifact", Needs.VIEW, Reach.HANDLER, waits=Waits.WHEN_ASKED)),
-            Route("POST", "/v1/artifacts/?", self.put, Policy("PutArtifact", Needs.OPERATE, Reach.HANDLER, reads_body=True)),
+            Route("GET", "/v1/artifacts/([^/]+)", self.get, RoutePolicy("GetArtifact", Needs.VIEW, Reach.HANDLER, waits=Waits.WHEN_ASKED)),
+            Route("POST", "/v1/artifacts/?", self.put, RoutePolicy("PutArtifact", Needs.OPERATE, Reach.HANDLER, reads_body=True)),
         ]
 
     async def get(self, request: Request) -> Reply:

@@ -16,7 +16,7 @@ from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.service.costs.reports import cost_report, question_of
 from holdfast.service.descriptions.pipeline_view import why_no_view
 from holdfast.web.asker import asker_of
-from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
@@ -36,9 +36,9 @@ class Costs:
     def routes(self) -> list[Route]:
         """The routes of these handlers."""
         return [
-            Route("GET", "/v1/cost", self.get, Policy("GetCost", Needs.VIEW, Reach.HANDLER)),
-            Route("POST", "/v1/workers/([^/]+)/estimate", self.estimate, Policy("EstimateRun", Needs.VIEW, Reach.HANDLER)),
-            Route("GET", "/v1/runs/([^/]+)/estimate", self.rest, Policy("EstimateRest", Needs.VIEW, Reach.HANDLER)),
+            Route("GET", "/v1/cost", self.get, RoutePolicy("GetCost", Needs.VIEW, Reach.HANDLER)),
+            Route("POST", "/v1/workers/([^/]+)/estimate", self.estimate, RoutePolicy("EstimateRun", Needs.VIEW, Reach.HANDLER)),
+            Route("GET", "/v1/runs/([^/]+)/estimate", self.rest, RoutePolicy("EstimateRest", Needs.VIEW, Reach.HANDLER)),
         ]
 
     async def get(self, request: Request) -> Reply:

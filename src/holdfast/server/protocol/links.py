@@ -19,7 +19,7 @@ from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.protocol.link_page import question_page, told_page
 from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.web.form_fields import answer_of
-from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
@@ -52,8 +52,8 @@ class Links:
 
     def routes(self) -> list[Route]:
         """The routes of these handlers. They need no login: the token in the path is the permission."""
-        show = Policy("ShowLink", Needs.NOTHING, Reach.ALL, secret_path=True)
-        decide = Policy("DecideByLink", Needs.NOTHING, Reach.ALL, body_bytes=_BODY_BYTES, secret_path=True)
+        show = RoutePolicy("ShowLink", Needs.NOTHING, Reach.ALL, secret_path=True)
+        decide = RoutePolicy("DecideByLink", Needs.NOTHING, Reach.ALL, body_bytes=_BODY_BYTES, secret_path=True)
         return [Route("GET", _PATH, self.show, show), Route("POST", _PATH, self.decide, decide)]
 
     async def show(self, request: Request) -> Reply:

@@ -36,7 +36,7 @@ from holdfast.service.queues.redrives import start_again
 from holdfast.service.queues.setting_names import flattened
 from holdfast.service.queues.store_queues import StoreQueues
 from holdfast.web.asker import asker_of, trace_of
-from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Header, Reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import ErrorFormat, Route, with_errors
@@ -50,7 +50,7 @@ _MOST_MESSAGES: Final = 1000
 _MOST_REDRIVEN: Final = 1000
 """One request starts at most this many parked runs again."""
 _MOST_SHOWN: Final = 1000
-_PUSH: Final = Policy("EnqueueMessages", Needs.OPERATE, Reach.HANDLER, body_bytes=_LARGEST)
+_PUSH: Final = RoutePolicy("EnqueueMessages", Needs.OPERATE, Reach.HANDLER, body_bytes=_LARGEST)
 _SEE: Final = "GetQueue"
 
 
@@ -68,7 +68,7 @@ class _Message(msgspec.Struct, forbid_unknown_fields=True):
     tenant: str | None = None
 
 
-class _Many(msgspec.Struct, forbid_unknown_fields=True):
+class _Messages(msgspec.Struct, forbid_unknown_fields=True):
     messages: list[_Message]
 
 
@@ -95,13 +95,13 @@ class Queues:
         place = "/v1/queues/([^/]+)"
         changes = {"pause": self.pause, "resume": self.resume, "drain": self.drain, "set": self.set}
         routes = [
-            Route("GET", "/v1/queues/?", self.list, Policy("ListQueues", Needs.VIEW, Reach.HANDLER)),
-            Route("GET", place, self.show, Policy(_SEE, Needs.VIEW, Reach.HANDLER)),
+            Route("GET", "/v1/queues/?", self.list, RoutePolicy("ListQueues", Needs.VIEW, Reach.HANDLER)),
+            Route("GET", place, self.show, RoutePolicy(_SEE, Needs.VIEW, Reach.HANDLER)),
             Route("POST", place, self.push, _PUSH),
-            Route("GET", f"{place}/parked", self.parked, Policy("ListParked", Needs.VIEW, Reach.HANDLER)),
-            Route("POST", f"{place}/redrive", self.redrive, Policy("RedriveParked", Needs.OPERATE, Reach.HANDLER)),
+            Route("GET", f"{place}/parked", self.parked, RoutePolicy("ListParked", Needs.VIEW, Reach.HANDLER)),
+            Route("POST", f"{place}/redrive", self.redrive, RoutePolicy("RedriveParked", Needs.OPERATE, Reach.HANDLER)),
             *(
-                Route("POST", f"{place}/{verb}", handler, Policy(f"{verb.title()}Queue", Needs.OPERATE, Reach.NONE))
+                Route("POST", f"{place}/{verb}", handler, RoutePolicy(f"{verb.title()}Queue", Needs.OPERATE, Reach.NONE))
                 for verb, handler in changes.items()
             ),
         ]
@@ -140,7 +140,7 @@ class Queues:
             await self._check_known(request)
             header = await self._enqueued(request, message)
             return document_reply(_run(header), 202, ((b"location", f"/v1/runs/{header.id}".encode()),))
-        messages = _converted(said, _Many).messages
+        messages = _converted(said, _Messages).messages
         if not 1 <= len(messages) <= _MOST_MESSAGES:
             raise InvalidRequest(f"One request enqueues 1 to {_MOST_MESSAGES:,} messages, not {len(messages):,}.")
         await self._check_known(request)

@@ -15,7 +15,7 @@ from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.service.restarts.comparisons import compare_runs
 from holdfast.service.restarts.runs import RestartAsked, prepare, restart_run
 from holdfast.web.asker import asker_of, patience
-from holdfast.web.policy import Needs, Policy, Reach, Waits
+from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
@@ -50,9 +50,9 @@ class Restarts:
 
     def routes(self) -> list[Route]:
         """The routes of these handlers."""
-        compare = Policy("CompareRuns", Needs.VIEW, Reach.HANDLER)
-        retry = Policy("RetryRun", Needs.OPERATE, Reach.HANDLER, waits=Waits.WHEN_ASKED)
-        restart = Policy("RestartRun", Needs.OPERATE, Reach.HANDLER, body_bytes=_LARGEST, waits=Waits.WHEN_ASKED)
+        compare = RoutePolicy("CompareRuns", Needs.VIEW, Reach.HANDLER)
+        retry = RoutePolicy("RetryRun", Needs.OPERATE, Reach.HANDLER, waits=Waits.WHEN_ASKED)
+        restart = RoutePolicy("RestartRun", Needs.OPERATE, Reach.HANDLER, body_bytes=_LARGEST, waits=Waits.WHEN_ASKED)
         return [
             Route("POST", "/v1/runs/([^/]+)/retry", self.retry, retry),
             Route("POST", "/v1/runs/([^/]+)/restart", self.restart, restart),

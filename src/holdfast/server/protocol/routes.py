@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.server.protocol.approvals import Approvals
-from holdfast.server.protocol.artifacts import Artifacts
+from holdfast.server.protocol.artifacts import ArtifactRoutes
 from holdfast.server.protocol.costs import Costs
 from holdfast.server.protocol.links import Links
 from holdfast.server.protocol.restarts import Restarts
@@ -18,5 +18,5 @@ from holdfast.web.routing import ErrorFormat, Route, with_errors
 
 def worker_routes(served: ServedWorkers) -> Sequence[Route]:
     """The routes for workers, runs, restarts, approvals, links, artifacts and costs."""
-    parts = (Workers(served), Runs(served), Restarts(served), Approvals(served), Links(served), Artifacts(served), Costs(served))
+    parts = (Workers(served), Runs(served), Restarts(served), Approvals(served), Links(served), ArtifactRoutes(served), Costs(served))
     return with_errors(ErrorFormat.WORKERS, (route for part in parts for route in part.routes()))

@@ -23,7 +23,7 @@ from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.service.descriptions.pipeline_view import pipeline_view, why_no_view
 from holdfast.web import sse
 from holdfast.web.asker import asker_of, patience
-from holdfast.web.policy import Needs, Policy, Reach, Waits
+from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
 from holdfast.web.replies import Header, Reply, json_reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
@@ -48,10 +48,12 @@ class Runs:
     def routes(self) -> list[Route]:
         """The routes of these handlers."""
         return [
-            Route("GET", "/v1/runs/([^/]+)", self.get, Policy("GetRun", Needs.VIEW, Reach.HANDLER, waits=Waits.WHEN_ASKED)),
-            Route("GET", "/v1/runs/([^/]+)/events", self.events, Policy("FollowRun", Needs.VIEW, Reach.HANDLER, waits=Waits.WHEN_ASKED)),
-            Route("GET", "/v1/runs/([^/]+)/graph", self.graph, Policy("GetRunGraph", Needs.VIEW, Reach.HANDLER)),
-            Route("POST", "/v1/runs/([^/]+)/cancel", self.cancel, Policy("CancelRun", Needs.OPERATE, Reach.HANDLER)),
+            Route("GET", "/v1/runs/([^/]+)", self.get, RoutePolicy("GetRun", Needs.VIEW, Reach.HANDLER, waits=Waits.WHEN_ASKED)),
+            Route(
+                "GET", "/v1/runs/([^/]+)/events", self.events, RoutePolicy("FollowRun", Needs.VIEW, Reach.HANDLER, waits=Waits.WHEN_ASKED)
+            ),
+            Route("GET", "/v1/runs/([^/]+)/graph", self.graph, RoutePolicy("GetRunGraph", Needs.VIEW, Reach.HANDLER)),
+            Route("POST", "/v1/runs/([^/]+)/cancel", self.cancel, RoutePolicy("CancelRun", Needs.OPERATE, Reach.HANDLER)),
         ]
 
     async def get(self, request: Request) -> Reply:

@@ -13,7 +13,7 @@ from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.costs.estimates import Estimates
 from holdfast.service.queues.places import place_document, queue_place
 from holdfast.store.seam import Store
-from holdfast.web.limits import Limits
+from holdfast.web.limits import WebLimits
 from holdfast.web.refusals import Refused
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
@@ -28,7 +28,7 @@ _DONE = "done"
 class ServedWorkers:
     """The workers of one server, and the replies for their runs."""
 
-    def __init__(self, worker_service: WorkerService, store: Store, clock: Clock, limits: Limits) -> None:
+    def __init__(self, worker_service: WorkerService, store: Store, clock: Clock, limits: WebLimits) -> None:
         self.worker_service = worker_service
         self.store = store
         self.clock = clock

@@ -14,7 +14,7 @@ from holdfast.contract.terms import Contract
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
 from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.web.asker import asker_of, is_async, patience, trace_of
-from holdfast.web.policy import Needs, Policy, Reach, Waits
+from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
@@ -25,7 +25,7 @@ _MAX_KEY: Final = 512
 _LARGEST: Final = MAX_PAYLOAD_BYTES + 2 * 1024 * 1024
 """The body of a request has at most this many bytes: the largest payload that can be stored, and two megabytes for the JSON around it."""
 _LARGE: Final = 256 * 1024
-_INVOKE: Final = Policy("InvokeWorker", Needs.OPERATE, Reach.HANDLER, body_bytes=_LARGEST, waits=Waits.WHEN_ASKED)
+_INVOKE: Final = RoutePolicy("InvokeWorker", Needs.OPERATE, Reach.HANDLER, body_bytes=_LARGEST, waits=Waits.WHEN_ASKED)
 
 
 class Workers:
@@ -37,8 +37,8 @@ class Workers:
     def routes(self) -> list[Route]:
         """The routes of these handlers."""
         return [
-            Route("GET", "/v1/workers/?", self.list, Policy("ListWorkers", Needs.VIEW, Reach.ALL)),
-            Route("GET", "/v1/workers/([^/]+)", self.show, Policy("GetWorker", Needs.VIEW, Reach.ALL)),
+            Route("GET", "/v1/workers/?", self.list, RoutePolicy("ListWorkers", Needs.VIEW, Reach.ALL)),
+            Route("GET", "/v1/workers/([^/]+)", self.show, RoutePolicy("GetWorker", Needs.VIEW, Reach.ALL)),
             Route("POST", "/v1/workers/([^/]+)/invoke", self.invoke, _INVOKE),
         ]
 

@@ -20,7 +20,7 @@ _MOST_LINES: Final = 10_000
 _MOST_DEPTH: Final = 64
 
 
-class Part(msgspec.Struct, frozen=True):
+class CallTotals(msgspec.Struct, frozen=True):
     """The sum of all calls in one state."""
 
     calls: int = 0
@@ -28,8 +28,8 @@ class Part(msgspec.Struct, frozen=True):
     nanos: int = 0
     """Money, in billionths of a dollar."""
 
-    def __add__(self, other: Part) -> Part:
-        return Part(self.calls + other.calls, self.tokens + other.tokens, self.nanos + other.nanos)
+    def __add__(self, other: CallTotals) -> CallTotals:
+        return CallTotals(self.calls + other.calls, self.tokens + other.tokens, self.nanos + other.nanos)
 
     def document(self) -> dict[str, Any]:
         """The sum as a JSON object."""
@@ -45,11 +45,11 @@ class CostLine(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
-    settled: Part = Part()
+    settled: CallTotals = CallTotals()
     """Calls for which the model's server said what they used."""
-    unknown: Part = Part()
+    unknown: CallTotals = CallTotals()
     """Calls for which it is not known what they used, with the estimated amounts."""
-    open: Part = Part()
+    open: CallTotals = CallTotals()
     """Calls that have begun and not ended, with the amount that they have reserved."""
     released: int = 0
     """How many calls have ended and certainly cost nothing."""
@@ -171,7 +171,7 @@ def _line(one: CostSum) -> CostLine:
     """The line for the sum of the ledger entries of one state. An entry that ends a call also subtracts the call from `open`: one call, and
     the amount that it had reserved."""
     tokens = one.input_tokens + one.output_tokens
-    held = Part(0, one.held_tokens, one.held_nanos)
+    held = CallTotals(0, one.held_tokens, one.held_nanos)
     amounts: dict[str, Any] = {
         "input_tokens": one.input_tokens,
         "output_tokens": one.output_tokens,
@@ -180,13 +180,13 @@ def _line(one: CostSum) -> CostLine:
     }
     match one.state:
         case EntryState.RESERVED:
-            return CostLine(open=held + Part(one.calls))
+            return CostLine(open=held + CallTotals(one.calls))
         case EntryState.SETTLED:
-            return CostLine(**amounts, settled=Part(one.calls, tokens, one.nanos), open=held + Part(-one.calls))
+            return CostLine(**amounts, settled=CallTotals(one.calls, tokens, one.nanos), open=held + CallTotals(-one.calls))
         case EntryState.UNKNOWN:
-            return CostLine(**amounts, unknown=Part(one.calls, tokens, one.nanos), open=held + Part(-one.calls))
+            return CostLine(**amounts, unknown=CallTotals(one.calls, tokens, one.nanos), open=held + CallTotals(-one.calls))
         case _:
-            return CostLine(released=one.calls, open=held + Part(-one.calls))
+            return CostLine(released=one.calls, open=held + CallTotals(-one.calls))
 
 
 def root_of(store: Store, run: str) -> str:

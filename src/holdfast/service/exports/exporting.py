@@ -43,7 +43,7 @@ class ExportedEvent(Event, frozen=True, omit_defaults=True, forbid_unknown_field
     """An event in a document."""
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ExportedExecution(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An exported execution."""
 
     format: str
@@ -74,7 +74,7 @@ def exported(snapshot: Snapshot, now: int, *, include_data: bool) -> dict[str, A
     ]
     if not include_data:
         events = tuple(msgspec.structs.replace(event, payload=None) for event in events)
-    document = Document(
+    document = ExportedExecution(
         format=FORMAT,
         exported_at=now,
         data=include_data,

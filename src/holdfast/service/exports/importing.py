@@ -23,7 +23,7 @@ from holdfast.model.operations import OPEN, Failure, Operation, Status, Type, is
 from holdfast.model.summary import Summary, error_word
 from holdfast.model.transitions import MAX_ID, MAX_NAME, MOVES, TIMERS
 from holdfast.service.descriptions.executions import arn_of
-from holdfast.service.exports.exporting import FORMAT, OF_ITS_STORE, Document, ExportedEvent, ExportedOperation, Header, remade
+from holdfast.service.exports.exporting import FORMAT, OF_ITS_STORE, ExportedEvent, ExportedExecution, ExportedOperation, Header, remade
 from holdfast.store.seam import Snapshot
 
 Source = Mapping[str, Any] | str | os.PathLike[str]
@@ -143,12 +143,12 @@ def _called(source: Source) -> str:
     return "The document" if isinstance(source, Mapping) else os.fspath(source)
 
 
-def _decoded(source: Source) -> Document:
+def _decoded(source: Source) -> ExportedExecution:
     called = _called(source)
     try:
         text = msgspec.json.encode(source) if isinstance(source, Mapping) else _text(Path(source))
         _check_format(json_structs.decoded(text, _Format).format)
-        return json_structs.decoded(text, Document)
+        return json_structs.decoded(text, ExportedExecution)
     except msgspec.ValidationError as error:
         raise ExportInvalid(f"{called}: {error}") from None
     except (msgspec.DecodeError, UnicodeError, TypeError) as error:
@@ -221,7 +221,7 @@ def _check_summary(told: Summary) -> None:
             _wrong(f"execution.summary.{name}", "empty, too long, or not printable")
 
 
-def _check_graph(document: Document) -> None:
+def _check_graph(document: ExportedExecution) -> None:
     """Check that the text of the graph fits the hash by which the execution names its graph. A document may have no text: exports without
     payloads, and exports of earlier releases, have none."""
     named, text = document.execution.graph, document.graph

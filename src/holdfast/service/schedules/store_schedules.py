@@ -19,10 +19,10 @@ from holdfast.model.schedule_steps import due_between, resumed, retimed
 from holdfast.model.schedules import (
     DECLARED,
     MAX_ASKED,
-    Asked,
     Counted,
     Definition,
     How,
+    OccurrenceRequest,
     Origin,
     ScheduleState,
     changed,
@@ -145,7 +145,7 @@ class Schedules:
         def ask(state: ScheduleState, now: int) -> ScheduleState:
             taken = {asked.at for asked in state.asked}
             at = next(at for at in range(now, now + MAX_ASKED + 1) if at not in taken)
-            return _asked(state, [Asked(at, How.NOW, self._by)])
+            return _asked(state, [OccurrenceRequest(at, How.NOW, self._by)])
 
         return self._change(name, "run schedule", "asked for one run", ask)
 
@@ -157,13 +157,13 @@ class Schedules:
         """
         if end <= begin:
             raise ScheduleInvalid("The end of a backfill must be after its beginning.")
-        due: list[Asked] = []
+        due: list[OccurrenceRequest] = []
 
         def ask(state: ScheduleState, now: int) -> ScheduleState:
             found = due_between(state.history, begin, min(end, now + 1), MAX_ASKED)
             if len(found) > MAX_ASKED:
                 raise ScheduleInvalid(f"More than {MAX_ASKED:,} occurrences were due in that time. Choose a shorter time.")
-            due[:] = [Asked(at, How.BACKFILL, self._by) for at in found]
+            due[:] = [OccurrenceRequest(at, How.BACKFILL, self._by) for at in found]
             return _asked(state, due)
 
         after = self._change(name, "backfill schedule", "asked for what was due in a time", ask)
@@ -226,7 +226,7 @@ def declare_all(store: ScheduleStore, clock: Clock, declared: Iterable[tuple[Sch
         verbs.declare(schedule, origin=origin)
 
 
-def _asked(state: ScheduleState, more: list[Asked]) -> ScheduleState:
+def _asked(state: ScheduleState, more: list[OccurrenceRequest]) -> ScheduleState:
     new = [asked for asked in more if asked not in state.asked]
     if len(state.asked) + len(new) > MAX_ASKED:
         raise ScheduleInvalid(

@@ -19,8 +19,8 @@ from holdfast.model.execution import Claimant, Execution, State
 from holdfast.model.places import path
 from holdfast.model.verbs import Admit, Answer
 from holdfast.store.lane_rows import LaneRow
-from holdfast.store.lanes import Walk
-from holdfast.store.postgres.batch_statement import Written
+from holdfast.store.lanes import LaneWalk
+from holdfast.store.postgres.batch_statement import StatementResult
 from holdfast.store.postgres.columns import texts
 from holdfast.store.postgres.decisions import PostgresBatch
 from holdfast.store.postgres.doubts import Doubts
@@ -32,7 +32,7 @@ from holdfast.store.seam import Committed, Target
 _NOTHING: Final = Committed(())
 
 
-class Asked(NamedTuple):
+class AdmissionRequest(NamedTuple):
     """What an admission is asked for."""
 
     targets: Sequence[Target]
@@ -40,7 +40,7 @@ class Asked(NamedTuple):
     now: int
 
 
-class Admissions(Doubts):
+class PostgresAdmissions(Doubts):
     """The part of a store that admits queued executions."""
 
     _foreign: bool
@@ -49,7 +49,7 @@ class Admissions(Doubts):
     admission."""
 
     @abstractmethod
-    def _put(self, done: PostgresBatch, now: int, walked: Sequence[LaneRow] | None = None) -> Written:
+    def _put(self, done: PostgresBatch, now: int, walked: Sequence[LaneRow] | None = None) -> StatementResult:
         """Write all rows of a batch. Returns whether the revisions agreed (if not, nothing was written), and whether signals were written.
         `walked` has the lanes that an admission has changed; None for a batch that is no admission."""
 
@@ -76,7 +76,7 @@ class Admissions(Doubts):
         with self._writer.lock:
             try:
                 self._resolve()
-                asked = Asked(targets, by, now)
+                asked = AdmissionRequest(targets, by, now)
                 done, passed = self._admit(asked, None)
                 if passed is not None and not done.answers:
                     with suppress(psycopg.errors.LockNotAvailable):
@@ -89,7 +89,7 @@ class Admissions(Doubts):
                     raise explained(error, self._shown) from error
                 raise
 
-    def _admit(self, asked: Asked, first: str | None) -> tuple[Committed, str | None]:
+    def _admit(self, asked: AdmissionRequest, first: str | None) -> tuple[Committed, str | None]:
         """Admit once. If `first` is given, wait for the lock of this queue first. Returns the result, and the name of an open queue that
         another process had locked. The name is None if there is no such queue, or if every claimant has got an execution."""
         done, walk, taken, passed, signalled, now = PostgresBatch(locking=True), None, list[Execution](), None, False, asked.now
@@ -99,7 +99,7 @@ class Admissions(Doubts):
                     self._await(first)
                 self._ask_ahead((), {}, now)
                 reads = WalkReads(self._writer, self._sql, asked.targets, len(asked.by), lambda row: self._based(row, done).header)
-                walk = Walk(reads.begun(now), asked.targets, now, lambda write: self._admitted(write, now, done, reads.locked))
+                walk = LaneWalk(reads.begun(now), asked.targets, now, lambda write: self._admitted(write, now, done, reads.locked))
                 taken = walk.take(asked.by)
                 self._inputs = reads.inputs
                 self._foreign |= reads.is_hindered

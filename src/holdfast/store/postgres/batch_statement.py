@@ -19,7 +19,7 @@ from holdfast.store.postgres.session import Session, Statement
 _PARTS = ("changes", "executions", "touches", "operations", "events", "lanes", "rates", "cooled", "signals")
 
 
-class Written(NamedTuple):
+class StatementResult(NamedTuple):
     """The result of the statement: whether all executions had the expected revisions (if not, nothing was written), and whether signals
     were written."""
 
@@ -45,7 +45,7 @@ class BatchStatement(PostgresReads):
         unheard: bool = False,
         clock: int | None = None,
         now: int = 0,
-    ) -> Written:
+    ) -> StatementResult:
         """Write the rows of `put`, if every execution still has the revision in `decided_on`, which has revisions by the key of the
         execution. Otherwise write nothing. `unheard`: the signals for subscribers were left out, so write nothing if there is a subscriber.
         If `news` is True, or signals are written, the other processes are notified. `clock` is the new clock of the root lane, by which
@@ -65,7 +65,7 @@ class BatchStatement(PostgresReads):
             values["clock"] = clock
         parts = _parts(put, decides=bool(decided_on), unheard=unheard, moves_clock=clock is not None)
         ((agreed, signalled, _),) = self._writer.run(self._statement(parts), values)
-        return Written(agreed, signalled)
+        return StatementResult(agreed, signalled)
 
     def _statement(self, parts: tuple[str, ...]) -> Statement:
         made = self._statements.get(parts)

@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 
 from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter, StoreNotFound
-from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable, Sizes, StoreReport, Table
+from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable, Sizes, StoreReport, TableSize
 from holdfast.store.postgres.address import parsed, without_password
 from holdfast.store.postgres.connection import apply, load_queries, load_statements, look
 from holdfast.store.postgres.schema_migrations import CHECKED_SINCE, LINEAGE, SINCE, numbers_of
@@ -85,7 +85,7 @@ class PostgresMaintenance:
             tables = []
             for name, used in session.run(sql["tables"].encode(), prepare=False):
                 ((rows,),) = session.run(sql["rows_of"].replace("{table}", name).encode(), prepare=False)
-                tables.append(Table(name, rows, used))
+                tables.append(TableSize(name, rows, used))
             ((over, over_bytes, kept, kept_bytes),) = session.run(sql["removable"].encode(), {"now": now}, prepare=False)
         total = sum(table.bytes or 0 for table in tables)
         return Sizes(tables, total, None, None, Removable(over, over_bytes), Removable(kept, kept_bytes))

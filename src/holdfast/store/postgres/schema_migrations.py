@@ -14,7 +14,7 @@ from typing import Final
 from holdfast.model.errors import StoreInUse
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.session import Session
-from holdfast.store.schema_migrations import Lineage, MigrationStep, Numbers, number, told
+from holdfast.store.schema_migrations import MigrationStep, Numbers, SchemaLineage, number, told
 
 SCHEMA_VERSION: Final = 15
 SINCE: Final = {"superseded_by": 7, "quarantine": 7, "queue": 10, "lane": 10, "order_at": 10, "parked": 10, "shared_rate": 15}
@@ -32,7 +32,7 @@ CHECKED_SINCE: Final = {
 }
 """The queries of checks.sql that need tables or columns which older schemas do not have. The value is the first schema version that the
 query can check."""
-LINEAGE: Final = Lineage("holdfast.store.postgres", oldest=4, newest=SCHEMA_VERSION)
+LINEAGE: Final = SchemaLineage("holdfast.store.postgres", oldest=4, newest=SCHEMA_VERSION)
 
 log = logging.getLogger("holdfast.store")
 

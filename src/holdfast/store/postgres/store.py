@@ -29,9 +29,9 @@ from holdfast.store.ledger import has_ledger
 from holdfast.store.list_query import ListQuery
 from holdfast.store.outbox import signals_of
 from holdfast.store.postgres.address import parsed
-from holdfast.store.postgres.admissions import Admissions, is_news
+from holdfast.store.postgres.admissions import PostgresAdmissions, is_news
 from holdfast.store.postgres.audit import has_notes
-from holdfast.store.postgres.batch_statement import Written
+from holdfast.store.postgres.batch_statement import StatementResult
 from holdfast.store.postgres.browse_reads import PostgresBrowseReads
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.columns import numbers, texts
@@ -63,7 +63,7 @@ class PostgresStore(
     PostgresLedger,
     PostgresBrowseReads,
     PostgresConsole,
-    Admissions,
+    PostgresAdmissions,
 ):
     """A store in one schema of a Postgres database."""
 
@@ -210,7 +210,7 @@ class PostgresStore(
         self._put_ledger(done.changes)
         return signalled
 
-    def _put(self, done: PostgresBatch, now: int, walked: Sequence[LaneRow] | None = None) -> Written:
+    def _put(self, done: PostgresBatch, now: int, walked: Sequence[LaneRow] | None = None) -> StatementResult:
         """Write all rows of a batch. A row that was changed several times is written once, as its last change leaves it. Returns whether
         the revisions agreed (if not, nothing was written), and whether signals were written. `walked` has the lanes that an admission has
         changed; the executions that an admission changes are locked, so their revisions are not compared.

@@ -12,7 +12,7 @@ from typing import Final
 from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter, StoreNotFound
 from holdfast.model.payloads import PayloadCodec
-from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable, Sizes, StoreReport, Table
+from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable, Sizes, StoreReport, TableSize
 from holdfast.store.rows import Row
 from holdfast.store.schema_migrations import SchemaStatus, known
 from holdfast.store.sqlite.backup import copy_to
@@ -96,7 +96,7 @@ class SqliteMaintenance:
                 connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
             )
             log = Path(f"{self._where}-wal").stat().st_size
-        tables = [Table(name, rows[name], used.get(name)) for name in names]
+        tables = [TableSize(name, rows[name], used.get(name)) for name in names]
         return Sizes(tables, pages * page, log, free * page, Removable(over, over_bytes), Removable(kept, kept_bytes))
 
     def backup(self, target: Path, *, replace: bool) -> None:

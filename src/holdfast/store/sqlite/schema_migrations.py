@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.model.errors import StoreInUse
-from holdfast.store.schema_migrations import Lineage, Numbers, number, told
+from holdfast.store.schema_migrations import Numbers, SchemaLineage, number, told
 from holdfast.store.sqlite.backup import copy_to, free_name
 from holdfast.store.sqlite.presence import holders
 
@@ -31,7 +31,7 @@ CHECKED_SINCE: Final = {
 }
 """The queries of checks.sql that need tables or columns which older schemas do not have. The value is the first schema version that the
 query can check."""
-LINEAGE: Final = Lineage("holdfast.store.sqlite", oldest=6, newest=SCHEMA_VERSION)
+LINEAGE: Final = SchemaLineage("holdfast.store.sqlite", oldest=6, newest=SCHEMA_VERSION)
 
 log = logging.getLogger("holdfast.store")
 

@@ -27,7 +27,7 @@ from holdfast.store.browse_query import BrowseQuery
 from holdfast.store.decisions import Decisions
 from holdfast.store.isolation import Spoilt, committed_apart, refused
 from holdfast.store.lane_rows import LaneRow
-from holdfast.store.lanes import Head, LaneReads, Walk
+from holdfast.store.lanes import Head, LaneReads, LaneWalk
 from holdfast.store.list_query import ListQuery
 from holdfast.store.seam import Committed, Hosted, Target
 from holdfast.store.sqlite.browse_reads import SqliteBrowseReads, look_address
@@ -160,7 +160,7 @@ class SqliteStore(
                 writer.execute(self._sql["reopen_lanes"], (now,))
                 heads = partial(self._based_heads, done)
                 reads = LaneReads(self._open_lanes, heads, self._is_ordered, self._next_of_key, self._root())
-                walk = Walk(reads, targets, now, lambda write: self._entry(write, now, done))
+                walk = LaneWalk(reads, targets, now, lambda write: self._entry(write, now, done))
                 taken = walk.take(by)
                 signalled = self._put(done, now, walk.changed())
         except BaseException:

@@ -28,7 +28,7 @@ from holdfast.web.auth.origins import check_host, check_origin, is_loopback
 from holdfast.web.auth.refusal_log import RefusalLog
 from holdfast.web.auth.secret import KeysSecrets
 from holdfast.web.auth.sessions import Sessions, cookie_in
-from holdfast.web.identity import UNKNOWN_CALLER, WITHOUT_CREDENTIAL, Identity
+from holdfast.web.identity import UNKNOWN_CALLER, WITHOUT_CREDENTIAL, CallerIdentity
 from holdfast.web.policy import UNKNOWN, Needs, Reach, enough, may
 from holdfast.web.refusals import Refused
 from holdfast.web.replies import Response
@@ -210,7 +210,7 @@ class Gate:
         cut = request.policy.secret_path or request.policy.operation == UNKNOWN.operation
         return "/".join(parts[:3] if cut else parts)
 
-    async def _admitted(self, request: Request, signed: sigv4.SignedRequest) -> Identity:
+    async def _admitted(self, request: Request, signed: sigv4.SignedRequest) -> CallerIdentity:
         host = signed.values("host")
         check_host(host, self._hosts)
         fetch = signed.values("sec-fetch-site"), signed.values("sec-fetch-mode")
@@ -236,7 +236,7 @@ class Gate:
             raise
         return identity
 
-    async def _identify(self, keys: Keys, request: Request, signed: sigv4.SignedRequest) -> Identity:
+    async def _identify(self, keys: Keys, request: Request, signed: sigv4.SignedRequest) -> CallerIdentity:
         """The caller, recognised by its signature, its token, or, on routes that allow it (`Policy.session`), the cookie of a session.
         Raises Denied if the request has none of these, or one that is not valid. Raises Refused if the body of a signed request cannot be
         read."""
@@ -251,7 +251,7 @@ class Gate:
         scheme, _, token = given[0].partition(" ")
         if len(given) > 1 or scheme.lower() != "bearer":
             raise Denied(Denial.UNKNOWN, "Authorization must be one AWS4-HMAC-SHA256 signature, or one bearer token.")
-        return Identity.of(keys.token(token.strip()))
+        return CallerIdentity.of(keys.token(token.strip()))
 
     async def _refresh(self, keys: Keys) -> None:
         if keys.is_stale():
@@ -259,14 +259,14 @@ class Gate:
                 if keys.is_stale():
                     await in_thread(Purpose.KEYS, keys.refresh)
 
-    async def _of_session(self, keys: Keys, request: Request) -> Identity:
+    async def _of_session(self, keys: Keys, request: Request) -> CallerIdentity:
         """The caller whose browser sent the cookie of a session. Raises Denied if the request has no such cookie, if its session has ended,
         or if the session's credential is not valid any more."""
         found = await in_thread(Purpose.KEYS, self.sessions.find, cookie_in(request.header(b"cookie")), self._clock.now())
         if found is None:
             raise Denied(Denial.MISSING, "Log in first.")
         request.session_of_browser = found
-        return Identity.of(keys.credential(found.credential))
+        return CallerIdentity.of(keys.credential(found.credential))
 
     async def log_in(self, request: Request, token: str) -> Credential | None:
         """The credential of the token that a person typed. None if the server needs no credentials. Raises Denied if the token is unknown
@@ -283,7 +283,7 @@ class Gate:
             self._refusals.add(self._note_of(request, _signed(request), why))
             raise
 
-    async def _verify(self, keys: Keys, request: Request, signed: sigv4.SignedRequest) -> Identity:
+    async def _verify(self, keys: Keys, request: Request, signed: sigv4.SignedRequest) -> CallerIdentity:
         """The holder of the access key that signed the request. The gate reads the body to check the signature, and then puts the body
         back, so that the handler can read it. Raises Denied if the key is unknown or has expired; if the signature is wrong, too old, too
         far in the future, or for another AWS service; if the body is not the signed one; or if the request has a session token of AWS.
@@ -305,9 +305,9 @@ class Gate:
         else:
             sigv4.check_body(signed_body, body)
         request.incoming.put_back(body)
-        return Identity.of(credential)
+        return CallerIdentity.of(credential)
 
-    async def _confine(self, request: Request, signed: sigv4.SignedRequest, identity: Identity, tenant: str) -> None:
+    async def _confine(self, request: Request, signed: sigv4.SignedRequest, identity: CallerIdentity, tenant: str) -> None:
         """Raises Denied if the request could reach a tenant other than `tenant`, the caller's. If it names an execution or a callback of
         another tenant, the error says that this does not exist."""
         reach = request.policy.reach

@@ -67,7 +67,7 @@ class SignedRequest(msgspec.Struct, frozen=True, kw_only=True):
         return self.headers.get(name, ())
 
 
-class Scope(NamedTuple):
+class SignatureScope(NamedTuple):
     """The key, day, region and service that a signature is for."""
 
     key: str
@@ -76,10 +76,10 @@ class Scope(NamedTuple):
     service: str
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class RequestSignature(msgspec.Struct, frozen=True, kw_only=True):
     """The signature that a request has, before it is verified."""
 
-    scope: Scope
+    scope: SignatureScope
     stamp: str
     signed_headers: tuple[str, ...]
     signature: str
@@ -102,7 +102,7 @@ def claimed(request: SignedRequest) -> str | None:
     return None
 
 
-def claim_of(request: SignedRequest) -> Claim:
+def claim_of(request: SignedRequest) -> RequestSignature:
     """Read the signature of a request, without verifying it. Raises Denied if the request does not have exactly one signature, if its form
     is wrong, if its date is not that of its credential scope, or if the header `host` is not signed."""
     asked = request.values("authorization")
@@ -119,7 +119,7 @@ def claim_of(request: SignedRequest) -> Claim:
     return claim
 
 
-def _of_header(request: SignedRequest, text: str) -> Claim:
+def _of_header(request: SignedRequest, text: str) -> RequestSignature:
     algorithm, _, rest = text.partition(" ")
     if algorithm != ALGORITHM:
         raise _incomplete(f"Only the algorithm {ALGORITHM} is supported.")
@@ -131,7 +131,7 @@ def _of_header(request: SignedRequest, text: str) -> Claim:
         parts[found["key"]] = found["value"]
     if parts.keys() != {"Credential", "SignedHeaders", "Signature"}:
         raise _incomplete("The Authorization header must have Credential=…, SignedHeaders=…, Signature=….")
-    return Claim(
+    return RequestSignature(
         scope=_scope(parts["Credential"]),
         stamp=_stamp(request),
         signed_headers=tuple(parts["SignedHeaders"].split(";")),
@@ -140,7 +140,7 @@ def _of_header(request: SignedRequest, text: str) -> Claim:
     )
 
 
-def _of_query(request: SignedRequest) -> Claim:
+def _of_query(request: SignedRequest) -> RequestSignature:
     found: dict[str, str] = {}
     for pair in request.query.split("&"):
         key, _, value = pair.partition("=")
@@ -156,7 +156,7 @@ def _of_query(request: SignedRequest) -> Claim:
     expires = found["X-Amz-Expires"]
     if not re.fullmatch(r"[0-9]{1,6}", expires) or not 1 <= int(expires) <= MAX_EXPIRES_SECONDS:
         raise _incomplete(f"X-Amz-Expires must be a number of seconds from 1 to {MAX_EXPIRES_SECONDS}.")
-    return Claim(
+    return RequestSignature(
         scope=_scope(found["X-Amz-Credential"]),
         stamp=_checked_stamp(found["X-Amz-Date"]),
         signed_headers=tuple(found["X-Amz-SignedHeaders"].split(";")),
@@ -165,11 +165,11 @@ def _of_query(request: SignedRequest) -> Claim:
     )
 
 
-def _scope(text: str) -> Scope:
+def _scope(text: str) -> SignatureScope:
     found = _SCOPE.fullmatch(text)
     if found is None:
         raise _incomplete("Credential must be KEY/DATE/REGION/SERVICE/aws4_request.")
-    return Scope(found["key"], found["day"], found["region"], found["service"])
+    return SignatureScope(found["key"], found["day"], found["region"], found["service"])
 
 
 def _stamp(request: SignedRequest) -> str:
@@ -193,7 +193,7 @@ def _checked_stamp(text: str) -> str:
     return text
 
 
-def check_time(claim: Claim, now: int) -> None:
+def check_time(claim: RequestSignature, now: int) -> None:
     """Raises Denied if the signature was made more than SKEW_MS after `now`, if it has expired, or if its time does not exist. A signature
     in a header expires SKEW_MS after it was made. A presigned address expires after the number of seconds that it names."""
     signed_at = _moment(claim.stamp)
@@ -249,7 +249,7 @@ def check_body(signed: str, body: bytes) -> None:
         raise Denied(Denial.SIGNATURE, "The body is not the one that was signed.")
 
 
-def check_signature(request: SignedRequest, claim: Claim, secret: str, signed_body: str) -> None:
+def check_signature(request: SignedRequest, claim: RequestSignature, secret: str, signed_body: str) -> None:
     """Raises Denied if the signature was not made with this secret for this request, or if the signature leaves out a header that must be
     signed. `signed_body` is the hash of the body, or UNSIGNED."""
     unsigned = {name for name in request.headers if name.startswith("x-amz-") or name in _MEANT} - set(claim.signed_headers) - _FREE
