@@ -9,8 +9,8 @@ class WebLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of a server, and the HTTP status that a client gets beyond each of them."""
 
     body_bytes: int = 16 * 1024 * 1024
-    """The largest body of a request, on a route that has no limit of its own (`Policy.body_bytes`); a larger one gets 413. A payload of 6
-    MB may become twice as large when JSON escapes it."""
+    """The largest body of a request, on a route that has no limit of its own (`RoutePolicy.body_bytes`); a larger one gets 413. A payload
+    of 6 MB may become twice as large when JSON escapes it."""
     bodies_bytes: int = 256 * 1024 * 1024
     """The largest size of the bodies of all unanswered requests together; a request above it gets 429."""
     head_bytes: int = 64 * 1024

@@ -73,16 +73,16 @@ class Waits(Enum):
     """How long a request may take, and which limit counts it."""
 
     NO = "no"
-    """Up to `Limits.request_seconds`, counted among `Limits.requests`."""
+    """Up to `WebLimits.request_seconds`, counted among `WebLimits.requests`."""
     INVOCATION = "invocation"
-    """Until the execution has its result, at most `Limits.wait_seconds`, counted among `Limits.waits` from the start. If the caller does
-    not wait for the result (`RoutePolicy.wants_result`), like NO."""
+    """Until the execution has its result, at most `WebLimits.wait_seconds`, counted among `WebLimits.waits` from the start. If the caller
+    does not wait for the result (`RoutePolicy.wants_result`), like NO."""
     WHEN_ASKED = "when asked"
     """Like NO, until the handler calls `Request.waiting` or `Request.uploading`. The handler may answer with a stream. The handler is
     cancelled if the caller closes the connection."""
     STREAM = "stream"
-    """Until the stream ends or the caller closes the connection. It is counted neither among `Limits.requests` nor among `Limits.waits`:
-    the handler limits the number of streams."""
+    """Until the stream ends or the caller closes the connection. It is counted neither among `WebLimits.requests` nor among
+    `WebLimits.waits`: the handler limits the number of streams."""
 
 
 class RoutePolicy(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class RoutePolicy(msgspec.Struct, frozen=True):
     needs: Needs
     reach: Reach
     body_bytes: int | None = None
-    """The largest body in bytes; None: `Limits.body_bytes`."""
+    """The largest body in bytes; None: `WebLimits.body_bytes`."""
     waits: Waits = Waits.NO
     wants_result: Callable[[HeaderOf], bool] | None = None
     """For Waits.INVOCATION: whether the caller of a request waits for the result, by the headers of the request. None: each caller does."""

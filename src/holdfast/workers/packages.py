@@ -229,7 +229,7 @@ class PackagedWorker:
 
     @property
     def worker(self) -> PackagedWorker:
-        """This object itself: it is both the served version (accept.Served) and the worker."""
+        """This object itself: it is both the served version (accept.ServedVersion) and the worker."""
         return self
 
     @property

@@ -237,7 +237,7 @@ class Gate:
         return identity
 
     async def _identify(self, keys: Keys, request: Request, signed: sigv4.SignedRequest) -> CallerIdentity:
-        """The caller, recognised by its signature, its token, or, on routes that allow it (`Policy.session`), the cookie of a session.
+        """The caller, recognised by its signature, its token, or, on routes that allow it (`RoutePolicy.session`), the cookie of a session.
         Raises Denied if the request has none of these, or one that is not valid. Raises Refused if the body of a signed request cannot be
         read."""
         await self._refresh(keys)
