@@ -41,6 +41,9 @@ class Module:
     def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
         return (node for node in self.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
+    def classes(self) -> Iterator[ast.ClassDef]:
+        return (node for node in self.nodes if isinstance(node, ast.ClassDef))
+
     def strings(self) -> Iterator[tuple[int, str]]:
         """Every text literal with its line; an f-string gives its fixed parts."""
         for node in self.nodes:

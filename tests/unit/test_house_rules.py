@@ -60,6 +60,19 @@ ACTIVITIES = {
     "web/routing.py": "routes requests",
 }
 
+# Public classes that share a name, and why. Everywhere else a name stands for one class.
+ONE_NAME_TWO_CLASSES = {
+    "BatchResult": "AWS's SDK has a protocol of this name in `types`, and the class in `concurrency.models`",
+    "Callback": "AWS's SDK has a protocol of this name in `types`; the class is in `context`",
+    "DurableContext": "AWS's SDK has a protocol of this name in `types`, and the class in `context`",
+    "Function": "a function as the engine knows it, and as a remote invocation runs it",
+    "Kind": "what an execution runs, and in which names `map` and `parallel` differ",
+    "Ran": "a public name of `testing.worker_kit` and of `testing.pipeline_kit`: each is the run of a test",
+    "RemoteState": "the same state, for `async def` and for `def` handlers",
+    "Rule": "a condition on a JSON value (docs/glossary.md), and a rule of the filter for system calls",
+    "Threads": "a protocol in `durable`, and the threads of a remote invocation and of a host, which fit it",
+}
+
 # Spelled in pieces: this file is one of those it reads.
 REGISTRIES = re.compile("|".join(re.escape(".".join(host)) for host in [
     ("pypi", "org"), ("pythonhosted", "org"), ("pypi", "python", "org"), ("npmjs", "org"), ("npmjs", "com"), ("yarnpkg", "com"),
@@ -128,6 +141,17 @@ def test_old_names_do_not_come_back() -> None:
     """Each of these words stood for a thing that has a plain name now (docs/glossary.md)."""
     assert broken(lambda module: [name for name in _names(module, "class") if set(_words(name)) & OLD_THINGS]) == {}
     assert broken(lambda module: [name for name in _names(module, "def") if set(_words(name)) & OLD_WORDS]) == {}
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    """Who reads `Part` in an error, a search result or a review must not ask which of six classes it is."""
+    places: dict[str, list[str]] = {}
+    for module in MODULES:
+        for found in module.classes():
+            places.setdefault(found.name, []).append(module.name)
+    shared = {name: where for name, where in places.items() if len(where) > 1 and name[0] != "_"}
+    assert {name: where for name, where in shared.items() if name not in ONE_NAME_TWO_CLASSES} == {}
+    assert ONE_NAME_TWO_CLASSES.keys() - shared.keys() == set(), "only one class has this name now: take it off the list"
 
 
 def test_a_module_with_the_name_of_an_activity_is_one() -> None:
