@@ -11,6 +11,7 @@ from holdfast.engine.entries import Admission, Bulk, LotAnswer
 from holdfast.engine.health import spared
 from holdfast.engine.invocations import Invocations
 from holdfast.engine.registry import Capacity, Registry
+from holdfast.engine.unsure_claims import UnsureClaims
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError
@@ -59,13 +60,14 @@ class Admissions:
         registry: Registry,
         agenda: Agenda,
         invocations: Invocations,
+        claims: UnsureClaims,
         *,
         clock: Clock,
         ids: IdSource,
         runner: str,
     ) -> None:
         self._store = store
-        self._writer, self._registry, self._agenda, self._invocations = writer, registry, agenda, invocations
+        self._writer, self._registry, self._agenda, self._invocations, self._claims = writer, registry, agenda, invocations, claims
         self._clock, self._ids, self._runner = clock, ids, runner
 
     async def admit(self, targets: Sequence[Target], capacity: Capacity, room: int) -> int:
@@ -79,7 +81,7 @@ class Admissions:
         def on_answer(answer: LotAnswer | HoldfastError) -> None:
             if isinstance(answer, HoldfastError):
                 self._agenda.queued = True
-                self._invocations.doubt(answer)
+                self._claims.answered(answer)
             else:
                 taken.extend(one for one in answer.answers if isinstance(one, Execution))
                 if answer.opens_at is not None:

@@ -8,13 +8,13 @@ child that the checkpoint did not start.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
 
 from holdfast.engine.live_parents import LiveParents
 from holdfast.engine.registry import Function, Registry
+from holdfast.engine.unsure_claims import UnsureClaims
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError
@@ -22,7 +22,7 @@ from holdfast.model.execution import Birth, Claimant, Execution, State
 from holdfast.model.ids import IdSource
 from holdfast.model.operations import Failure, Kind, Status
 from holdfast.model.transitions import Children
-from holdfast.model.verbs import Answer, Checkpointed
+from holdfast.model.verbs import Checkpointed
 
 
 class Expected(NamedTuple):
@@ -37,13 +37,13 @@ class Expected(NamedTuple):
 class CapacityReservations:
     """The reserved capacity of one runner."""
 
-    def __init__(self, registry: Registry, parents: LiveParents, writer: Writer, *, clock: Clock, ids: IdSource, runner: str) -> None:
-        self._registry, self._parents, self._writer = registry, parents, writer
+    def __init__(
+        self, registry: Registry, parents: LiveParents, writer: Writer, claims: UnsureClaims, *, clock: Clock, ids: IdSource, runner: str
+    ) -> None:
+        self._registry, self._parents, self._writer, self._claims = registry, parents, writer, claims
         self._clock, self._ids, self._runner = clock, ids, runner
         self._expected: dict[str, Expected] = {}
         """By the id of the invocation that will begin: the expected child."""
-        self.doubt: Callable[[Answer | HoldfastError], None] = lambda _: None
-        """Called when a write that may contain a claim has failed."""
 
     def reserve(self, function: Function, now: int, header: Execution, queue: str | None = None) -> Claimant | None:
         """Reserve room for an invocation of this execution. Returns a claimant with the id of the new invocation, for the write that shall
@@ -83,8 +83,7 @@ class CapacityReservations:
         for at, child in children.items():
             if at not in made:
                 self._give_back(child)
-        if isinstance(answer, HoldfastError):
-            self.doubt(answer)
+        self._claims.answered(answer)
 
     def _give_back(self, child: Birth | Failure) -> None:
         if not isinstance(child, Birth) or child.by is None:

@@ -36,6 +36,7 @@ from holdfast.engine.registry import Function, Registry
 from holdfast.engine.restarts import failed_as, is_restart
 from holdfast.engine.scheduler import Scheduler
 from holdfast.engine.timetable import OccurrenceAcceptor, Timetable
+from holdfast.engine.unsure_claims import UnsureClaims
 from holdfast.engine.upkeep import Chore
 from holdfast.engine.writer import Writer
 from holdfast.model.admission import Enqueue
@@ -103,9 +104,10 @@ class Engine:
         loop = asyncio.get_running_loop()
         live: dict[str, LiveInvocation] = {}
         self.health = Health(runner, lambda: loop.call_soon_threadsafe(agenda.ring))
-        parents = LiveParents(live, agenda, loop)
+        parents = LiveParents(live, self._host, agenda, loop)
         self._writer = Writer(store, clock, loop, parents, self.health)
-        self._reservations = CapacityReservations(registry, parents, self._writer, clock=clock, ids=self._ids, runner=runner)
+        claims = UnsureClaims(store, self._writer, live, agenda, loop, runner)
+        self._reservations = CapacityReservations(registry, parents, self._writer, claims, clock=clock, ids=self._ids, runner=runner)
         targets = InvokeTargets(store, registry, clock, self._ids, self.new_queues)
         self.port = EnginePort(store, self._writer, targets, self.health, self._reservations, parents)
         self.invocations = Invocations(
@@ -119,14 +121,16 @@ class Engine:
             live,
             self._reservations,
             parents,
+            claims,
             loop=loop,
             clock=clock,
             ids=self._ids,
             chance=self._chance,
             runner=runner,
         )
-        self._reservations.doubt = self.invocations.doubt
-        self._admissions = Admissions(store, self._writer, registry, agenda, self.invocations, clock=clock, ids=self._ids, runner=runner)
+        self._admissions = Admissions(
+            store, self._writer, registry, agenda, self.invocations, claims, clock=clock, ids=self._ids, runner=runner
+        )
         self.port.acceptor = lambda: self.acceptor
         sight = EngineSight(store, registry, clock, live)
         observers = Observers(self._observers, sight, registry, runner) if self._observers else None

@@ -15,10 +15,10 @@
 5. settled  The Settle is on disk: the execution is closed, suspended, ready again, or put aside.
 6. finish   The room is free, and callers that wait for the end of the execution are answered.
 
-When a write fails: a claim that may have been written is looked for a second later (`doubt`); a Settle is tried again every second, and
-one that the store can never write is replaced by a crash that says so. When the lease is lost, another runner has the execution: the store
-refuses the handler's next checkpoint and its Settle, and this runner only makes room. The scheduler calls `fire` and `claim`; everything
-here runs on the engine's loop.
+When a write fails: a claim that may have been written is looked for a second later (unsure_claims.py); a Settle is tried again every
+second, and one that the store can never write is replaced by a crash that says so. When the lease is lost, another runner has the
+execution: the store refuses the handler's next checkpoint and its Settle, and this runner only makes room. The scheduler calls `fire` and
+`claim`; everything here runs on the engine's loop.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ from holdfast.engine.capacity_reservations import CapacityReservations
 from holdfast.engine.endings import Endings
 from holdfast.engine.health import readable, spared
 from holdfast.engine.live_parents import LiveInvocation, LiveParents
-from holdfast.engine.outcomes import INTERRUPTED, blameless, uninvoked, unwritable, warn_of_crash
+from holdfast.engine.outcomes import blameless, giving_back, uninvoked, unwritable, warn_of_crash
 from holdfast.engine.port import EnginePort
 from holdfast.engine.quarantine_messages import quarantined
 from holdfast.engine.registry import Function, Registry
+from holdfast.engine.unsure_claims import UnsureClaims
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, LeaseLost, Rejected, Retryable, RowDamaged, WriteFailed
@@ -71,6 +72,7 @@ class Invocations:
         live: dict[str, LiveInvocation],
         reservations: CapacityReservations,
         parents: LiveParents,
+        claims: UnsureClaims,
         *,
         loop: AbstractEventLoop,
         clock: Clock,
@@ -81,7 +83,8 @@ class Invocations:
         self._store, self._writer, self._host, self._port = store, writer, host, port
         self._registry, self._endings, self._agenda = registry, endings, agenda
         self._loop, self._clock, self._ids, self._chance, self._runner = loop, clock, ids, chance, runner
-        self._live, self._reservations, self._parents = live, reservations, parents
+        self._live, self._reservations, self._parents, self._claims = live, reservations, parents, claims
+        self._stays = parents.stays
 
     def is_live(self, execution: str) -> bool:
         """Whether an invocation of this execution runs here."""
@@ -106,7 +109,7 @@ class Invocations:
             self.begin(made, function, write.input, write.kind)
             return
         function.capacity.free += write.by is not None
-        self.doubt(answer)
+        self._claims.answered(answer)
         if made is not None:
             self.made(made)
             if function.capacity.free > 0:  # a claim or an admission had taken the room and has given it back
@@ -135,7 +138,7 @@ class Invocations:
                 self._taken(answer, function)
                 return
             function.capacity.free += 1
-        self.doubt(answer)
+        self._claims.answered(answer)
         if isinstance(answer, Execution):
             self._moved(answer)
 
@@ -161,7 +164,7 @@ class Invocations:
     def _claimed(self, write: Claim, function: Function, answer: Answer | HoldfastError) -> None:
         if not isinstance(answer, Execution) or answer.invocation != write.by.invocation:
             function.capacity.free += 1
-        self.doubt(answer)
+        self._claims.answered(answer)
         if isinstance(answer, Execution):
             self._taken(answer, function)
 
@@ -191,7 +194,7 @@ class Invocations:
         token = Position(execution, header.epoch, header.sequence, header.revision)
         arn = str(Arn(header.function, header.version, header.name, execution))
         is_fresh = header.epoch == 1 and not header.operations  # a restart begins with operations of an earlier execution
-        invocation = Invocation(arn, header, token, is_fresh, payload, parents=self._parents, kind=kind)
+        invocation = Invocation(arn, header, token, is_fresh, payload, stays=self._stays, kind=kind)
         try:
             self._host.invoke(invocation, self._port, partial(self._ended, live))
         except Exception as error:  # a host that cannot begin is a failed invocation, not a failed engine
@@ -273,7 +276,7 @@ class Invocations:
             for current in readable(self._store, [execution], Retryable):
                 self.finish(current, ours=False)
                 if lost and current.runner == self._runner:
-                    self._let_go()  # the earlier try also claimed the execution
+                    self._claims.let_go()  # the earlier try also claimed the execution
         except Retryable as trouble:
             log.warning("could not learn how %s ended, trying again: %s", execution, trouble)
             self._loop.call_later(_AGAIN_SECONDS, partial(self._learn_end, execution, lost=lost))
@@ -321,10 +324,9 @@ class Invocations:
                 self._host.cancel(live.header.id)
             self.interrupt(live.header)
 
-    def interrupt(self, header: Execution, on_answer: Callable[[Answer | HoldfastError], None] = lambda _: None) -> None:
-        """Give back an execution that this runner has claimed, so that any runner may continue it at once. `on_answer` is called with the
-        answer to the write, or with its error."""
-        self._writer.submit(self._settle(header, INTERRUPTED, header.revision), on_answer)
+    def interrupt(self, header: Execution) -> None:
+        """Give back an execution that this runner has claimed, so that any runner may continue it at once."""
+        self._writer.submit(giving_back(header), lambda _: None)
 
     def _tell_if_quarantined(self, header: Execution) -> None:
         if header.state is State.QUARANTINED:
@@ -349,10 +351,10 @@ class Invocations:
 
     def _moved(self, header: Execution, operations: Mapping[str, Operation] = NOTHING) -> None:
         """React to a write that changed an execution and did not claim it. If the execution is live here, its invocation learns of the
-        change: `operations` are the changed operations; if there are none, the invocation is told to read the store."""
+        change: `operations` are the changed operations; if there are none, the invocation reads what changed."""
         self.finish(header)
-        if header.state is State.RUNNING and header.id in self._live and not self._parents.learn(header, operations):
-            self._host.nudge(header.id)
+        if header.state is State.RUNNING and header.id in self._live:
+            self._host.learn(header, operations.values())
         self._agenda.backlog |= header.state is State.READY
         self._agenda.expect(header)
 
@@ -369,29 +371,3 @@ class Invocations:
                     now = self._store.find(header.id)
                     if now is None or now.epoch != header.epoch:
                         self._drop(header.id)
-
-    # --- a claim that may be on disk although its write failed
-
-    def doubt(self, answer: Answer | HoldfastError) -> None:
-        """Called with the answer to a write that may contain a claim. If the write failed, its claim may be on disk all the same, and then
-        no other runner would run the execution. So a second later this runner looks for executions that it holds in the store and does not
-        run. Does nothing if the write was made or refused."""
-        if isinstance(answer, HoldfastError) and not isinstance(answer, LeaseLost | Rejected):
-            self._loop.call_later(_AGAIN_SECONDS, self._let_go)
-
-    def _let_go(self) -> None:
-        """Give back the executions that this runner holds in the store and that are not live here. Any runner may claim them again. If the
-        invocation of such an execution is just beginning here, the execution is given back, too, and begins again."""
-        if not self._writer.open:
-            return
-        try:
-            held = list(readable(self._store, set(self._store.held(self._runner)) - self._live.keys(), Retryable))
-        except HoldfastError as trouble:  # if it could not be read now, it is read a second later
-            self.doubt(trouble)
-            return
-        for header in held:
-            if header.state is State.RUNNING and header.runner == self._runner:
-                log.warning("%s was claimed by a write that failed; it begins again", header.name)
-                self.interrupt(header, self.doubt)
-                self._agenda.backlog = True
-                self._agenda.ring()

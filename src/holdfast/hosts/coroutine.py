@@ -100,7 +100,7 @@ class Coroutines:
 class Coroutine:
     """A handler's coroutine, over as many invocations as it lives through."""
 
-    __slots__ = ("_all", "_input", "_parents", "_report", "_scope", "_state", "_task", "execution")
+    __slots__ = ("_all", "_input", "_report", "_scope", "_state", "_stays", "_task", "execution")
 
     def __init__(
         self,
@@ -117,9 +117,7 @@ class Coroutine:
         self.execution = invocation.header.id
         self._all = coroutines
         self._report: Report | None = report
-        self._parents = invocation.parents
-        if self._parents is not None:
-            self._parents.attach(self)
+        self._stays = invocation.stays
         self._state = AsyncState(invocation, port, clock, stragglers, threads=threads, quiet=self._quiet)
         self._state.quarantines = function.on_mismatch == "quarantine"
         self._scope = Scope(self._state, AsyncDurableContext, replaying=self._state.has_history)
@@ -198,7 +196,7 @@ class Coroutine:
         if lost is not None:
             self._rest(failed(state, lost))
             self.cancel()
-        elif self._parents is not None and state.hooks is None and self._parents.stays(self):
+        elif self._stays is not None and state.hooks is None and self._stays(self.execution, state.awaited):
             pass  # an execution that it waits for runs here; what is not written yet goes with the next write
         elif state.unwritten:
             state.write_deferred()
@@ -228,32 +226,17 @@ class Coroutine:
     def resume(self, invocation: Invocation, report: Report) -> None:
         """Continue the coroutine in the next invocation. `report` is called when that invocation ends."""
         self._report = report
-        self._parents = invocation.parents
-        if self._parents is not None:
-            self._parents.attach(self)
+        self._stays = invocation.stays
         self._state.resume(invocation)
         if self._state.hooks is not None:
             self._state.hooks.resume(invocation, given(invocation, self._state.port))
         if self._state.is_quiet:
             self._quiet()
 
-    def refresh(self) -> None:
-        """Begin to read from the store what others have written to the execution since this invocation last read it. Returns at once."""
-        self._state.refresh()
-
-    # --- as a parent of executions that are live here
-
-    def waits_for(self, operation_id: str) -> bool:
-        """Whether the handler's code waits until this operation changes."""
-        return self._state.waits_for(operation_id)
-
-    def awaited(self) -> list[Operation]:
-        """The operations that the handler's code waits for."""
-        return self._state.awaited()
-
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
-        """Tell the invocation that another write has changed these operations, and that the header is now this one. If the invocation has
-        ended, nothing happens: the next invocation reads the change."""
+        """Tell the invocation that a write which it did not make has changed these operations, and that the header is now this one. If
+        `operations` is empty, the invocation begins to read what changed. If it has ended, nothing happens: the next invocation reads the
+        change."""
         if self._report is not None and header.epoch == self._state.header.epoch:
             self._state.hear(header.revision, operations)
 

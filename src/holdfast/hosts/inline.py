@@ -8,7 +8,7 @@ be evicted at any time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Self
 
 from holdfast.durable.blocking_driver import BlockingState
@@ -22,7 +22,8 @@ from holdfast.durable.stragglers import LoopStragglers, ThreadStragglers, Unhurr
 from holdfast.hosts.coroutine import Coroutine, Coroutines, Report
 from holdfast.hosts.threads import Threads
 from holdfast.model.clock import Clock
-from holdfast.model.execution import Outcome, OutcomeStatus
+from holdfast.model.execution import Execution, Outcome, OutcomeStatus
+from holdfast.model.operations import Operation
 from holdfast.model.ports import Invocation, Port
 
 
@@ -80,12 +81,18 @@ class InlineHost:
         be ended: it continues until its next durable call, which is refused."""
         self._coroutines.cancel(execution)
 
-    def nudge(self, execution: str) -> None:
-        """Tell the live invocation of an execution that another process or an answer may have changed what it waits for. A handler on a
-        thread is not told."""
+    def learn(self, header: Execution, operations: Collection[Operation]) -> None:
+        """Tell the live invocation of an execution that a write which it did not make has changed `operations`; if empty, the invocation
+        reads what changed. A handler on a thread is not told."""
+        running = self._coroutines.running(header.id)
+        if running is not None:
+            running.learn(header, operations)
+
+    def look(self, execution: str) -> None:
+        """Let the live invocation of an execution ask again whether it may stay live, if its code only waits."""
         running = self._coroutines.running(execution)
         if running is not None:
-            running.refresh()
+            running.look()
 
     def idle(self) -> bool:
         """Whether no invocation runs in this host, and no call waits for a thread."""

@@ -23,6 +23,12 @@ OnAnswer = Callable[[Checkpointed | HoldfastError], None]
 """Called with the answer to a checkpoint, or with the error if the checkpoint failed."""
 
 
+Stays = Callable[[str, Callable[[], Collection[Operation]]], bool]
+"""Answers whether an invocation whose code only waits may stay live; if not, the invocation must end as PENDING. It may stay live if an
+execution that it has invoked and waits for is live in the same process, and if no other execution needs its room. The arguments are the id
+of the execution, and a function that returns the operations which the code waits for."""
+
+
 class Port(Protocol):
     """The service, as a handler's SDK sees it. There are two ways to write a checkpoint: `checkpoint` blocks, for handlers in threads;
     `checkpoint_soon` calls back, for coroutines."""
@@ -60,45 +66,6 @@ class ChargingPort(Port, Protocol):
     ) -> None: ...
 
 
-class Parent(Protocol):
-    """A live invocation of an `async def` handler, which may wait for executions that it has invoked."""
-
-    @property
-    def execution(self) -> str: ...
-    def waits_for(self, operation_id: str) -> bool:
-        """Whether the handler's code waits until this operation changes."""
-        ...
-
-    def awaited(self) -> Collection[Operation]:
-        """The operations that the handler's code waits for."""
-        ...
-
-    def learn(self, header: Execution, operations: Collection[Operation]) -> None:
-        """Tell the invocation that a write which it did not make has changed `operations`, and that `header` is the header now. If
-        `operations` is empty, the invocation itself must read which operations changed."""
-        ...
-
-    def look(self) -> None:
-        """Ask the invocation to check whether it must suspend now. The engine calls this if a child that the invocation waits for is not
-        live in this process any more, or if another execution needs the invocation's capacity."""
-        ...
-
-
-class Parents(Protocol):
-    """The engine, as seen by an invocation that may wait for executions that it has invoked in the same process. There is a protocol for
-    each direction, because either side may have to call the other: a child ends while its parent waits, or a parent begins to wait while
-    its child runs."""
-
-    def attach(self, parent: Parent) -> None:
-        """Register a live invocation. From now on the engine calls the invocation's methods `learn` and `look`."""
-        ...
-
-    def stays(self, parent: Parent) -> bool:
-        """Whether an invocation whose code only waits may stay live. It may if a child that it waits for is live in this process, and the
-        engine has not asked the invocation to make room for other executions. Otherwise it must suspend."""
-        ...
-
-
 class Invocation(msgspec.Struct, frozen=True, gc=False):
     """One call of a handler: the content of a Lambda event, inside a process."""
 
@@ -112,8 +79,8 @@ class Invocation(msgspec.Struct, frozen=True, gc=False):
     updated: tuple[str, ...] | None = None
     """The ids of the operations that the service changed since the invocation before this one. None if the service did not send these ids:
     then the SDK finds the operations by their revisions."""
-    parents: Parents | None = None
-    """The engine's register of live parents, if the invocation runs in the engine's process; else None."""
+    stays: Stays | None = None
+    """Asked when the handler's code only waits; None: the invocation then ends."""
     kind: Kind | None = None
     """What the execution runs, if the engine wrote its start in this process; None: the first event of the execution says it."""
 
@@ -130,9 +97,15 @@ class Host(Protocol):
         """End the live invocation of an execution, because it may not write any more. A host that cannot end an invocation does nothing."""
         ...
 
-    def nudge(self, execution: str) -> None:
-        """Tell the live invocation of an execution that another process or an answer may have changed what it waits for. A host that cannot
-        tell it does nothing."""
+    def learn(self, header: Execution, operations: Collection[Operation]) -> None:
+        """Tell the live invocation of an execution that a write which it did not make has changed `operations`, and that `header` is the
+        header now. If `operations` is empty, the invocation must read itself which operations changed. A host that cannot tell it does
+        nothing."""
+        ...
+
+    def look(self, execution: str) -> None:
+        """Let the live invocation of an execution ask again whether it may stay live (`Invocation.stays`), if its code only waits. The
+        engine calls this when the answer may have become no. A host whose invocations do not stay live does nothing."""
         ...
 
     def idle(self) -> bool:

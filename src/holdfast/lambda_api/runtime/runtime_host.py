@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -26,8 +26,9 @@ from holdfast.lambda_api.runtime.runtime_description import PoolLimits, Runtime
 from holdfast.lambda_api.runtime.runtime_process import RuntimeProcess
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.errors import EngineClosed, FunctionNotFound, TooManyRequests
-from holdfast.model.execution import Outcome
+from holdfast.model.execution import Execution, Outcome
 from holdfast.model.ids import IdSource, id_at
+from holdfast.model.operations import Operation
 from holdfast.model.ports import Invocation, Port
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.web.aws_errors import shaped
@@ -179,8 +180,11 @@ class RuntimeHost:
         if job is not None:
             self._pool.cancel(job)
 
-    def nudge(self, execution: str) -> None:
+    def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         """Do nothing: a process learns of changes from the answers to its checkpoints."""
+
+    def look(self, execution: str) -> None:
+        """Do nothing: an invocation in another process does not stay live while it waits."""
 
     def idle(self) -> bool:
         """Whether no invocation runs or waits here."""
