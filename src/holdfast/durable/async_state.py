@@ -170,6 +170,10 @@ class AsyncState(ExecutionState):
             return
         self.revision = revision
         self.token = self.token._replace(revision=revision)
+        self._take_over(operations)
+
+    def _take_over(self, operations: Iterable[Operation]) -> None:
+        """Store changed operations as `learn` does; plugins are told of them."""
         if self.hooks is None:
             self.learn(operations)
         else:
@@ -263,6 +267,14 @@ class AsyncState(ExecutionState):
         elif self._running == 0:
             self._quiet()
 
+    def record_later(self, update: Update) -> None:
+        """Add a deferred update: it is written together with the next write, or by the stragglers if no write follows within 5 ms."""
+        first = not self.unwritten
+        self.record(update)
+        if first:
+            self.unwritten_since = self._loop.time()
+            self.stragglers.add(self)
+
     def write_deferred(self) -> None:
         """Write the deferred updates, if they are not written yet and no other write is under way. If the write fails, no error is raised
         here; the next strand that writes gets it."""
@@ -315,6 +327,7 @@ class AsyncState(ExecutionState):
             if isinstance(answer, HoldfastError):
                 raise self.failed(answer)
             self.applied(answer)
+            self._take_over(answer.operations)
             if self._owed > 0:
                 self._send()
                 return

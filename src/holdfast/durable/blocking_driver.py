@@ -21,7 +21,7 @@ from holdfast.durable.plan import Accept, Done, Lookup, NextDone, Plan, Record, 
 from holdfast.durable.run_acceptance import accepted_blocking
 from holdfast.durable.state import ExecutionState
 from holdfast.durable.stragglers import Stragglers
-from holdfast.model.clock import Clock
+from holdfast.model.clock import Clock, monotonic
 from holdfast.model.errors import HoldfastError
 from holdfast.model.operations import Operation, Update
 from holdfast.model.ports import Invocation, Port
@@ -172,6 +172,14 @@ class BlockingState(ExecutionState):
                     self._current.turn.open()
             write.done.open()
 
+    def record_later(self, update: Update) -> None:
+        """Add a deferred update: it is written together with the next write, or by the stragglers if no write follows within 5 ms."""
+        first = not self.unwritten
+        self.record(update)
+        if first:
+            self.unwritten_since = monotonic()
+            self.stragglers.add(self)
+
     def write_deferred(self) -> None:
         """Write the deferred updates, if they are not written yet. If the write fails, the strand that writes next gets the error."""
         with contextlib.suppress(BackgroundThreadError):
@@ -179,7 +187,12 @@ class BlockingState(ExecutionState):
 
     def _checkpoint(self, updates: list[Update]) -> None:
         try:
-            self.applied(self.port.checkpoint(self.token, updates))
+            answer = self.port.checkpoint(self.token, updates)
+            self.applied(answer)
+            if self.hooks is None:
+                self.learn(answer.operations)
+            else:
+                self.hooks.learning(answer.operations, self.learn)
         except HoldfastError as error:
             self.broken = self.failed(error)
             raise self.broken from error

@@ -8,12 +8,11 @@ the method is called, not when its result is awaited.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Generic, TypeVar, cast, overload
+from typing import Any, TypeVar, cast, overload
 
 from holdfast.durable import async_driver, async_state, blocking_driver
 from holdfast.durable.base_context import BaseContext
 from holdfast.durable.base_context import ExecutionContext as ExecutionContext
-from holdfast.durable.base_context import Invocable as Invocable
 from holdfast.durable.concurrency.models import BatchResult
 from holdfast.durable.config import (
     CallbackConfig,
@@ -29,9 +28,25 @@ from holdfast.durable.decorators import durable_step as durable_step
 from holdfast.durable.decorators import durable_wait_for_callback as durable_wait_for_callback
 from holdfast.durable.decorators import durable_with_child_context as durable_with_child_context
 from holdfast.durable.delays import Duration
+from holdfast.durable.handles import AsyncCallback as AsyncCallback
+from holdfast.durable.handles import AsyncTimer as AsyncTimer
+from holdfast.durable.handles import Callback as Callback
+from holdfast.durable.handles import Timer as Timer
 from holdfast.durable.identifier import Identity
-from holdfast.durable.operation.wait import cancelled, rested
-from holdfast.durable.operation.with_retry import retried
+from holdfast.durable.operation.callback import callback_call, callback_result
+from holdfast.durable.operation.child import child_call
+from holdfast.durable.operation.enqueue import enqueue_call
+from holdfast.durable.operation.first_of import first_of_call
+from holdfast.durable.operation.invoke import Invocable as Invocable
+from holdfast.durable.operation.invoke import invoke_call
+from holdfast.durable.operation.map import map_call
+from holdfast.durable.operation.parallel import parallel_call
+from holdfast.durable.operation.run import run_call
+from holdfast.durable.operation.step import step_call
+from holdfast.durable.operation.wait import timer_call, wait_call
+from holdfast.durable.operation.wait_for_callback import wait_for_callback_call
+from holdfast.durable.operation.wait_for_condition import condition_call
+from holdfast.durable.operation.with_retry import retried, retry_call
 from holdfast.durable.plan import Plan
 from holdfast.durable.retries import WithRetryConfig
 from holdfast.durable.run_response import RunResponse
@@ -42,65 +57,6 @@ T = TypeVar("T")
 U = TypeVar("U")
 P = TypeVar("P")
 R = TypeVar("R")
-
-
-class Callback(Generic[T]):
-    """A callback that a `def` handler created: `callback_id` is for the system that will answer, `result()` gives the answer."""
-
-    def __init__(self, callback_id: str, result: Callable[[], T | None], at: Identity) -> None:
-        self.callback_id = callback_id
-        self._result = result
-        self.at = at
-
-    def result(self) -> T | None:
-        """Wait for the answer and return it; None if it has no value. The execution may be suspended meanwhile. Raises
-        CallbackExternalError if the answer is a failure, CallbackTimeoutError if a time limit of the callback has passed."""
-        return self._result()
-
-
-class AsyncCallback(Generic[T]):
-    """A callback that an `async def` handler created: `callback_id` is for the system that will answer, `result()` is awaited."""
-
-    def __init__(self, callback_id: str, result: Callable[[], Awaitable[T | None]], at: Identity) -> None:
-        self.callback_id = callback_id
-        self._result = result
-        self.at = at
-
-    def result(self) -> Awaitable[T | None]:
-        """The answer, when it is awaited; None if it has no value. Raises the errors of `Callback.result()`."""
-        return self._result()
-
-
-class Timer:
-    """A durable wait that `create_timer` of a `def` handler began. The code continues while the time passes."""
-
-    def __init__(self, at: Identity, drive: Callable[[tuple[Identity, Plan[None]]], None]) -> None:
-        self.at = at
-        self._drive = drive
-
-    def result(self) -> None:
-        """Wait until the time has passed; the execution may be suspended meanwhile. Returns at once if the timer was cancelled."""
-        self._drive((self.at, rested(self.at)))
-
-    def cancel(self) -> None:
-        """Cancel the timer, so that it does not wake the execution. Does nothing if the time has already passed."""
-        self._drive((self.at, cancelled(self.at)))
-
-
-class AsyncTimer:
-    """A durable wait that `create_timer` of an `async def` handler began. The code continues while the time passes."""
-
-    def __init__(self, at: Identity, drive: Callable[[tuple[Identity, Plan[None]]], Awaitable[None]]) -> None:
-        self.at = at
-        self._drive = drive
-
-    def result(self) -> Awaitable[None]:
-        """Wait until the time has passed; the execution may be suspended meanwhile. Returns at once if the timer was cancelled."""
-        return self._drive((self.at, rested(self.at)))
-
-    def cancel(self) -> Awaitable[None]:
-        """Cancel the timer, so that it does not wake the execution. Does nothing if the time has already passed."""
-        return self._drive((self.at, cancelled(self.at)))
 
 
 class DurableContext(BaseContext):
@@ -119,7 +75,7 @@ class DurableContext(BaseContext):
 
     def _with_retry(self, func: Callable[[DurableContext, int], T], config: WithRetryConfig[T], name: str | None) -> T:
         if config.wrap_with_run_in_child_context:
-            return self._drive(self._retried(func, config, name))
+            return self._drive(retry_call(self._scope, func, config, name))
         state = self._scope.state
         assert isinstance(state, blocking_driver.BlockingState)
         return blocking_driver.drive(retried(self, func, config, name), state)
@@ -127,19 +83,19 @@ class DurableContext(BaseContext):
     def step(self, func: Callable[[StepContext], T], name: str | None = None, config: StepConfig | None = None) -> T:
         """Run `func(step_context)`, record its result and return it. If the result is recorded, a replay returns it and does not run
         `func`. If `func` raises, the retry strategy decides whether it runs again; if not, this raises StepError."""
-        return self._drive(self._step(func, name, config))
+        return self._drive(step_call(self._scope, func, name, config))
 
     def wait(self, duration: Duration, name: str | None = None) -> None:
         """Wait until `duration` (at least 1 second) has passed. No thread is used meanwhile."""
-        self._drive(self._wait(duration, name))
+        self._drive(wait_call(self._scope, duration, name))
 
     def create_callback(self, name: str | None = None, config: CallbackConfig | None = None) -> Callback[Any]:
         """Create a callback and return it; this does not wait for the answer. Give its `callback_id` to the system that will answer, then
         call its `result()`."""
         config = config or CallbackConfig()
-        at, plan = self._callback(name, config)
-        callback_id = self._drive((at, plan))
-        return Callback(callback_id, lambda: self._drive((at, self._result(at, config.serdes))), at)
+        at, plan = callback_call(self._scope, name, config)
+        callback_id, arn = self._drive((at, plan)), self._scope.state.durable_execution_arn
+        return Callback(callback_id, lambda: self._drive((at, callback_result(at, config.serdes, arn))), at)
 
     def wait_for_callback(
         self,
@@ -150,7 +106,7 @@ class DurableContext(BaseContext):
         """Create a callback, run `submitter(callback_id, context)` as a step, wait for the answer and return it. `submitter` gives the id
         to the system that will answer; if it fails, this raises CallbackSubmitterError. If the callback fails or times out, this raises the
         errors that `Callback.result()` raises."""
-        return self._drive(self._wait_for_callback(submitter, name, config))
+        return self._drive(wait_for_callback_call(self._scope, submitter, name, config))
 
     def wait_for_condition(
         self, check: Callable[[T, WaitForConditionCheckContext], T], config: WaitForConditionConfig[T], name: str | None = None
@@ -160,17 +116,17 @@ class DurableContext(BaseContext):
         The first call gets `config.initial_state`, each later call the state that the call before it returned. If `check` or the strategy
         raises, this raises WaitForConditionError.
         """
-        return self._drive(self._condition(check, config, name))
+        return self._drive(condition_call(self._scope, check, config, name))
 
     def run_in_child_context(self, func: Callable[[DurableContext], T], name: str | None = None, config: ChildConfig[T] | None = None) -> T:
         """Run `func` with a context of its own, record its result and return it; if `func` raises, this raises ChildContextError. A replay
         runs `func` again only if it had not ended, its result was too large to store, or the context is virtual."""
-        return self._drive(self._child(func, name, config))
+        return self._drive(child_call(self._scope, func, name, config))
 
     def invoke(self, function_name: str | Invocable, payload: P, name: str | None = None, config: InvokeConfig[P, R] | None = None) -> R:
         """Start another function as an execution of its own, wait for its end and return its result. `function_name` is a name, an ARN or
         the function itself. Raises InvokeError if it cannot be started, fails, times out or is stopped."""
-        return self._drive(self._invoke(function_name, payload, name, config))
+        return self._drive(invoke_call(self._scope, function_name, payload, name, config))
 
     def run(
         self,
@@ -188,7 +144,7 @@ class DurableContext(BaseContext):
         If the status of the response is not `ok`, this raises `WorkerFailed`; with `check=False` it returns the response instead.
         `constraints` are tighter limits for this run.
         """
-        return self._drive(self._run(worker, inputs, name, version, constraints, check))
+        return self._drive(run_call(self._scope, worker, inputs, name, version, constraints, check))
 
     def enqueue(
         self,
@@ -210,18 +166,18 @@ class DurableContext(BaseContext):
         enqueued this much earlier; an ordered queue ignores it) are seconds or a Duration. `units`: its estimated number of tokens. Raises
         `EnqueueRefused` if it is refused; `retry_after_seconds` of the error is None unless the queue accepts nothing now."""
         more = {"version": version, "delay": delay, "ttl": ttl, "head_start": head_start, "units": units}
-        return self._drive(self._enqueue(target, input, name, queue=queue, key=key, **more))
+        return self._drive(enqueue_call(self._scope, target, input, name, queue=queue, key=key, **more))
 
     def create_timer(self, duration: Duration, name: str | None = None) -> Timer:
         """Begin a wait of `duration` (at least 1 second); return its Timer at once. Call its `result()` later, or pass it to `first_of`."""
-        at, plan = self._timer(duration, name)
+        at, plan = timer_call(self._scope, duration, name)
         self._drive((at, plan))
         return Timer(at, self._drive)
 
     def first_of(self, awaited: Sequence[Callback[Any] | Timer], name: str | None = None) -> int:
         """Wait until at least one of these callbacks and timers has ended, and return the index in `awaited` of the one that ended first. A
         failed callback and a cancelled timer have ended, too."""
-        return self._drive(self._first(awaited, name))
+        return self._drive(first_of_call(self._scope, awaited, name))
 
     def parallel(
         self,
@@ -231,7 +187,7 @@ class DurableContext(BaseContext):
     ) -> BatchResult[T]:
         """Run functions concurrently, each with a context of its own, and return when `config.completion_config` says that the batch is
         complete. The BatchResult also has the failures. To give a branch a name, pass a `ParallelBranch`."""
-        return self._drive(self._parallel(functions, name, config))
+        return self._drive(parallel_call(self._scope, functions, name, config))
 
     def map(
         self,
@@ -242,7 +198,7 @@ class DurableContext(BaseContext):
     ) -> BatchResult[T]:
         """Run `func(context, item, index, inputs)` for the items of `inputs` concurrently, each with a context of its own, and return when
         `config.completion_config` says that the batch is complete. The BatchResult also has the failures."""
-        return self._drive(self._map(inputs, func, name, config))
+        return self._drive(map_call(self._scope, inputs, func, name, config))
 
 
 class AsyncDurableContext(BaseContext):
@@ -263,7 +219,7 @@ class AsyncDurableContext(BaseContext):
         self, func: Callable[[AsyncDurableContext, int], Awaitable[T]], config: WithRetryConfig[T], name: str | None
     ) -> Awaitable[T]:
         if config.wrap_with_run_in_child_context:
-            return self._drive(self._retried(func, config, name))
+            return self._drive(retry_call(self._scope, func, config, name))
         return self._drive((None, retried(self, func, config, name)))
 
     @overload
@@ -274,21 +230,21 @@ class AsyncDurableContext(BaseContext):
     def step(self, func: Callable[[StepContext], T], name: str | None = None, config: StepConfig | None = None) -> Awaitable[T]: ...
     def step(self, func: Callable[[StepContext], Any], name: str | None = None, config: StepConfig | None = None) -> Awaitable[Any]:
         """Run `func(step_context)`, record its result and return it. An `async def` runs on the event loop, a `def` in a thread."""
-        return self._drive(self._step(func, name, config))
+        return self._drive(step_call(self._scope, func, name, config))
 
     def wait(self, duration: Duration, name: str | None = None) -> Awaitable[None]:
         """Wait until `duration` (at least 1 second) has passed."""
-        return self._drive(self._wait(duration, name))
+        return self._drive(wait_call(self._scope, duration, name))
 
     def create_callback(self, name: str | None = None, config: CallbackConfig | None = None) -> Awaitable[AsyncCallback[Any]]:
         """Create a callback. Give its `callback_id` to the system that will answer, then await its `result()`."""
         config = config or CallbackConfig()
-        at, plan = self._callback(name, config)
+        at, plan = callback_call(self._scope, name, config)
         return self._drive((at, self._created(at, plan, config)))
 
     def _created(self, at: Identity, plan: Plan[str], config: CallbackConfig) -> Plan[AsyncCallback[Any]]:
-        callback_id = yield from plan
-        return AsyncCallback(callback_id, lambda: self._drive((at, self._result(at, config.serdes))), at)
+        callback_id, arn = (yield from plan), self._scope.state.durable_execution_arn
+        return AsyncCallback(callback_id, lambda: self._drive((at, callback_result(at, config.serdes, arn))), at)
 
     def wait_for_callback(
         self,
@@ -297,7 +253,7 @@ class AsyncDurableContext(BaseContext):
         config: WaitForCallbackConfig | None = None,
     ) -> Awaitable[Any]:
         """Create a callback, run `submitter(callback_id, context)` as a step, wait for the answer and return it."""
-        return self._drive(self._wait_for_callback(submitter, name, config))
+        return self._drive(wait_for_callback_call(self._scope, submitter, name, config))
 
     @overload
     def wait_for_condition(
@@ -315,20 +271,20 @@ class AsyncDurableContext(BaseContext):
     ) -> Awaitable[Any]:
         """Call `check` again and again, with waits between the calls, until the wait strategy says stop; return the state of the last
         call. The first call gets `config.initial_state`, each later call the state that the call before it returned."""
-        return self._drive(self._condition(check, config, name))
+        return self._drive(condition_call(self._scope, check, config, name))
 
     def run_in_child_context(
         self, func: Callable[[AsyncDurableContext], Awaitable[T]], name: str | None = None, config: ChildConfig[T] | None = None
     ) -> Awaitable[T]:
         """Run `func` with a context of its own, record its result and return it. A replay runs `func` again only if it had not ended, its
         result was too large to store, or the context is virtual."""
-        return self._drive(self._child(cast("Callable[[Any], T]", func), name, config))
+        return self._drive(child_call(self._scope, cast("Callable[[Any], T]", func), name, config))
 
     def invoke(
         self, function_name: str | Invocable, payload: P, name: str | None = None, config: InvokeConfig[P, R] | None = None
     ) -> Awaitable[R]:
         """Start another function (a name, an ARN or the function itself) as its own execution, wait for its end and return its result."""
-        return self._drive(self._invoke(function_name, payload, name, config))
+        return self._drive(invoke_call(self._scope, function_name, payload, name, config))
 
     def run(
         self,
@@ -342,7 +298,7 @@ class AsyncDurableContext(BaseContext):
     ) -> Awaitable[RunResponse]:
         """Run the worker with this id (or `id@version`), wait for its response and return it. If its status is not `ok`, raise
         `WorkerFailed`; with `check=False` return the response instead. `constraints` are tighter limits for this run."""
-        return self._drive(self._run(worker, inputs, name, version, constraints, check))
+        return self._drive(run_call(self._scope, worker, inputs, name, version, constraints, check))
 
     def enqueue(
         self,
@@ -364,11 +320,11 @@ class AsyncDurableContext(BaseContext):
         enqueued this much earlier; an ordered queue ignores it) are seconds or a Duration. `units`: its estimated number of tokens. Raises
         `EnqueueRefused` if it is refused; `retry_after_seconds` of the error is None unless the queue accepts nothing now."""
         more = {"version": version, "delay": delay, "ttl": ttl, "head_start": head_start, "units": units}
-        return self._drive(self._enqueue(target, input, name, queue=queue, key=key, **more))
+        return self._drive(enqueue_call(self._scope, target, input, name, queue=queue, key=key, **more))
 
     def create_timer(self, duration: Duration, name: str | None = None) -> Awaitable[AsyncTimer]:
         """Begin a wait of `duration` (at least 1 second); return its AsyncTimer. Await its `result()` later, or pass it to `first_of`."""
-        at, plan = self._timer(duration, name)
+        at, plan = timer_call(self._scope, duration, name)
         return self._drive((at, self._timed(at, plan)))
 
     def _timed(self, at: Identity, plan: Plan[None]) -> Plan[AsyncTimer]:
@@ -378,7 +334,7 @@ class AsyncDurableContext(BaseContext):
     def first_of(self, awaited: Sequence[AsyncCallback[Any] | AsyncTimer], name: str | None = None) -> Awaitable[int]:
         """Wait until at least one of these callbacks and timers has ended, and return the index in `awaited` of the one that ended first. A
         failed callback and a cancelled timer have ended, too."""
-        return self._drive(self._first(awaited, name))
+        return self._drive(first_of_call(self._scope, awaited, name))
 
     def parallel(
         self,
@@ -387,7 +343,7 @@ class AsyncDurableContext(BaseContext):
         config: ParallelConfig | None = None,
     ) -> Awaitable[BatchResult[T]]:
         """Run functions concurrently, each with a context of its own. To give a branch a name, pass a `ParallelBranch`."""
-        return self._drive(self._parallel(functions, name, config))
+        return self._drive(parallel_call(self._scope, functions, name, config))
 
     def map(
         self,
@@ -397,4 +353,4 @@ class AsyncDurableContext(BaseContext):
         config: MapConfig[U] | None = None,
     ) -> Awaitable[BatchResult[T]]:
         """Run `func(context, item, index, inputs)` for the items of `inputs` concurrently, each with a context of its own."""
-        return self._drive(self._map(inputs, func, name, config))
+        return self._drive(map_call(self._scope, inputs, func, name, config))

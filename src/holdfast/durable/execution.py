@@ -8,14 +8,19 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args, overload
 
 from holdfast.durable import hints
-from holdfast.durable.invocation_outcome import event_of, text_of
+from holdfast.durable.exceptions import ExecutionError, SerDesError
+from holdfast.durable.invocation_outcome import failed, mismatched
+from holdfast.durable.plain_json import json_text
 from holdfast.durable.plugin import DurableInstrumentationPluginFactory
 from holdfast.durable.plugin_discovery import load_configured_plugins
+from holdfast.durable.scope import Scope
+from holdfast.durable.state import ExecutionState
 from holdfast.durable.user_code import is_async
 from holdfast.model.errors import InvalidParameter
-from holdfast.model.execution import Outcome, Terms
+from holdfast.model.execution import Outcome, OutcomeStatus, Terms
 from holdfast.model.ids import LATEST, checked_function, checked_version
 from holdfast.model.operations import Kind
+from holdfast.model.serialization_advice import OF_A_RESULT
 from holdfast.model.typed import Unfitting, models_in, typed
 
 _TERMS = Terms()
@@ -40,8 +45,8 @@ class DurableFunction:
         terms: Terms,
         boto3_client: Any = None,
         plugins: Sequence[DurableInstrumentationPluginFactory] = (),
-        read: Callable[[str | None], Any] = event_of,
-        write: Callable[[Any], str | Outcome] = text_of,
+        read: Callable[[str | None], Any] | None = None,
+        write: Callable[[Any], str | Outcome] | None = None,
         kind: Kind = Kind.FUNCTION,
         on_mismatch: _OnMismatch = "quarantine",
     ) -> None:
@@ -52,8 +57,8 @@ class DurableFunction:
         self.terms = terms
         self.boto3_client = boto3_client
         self.plugins = plugins
-        self.read = read if read is not event_of else self._event
-        self.write = write if write is not text_of else self._text
+        self.read = read or self._event
+        self.write = write or self._text
         self.kind = kind
         if on_mismatch not in get_args(_OnMismatch):
             raise InvalidParameter(f"on_mismatch is {on_mismatch!r}; use 'quarantine' or 'fail'.")
@@ -62,8 +67,9 @@ class DurableFunction:
 
     def _event(self, payload: str | None) -> Any:
         """The input as the handler gets it: in the class that the annotation of its first parameter names; without such an annotation, as
-        plain JSON values. Raises SerDesError if the input does not fit the annotation."""
-        event, hint = event_of(payload), hints.taken(self.handler)
+        plain JSON values; an empty dict if there is no input. Raises ValueError if the input is not JSON, and SerDesError if it does not
+        fit the annotation."""
+        event, hint = json.loads(payload) if payload and payload.strip() else {}, hints.taken(self.handler)
         if hint is None:
             return event
         typing = functools.partial(typed, hint=hint)
@@ -73,12 +79,28 @@ class DurableFunction:
         """The handler's result as the JSON text that is stored. Logs a warning if a model is in the result and no return annotation names
         its class. Raises SerDesError if the result contains models and does not fit the annotation, and TypeError or ValueError if it
         cannot be written as JSON."""
-        text = text_of(result)
+        text = json_text(result, OF_A_RESULT, allow_nan=False)
         if models_in(result):
             what, typing = f"What function {self.name!r} returned", hints.typing_of(self.handler)
             back = json.loads(text)
             hints.tell_of_lost_types(result, back if typing is None else hints.given_back(back, typing, what), self.handler, what)
         return text
+
+    def succeeded(self, state: ExecutionState, scope: Scope, result: Any) -> Outcome:
+        """The outcome of the handler if it returned `result`. It is a failure if the result cannot be written, or if the code misused the
+        context, for example by catching a suspension. It is a mismatch if a call did not match the history and the host quarantines such
+        executions."""
+        if state.quarantines and state.mismatch is not None:
+            return mismatched(state.mismatch)
+        if state.misuse is not None:
+            return failed(state, ExecutionError(state.misuse))
+        try:
+            scope.check_not_swallowed()
+            written = self.write(result)
+            scope.tell_unread()
+            return written if isinstance(written, Outcome) else Outcome(OutcomeStatus.SUCCEEDED, written)
+        except (TypeError, ValueError, RecursionError, ExecutionError, SerDesError) as error:
+            return failed(state, error)
 
     def typed(self, result: Any) -> Any:
         """A stored result in the class that the handler's return annotation names. Without such an annotation the result is returned

@@ -1,10 +1,6 @@
-"""The input of a handler, and its outcome: what the handler returned or raised."""
+"""The input of a handler, and its outcome if the handler raised an error. (`DurableFunction.succeeded` is the outcome if it returned.)"""
 
 from __future__ import annotations
-
-import json
-from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -14,18 +10,14 @@ from holdfast.durable.exceptions import (
     ExecutionError,
     InvocationError,
     NonDeterministicExecutionError,
-    SerDesError,
     SuspendExecution,
 )
 from holdfast.durable.failure_logs import tell_raised
 from holdfast.durable.interrupts import ContinueAsNew
 from holdfast.durable.lambda_service import ErrorObject
-from holdfast.durable.plain_json import json_text
-from holdfast.durable.scope import Scope
 from holdfast.durable.state import ExecutionState
 from holdfast.model.execution import Outcome, OutcomeStatus
 from holdfast.model.ports import Invocation, Port
-from holdfast.model.serialization_advice import OF_A_RESULT
 
 PENDING = Outcome(OutcomeStatus.PENDING)
 
@@ -34,34 +26,6 @@ def given(invocation: Invocation, port: Port) -> str | None:
     """The input that the execution was started with, as text; None if it has none. If the invocation does not have it, it is read through
     the port."""
     return invocation.input if invocation.input is not None else port.input(invocation.token)
-
-
-def event_of(payload: str | None) -> Any:
-    """The event that a handler gets: the value of the input's JSON; an empty dict if there is no input. Raises ValueError if the input is
-    not JSON."""
-    return json.loads(payload) if payload and payload.strip() else {}
-
-
-def text_of(result: Any) -> str:
-    """A handler's result as JSON text. Raises TypeError for a type that JSON does not have, ValueError for NaN or an infinite number."""
-    return json_text(result, OF_A_RESULT, allow_nan=False)
-
-
-def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[[Any], str | Outcome] = text_of) -> Outcome:
-    """The outcome of a handler that returned `result`. `write` makes the text of the result, or the whole outcome. It is a failure if the
-    result cannot be written, or if the code misused the context, for example by catching a suspension. It is a mismatch if a call did not
-    match the history and the host quarantines such executions."""
-    if state.quarantines and state.mismatch is not None:
-        return mismatched(state.mismatch)
-    if state.misuse is not None:
-        return failed(state, ExecutionError(state.misuse))
-    try:
-        scope.check_not_swallowed()
-        written = write(result)
-        scope.tell_unread()
-        return written if isinstance(written, Outcome) else Outcome(OutcomeStatus.SUCCEEDED, written)
-    except (TypeError, ValueError, RecursionError, ExecutionError, SerDesError) as error:
-        return failed(state, error)
 
 
 def failed(state: ExecutionState, error: BaseException) -> Outcome:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from holdfast.durable.author_lines import calling_frame
 from holdfast.durable.concurrency.unread import is_unread
 from holdfast.durable.exceptions import ExecutionError, NonDeterministicExecutionError, SuspendExecution
 from holdfast.durable.identifier import PATCH, Identity, described, operation_id, patch_id
@@ -22,7 +23,7 @@ from holdfast.durable.logger import Logger, LogInfo
 from holdfast.durable.plan import Plan
 from holdfast.durable.protocols import LoggerInterface
 from holdfast.durable.state import ExecutionState
-from holdfast.durable.unawaited import Unstarteds, let_go, not_awaited, remembered
+from holdfast.durable.unawaited import Unstarted, Unstarteds, let_go, not_awaited
 from holdfast.model.operations import OPEN, Action, Operation, SubType, Type
 
 log = logging.getLogger("holdfast.durable")
@@ -240,7 +241,8 @@ class Scope:
     def asked(self, plan: Plan[Any], coroutine: Coroutine[Any, Any, Any], identity: Identity | None) -> None:
         """Note that the code of an `async def` handler made a call. The call has not begun: it begins when it is awaited. `identity` is
         None for a `with_retry` without a child context."""
-        plan, call = remembered(plan, coroutine, identity)
+        frame = calling_frame(3)  # the author's code called a method of the context, which called `_drive`, which called this
+        call = Unstarted(coroutine, identity, frame.f_code, frame.f_lasti)
         if self.unstarted is None:
             self.unstarted = {plan: call}
         else:

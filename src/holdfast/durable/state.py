@@ -18,7 +18,7 @@ from holdfast.durable.exceptions import (
 from holdfast.durable.hooks.moments import Hooks
 from holdfast.durable.identifier import Identity
 from holdfast.durable.stragglers import Stragglers
-from holdfast.model.clock import Clock, monotonic
+from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, LeaseLost, Rejected
 from holdfast.model.execution import Execution
 from holdfast.model.operations import Operation, Update
@@ -137,11 +137,7 @@ class ExecutionState:
     def record_later(self, update: Update) -> None:
         """Add a deferred update: it is written together with the next write, or without other updates if no write follows within some
         milliseconds."""
-        first = not self.unwritten
-        self.record(update)
-        if first:
-            self.unwritten_since = monotonic()
-            self.stragglers.add(self)
+        raise AssertionError("a driver implements record_later")
 
     def write_deferred(self) -> None:
         """Write the deferred updates, if they are not written yet. If the write fails, no error is raised here; the next strand that writes
@@ -149,16 +145,12 @@ class ExecutionState:
         raise AssertionError("a driver implements write_deferred")
 
     def applied(self, answer: Checkpointed) -> None:
-        """Take over the new token and the changed operations from the answer to a write that is on disk. Raises BackgroundThreadError if
-        the answer has no new token: the execution has ended, or the service withdrew the token."""
+        """Take over the revision and the new token from the answer to a write that is on disk; the driver takes over the operations. Raises
+        BackgroundThreadError if the answer has no new token: the execution has ended, or the service withdrew the token."""
         self.revision = answer.revision
         if answer.token is None:
             raise BackgroundThreadError("The execution has ended.", LeaseLost())
         self.token = answer.token
-        if self.hooks is None:
-            self.learn(answer.operations)
-        else:
-            self.hooks.learning(answer.operations, self.learn)
 
     def failed(self, error: HoldfastError) -> BackgroundThreadError:
         """The exception that ends this invocation after a write that failed with `error`. If `error` is a Rejected, the handler made a

@@ -45,9 +45,9 @@ class CapacityReservations:
         self._expected: dict[str, Expected] = {}
         """By the id of the invocation that will begin: the expected child."""
 
-    def reserve(self, function: Function, now: int, header: Execution, queue: str | None = None) -> Claimant | None:
-        """Reserve room for an invocation of this execution. Returns a claimant with the id of the new invocation, for the write that shall
-        claim the execution. None if there is no room, or if this runner claims no such executions (`Only`). `queue`: the queue that the
+    def reserve(self, function: Function, invocation: str, header: Execution, queue: str | None = None) -> Claimant | None:
+        """Reserve room for an invocation of this execution; `invocation` is its id. Returns a claimant for the write that shall claim the
+        execution. None if there is no room, or if this runner claims no such executions (`Only`). `queue`: the queue that the
         write puts the execution into; None: it is in the queue of its header, if that has one."""
         if function.capacity.free <= 0:
             return None
@@ -56,7 +56,7 @@ class CapacityReservations:
         if only is not None and not only.claims(in_queue, header.tenant, is_child=header.parent is not None):
             return None
         function.capacity.free -= 1
-        return Claimant(self._runner, self._ids(now))
+        return Claimant(self._runner, invocation)
 
     def for_births(self, children: Children) -> Children:
         """The children of a checkpoint, each with a claimant if its function is hosted here and has room. A child that is enqueued gets no
@@ -68,7 +68,7 @@ class CapacityReservations:
 
     def _claimed(self, child: Birth, now: int) -> Birth:
         function = self._registry.get(child.header.function, child.header.version)
-        by = None if function is None or child.enqueue is not None else self.reserve(function, now, child.header)
+        by = None if function is None or child.enqueue is not None else self.reserve(function, self._ids(now), child.header)
         if function is None or by is None:
             return child
         self._expected[by.invocation] = Expected(function, child.input, child.kind)

@@ -44,9 +44,9 @@ from holdfast.model.audit import Notes
 from holdfast.model.charges import Charge
 from holdfast.model.clock import Clock
 from holdfast.model.errors import ExecutionNotFound, HoldfastError
-from holdfast.model.execution import Execution, ExecutionStatus, Terms, goes_on_as, new_execution
+from holdfast.model.execution import Execution, ExecutionStatus, Terms, goes_on_as
 from holdfast.model.ids import IdSource, checked_key
-from holdfast.model.life import Claimant
+from holdfast.model.life import Claimant, new_execution
 from holdfast.model.operations import Failure, Kind, Order
 from holdfast.model.outside import Answering, Heartbeat, Release, Stop
 from holdfast.model.places import Only
@@ -210,7 +210,7 @@ class Engine:
         header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, **who)
         again = on_failed != "find" and is_restart(on_failed, name)
         before = failed_as(self.store, target.name, name) if again else None
-        claimant = self._reservations.reserve(target, now, header)
+        claimant = self._reservations.reserve(target, self._ids(now), header)
         graph = None if order is None else order.graph
         return await self.invocations.start(Start(header, payload, claimant, charges, same, target.kind, again, before, graph), target)
 
@@ -275,7 +275,7 @@ class Engine:
         now, terms = self.clock.now(), terms or target.terms
         who = {"tenant": tenant, "trace": trace, "same": identity}
         header = new_execution(self._ids(now), checked_key(name), target.name, target.version, payload=payload, now=now, terms=terms, **who)
-        claimant = None if asked.delay_ms else self._reservations.reserve(target, now, header, asked.queue)
+        claimant = None if asked.delay_ms else self._reservations.reserve(target, self._ids(now), header, asked.queue)
         graph = None if order is None else order.graph
         write = Start(header, payload, claimant, charges, identity, target.kind, again, graph=graph, enqueue=asked)
         return await self.invocations.start(write, target)
@@ -323,7 +323,8 @@ class Engine:
         now = self.clock.now()
         made = write(self._ids(now), now)
         target = self.registry.wanted(made.header.function, made.header.version, made.kind)
-        claimant = self._reservations.reserve(target, now, made.header, None if made.enqueue is None else made.enqueue.queue)
+        queue = None if made.enqueue is None else made.enqueue.queue
+        claimant = self._reservations.reserve(target, self._ids(now), made.header, queue)
         return await self.invocations.start(msgspec.structs.replace(made, by=claimant), target)
 
     async def stop(

@@ -12,9 +12,10 @@ from holdfast.model.admission import Enqueue, Same
 from holdfast.model.charges import Charge
 from holdfast.model.enqueues import ALLOWED_SECONDS, is_time
 from holdfast.model.errors import HoldfastError, InvalidParameter
-from holdfast.model.execution import Execution, ExecutionStatus, GraphText, Terms, new_execution
+from holdfast.model.execution import Execution, ExecutionStatus, GraphText, Terms
 from holdfast.model.history import KIND
 from holdfast.model.ids import checked_key
+from holdfast.model.life import new_execution
 from holdfast.model.operations import Kind
 from holdfast.model.places import Place, checked_queue, key_of
 from holdfast.model.rates import Rate

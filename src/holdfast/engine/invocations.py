@@ -129,7 +129,8 @@ class Invocations:
         claim the execution."""
         header = self._store.find(execution)
         function = None if header is None else self._registry.get(header.function, header.version)
-        claimant = None if header is None or function is None else self._reservations.reserve(function, self._clock.now(), header)
+        invocation = self._ids(self._clock.now())
+        claimant = None if header is None or function is None else self._reservations.reserve(function, invocation, header)
         await self._writer.write(write(claimant), partial(self._woken, function, claimant))
 
     def _woken(self, function: Function | None, claimant: Claimant | None, answer: Answer | HoldfastError) -> None:

@@ -13,8 +13,9 @@ from holdfast.model import codec
 from holdfast.model.admission import Enqueue
 from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter, Rejected
-from holdfast.model.execution import Birth, new_execution
+from holdfast.model.execution import Birth
 from holdfast.model.ids import FunctionName, IdSource
+from holdfast.model.life import new_execution
 from holdfast.model.operations import RUN, Failure, Kind, Type, Update
 from holdfast.model.transitions import Children
 from holdfast.store.seam import FunctionStore, Hosted

@@ -26,8 +26,9 @@ from holdfast.model import codec
 from holdfast.model.clock import Clock
 from holdfast.model.credentials import tenant_of
 from holdfast.model.errors import ExecutionAlreadyStarted, FunctionNotFound, HoldfastError, Rejected
-from holdfast.model.execution import Execution, ExecutionStatus, goes_on_as, new_execution
+from holdfast.model.execution import Execution, ExecutionStatus, goes_on_as
 from holdfast.model.ids import IdSource
+from holdfast.model.life import new_execution
 from holdfast.model.operations import Failure, Kind
 from holdfast.model.outside import Stop
 from holdfast.model.run_port import OccurrenceAsked, Ordered
@@ -250,7 +251,7 @@ class Timetable:
         write = Start(
             header,
             payload,
-            self._reservations.reserve(target, now, header),
+            self._reservations.reserve(target, self._ids(now), header),
             () if order is None else order.charges,
             same,
             kind,

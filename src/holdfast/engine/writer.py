@@ -20,7 +20,8 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence, Sized
-from typing import Final, cast
+from functools import partial
+from typing import Final, Protocol, cast
 
 from holdfast.engine.entries import (
     Admission,
@@ -32,9 +33,6 @@ from holdfast.engine.entries import (
     LotAnswer,
     Reply,
     Waiter,
-    WriterStore,
-    committed,
-    deliver,
     payload_bytes,
 )
 from holdfast.engine.health import Health
@@ -43,7 +41,8 @@ from holdfast.model.errors import DiskFailed, EngineClosed, HoldfastError, Store
 from holdfast.model.execution import Change
 from holdfast.model.outside import Fire
 from holdfast.model.verbs import Answer, Checkpoint, Claim, Settle, Write
-from holdfast.store.seam import Committed
+from holdfast.store.isolation import committed_apart
+from holdfast.store.seam import CommitStore, Committed, QueueStore
 
 log = logging.getLogger("holdfast.engine")
 
@@ -65,6 +64,10 @@ _KEPT: Final = (Checkpoint, Settle, Claim, Fire)
 """These are writes of the engine's own work. If the disk fails, they wait until it works again. Any other write gets the error, and its
 caller can try again."""
 _LOTS: Final = (Admission, Bulk)
+
+
+class WriterStore(CommitStore, QueueStore, Protocol):
+    """The part of a store that writes executions."""
 
 
 class Writer:
@@ -124,9 +127,7 @@ class Writer:
         return await future
 
     async def write_lot(self, lot: Lot, on_answer: DeliverLot) -> None:
-        """Write a lot from the engine's loop, in a transaction of its own. Returns when it is on disk. Raises the error if the lot as a
-        whole fails. `on_answer` is called with the answer or the error, even if the caller is cancelled meanwhile. If the engine is closed
-        already, this raises EngineClosed at once, and `on_answer` is not called."""
+        """Write a lot in a transaction of its own; otherwise as `write`. Raises the error if the lot as a whole fails."""
         if not self.open:
             raise EngineClosed
         future: asyncio.Future[LotAnswer] = self._loop.create_future()
@@ -143,7 +144,7 @@ class Writer:
             raise EngineClosed
         trouble = self._health.trouble  # read once: the poller's thread may end the pause meanwhile
         if trouble is not None and not isinstance(entry.write, _KEPT):
-            deliver(entry, trouble)
+            _deliver(entry, trouble)
             return
         self._queue.append(entry)
         if not self._flush_planned:
@@ -276,14 +277,15 @@ class Writer:
         followed: Sequence[Change] = ()
         answers: Sequence[Reply | HoldfastError]
         try:
-            lot = batch[0].write
-            if isinstance(lot, _LOTS):
-                done = lot.commit(self._store, now)
-                answers, writes = [LotAnswer(done.answers, done.opens_at)], lot.writes(done)
+            first = batch[0].write
+            writes: Sequence[Write]
+            if isinstance(first, Admission):
+                done = self._store.admit(first.targets, first.by, now)
+                writes = first.writes(done)
             else:
-                writes = cast("list[Write]", [entry.write for entry in batch])
-                done = committed(self._store, writes, now)
-                answers = done.answers
+                writes = first.starts if isinstance(first, Bulk) else cast("list[Write]", [entry.write for entry in batch])
+                done = self._committed(writes, now)
+            answers = [LotAnswer(done.answers, done.opens_at)] if isinstance(first, _LOTS) else done.answers
             if len(answers) != len(batch) or len(done.answers) != len(writes):
                 raise StoreBroken(f"The store answered {len(done.answers)} of {len(writes)} writes. This is a bug in its code.")
             self._tell_of(done)
@@ -305,6 +307,16 @@ class Writer:
         # falls at once, so that a busy neighbour on the machine does not look like a slow disk.
         self._disk_seconds = min(idle_seconds() - began, self._disk_seconds * 1.25 + 0.0001)
         return answers, followed
+
+    def _committed(self, writes: Sequence[Write], now: int) -> Committed:
+        """Commit these writes. An error of Holdfast that the store raises concerns all of them (store.seam), and is raised. Any other error
+        is a bug of the store that one write may have caused: only that write gets an error as its answer."""
+        try:
+            return self._store.commit(writes, now)
+        except HoldfastError:
+            raise
+        except Exception as error:
+            return committed_apart(writes, error, partial(self._store.commit, now=now))
 
     def _tell_of(self, done: Committed) -> None:
         """Tell the outbox if a commit added signals, and end the pause if the disk works again. If the engine's loop is gone, this only
@@ -329,7 +341,7 @@ class Writer:
         later: list[tuple[Entry, Reply | HoldfastError]] = []
         for entry, answer in zip(batch, answers, strict=True):
             if on_loop or entry.thread is not None:
-                deliver(entry, answer)
+                _deliver(entry, answer)
             else:
                 later.append((entry, answer))
         if later or (followed and self._followed is not None):
@@ -340,7 +352,7 @@ class Writer:
 
     def _answer_on_loop(self, answers: list[tuple[Entry, Reply | HoldfastError]], followed: Sequence[Change]) -> None:
         for entry, answer in answers:
-            deliver(entry, answer)
+            _deliver(entry, answer)
         if followed and self._followed is not None:
             self._followed(followed)
 
@@ -370,3 +382,19 @@ class Writer:
                 return
             self._turn.acquire()
             self._commit_and_pass_on(on_loop=False)
+
+
+def _deliver(entry: Entry, answer: Reply | HoldfastError) -> None:
+    """Give an entry its answer: first to its function `deliver`, then to the thread or the future that waits."""
+    if entry.deliver is not None:
+        try:
+            entry.deliver(answer)
+        except Exception:  # an error of one receiver must not keep the others from their answers
+            log.exception("the receiver of an answer raised an error")
+    if entry.thread is not None:
+        entry.thread.deliver(answer)
+    elif entry.future is not None and not entry.future.done():
+        if isinstance(answer, HoldfastError):
+            entry.future.set_exception(answer)
+        else:
+            entry.future.set_result(answer)

@@ -19,7 +19,6 @@ from holdfast.model.enqueues import Enqueue
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.graphs import GraphText as GraphText
 from holdfast.model.history import Event
-from holdfast.model.ids import checked_name
 from holdfast.model.ledger import LedgerEntry
 from holdfast.model.operations import Failure, Kind, Operation, Word
 from holdfast.model.places import Place as Place
@@ -102,7 +101,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     events: int = 0
     """How many events its history has. Events are numbered from 1, so this is also the number of the last one."""
     pending: int = 0
-    """How many of its operations a handler may wait for (`operations.is_pending`)."""
+    """How many of its operations a handler may wait for (`draft.is_pending`)."""
     runner: str | None = None
     invocation: str | None = None
     invoked_at: int | None = None
@@ -218,41 +217,6 @@ class Birth(msgspec.Struct, frozen=True, gc=False):
     """The graph that it runs, with its text; None if it runs no graph, or if its header names a graph whose text is in the store."""
     enqueue: Enqueue | None = None
     """How it is enqueued; None if it has no queue."""
-
-
-def new_execution(
-    identity: str,
-    name: str | None,
-    function: str,
-    version: str,
-    *,
-    payload: str,
-    now: int,
-    terms: Terms,
-    tenant: str | None = None,
-    trace: str | None = None,
-    same: str | None = None,
-) -> Execution:
-    """The header of an execution that a start asks for. `identity` is its id, and also its name if `name` is None. `same` is the text whose
-    hash is kept to recognise a second start of the name; None: the hash of `payload`, the input, is kept. Raises InvalidParameter or
-    PayloadTooLarge if a value is not allowed."""
-    codec.fitting(codec.storable(payload), "Execution input")
-    texts: dict[str, object] = {"tenant": tenant, "trace header": trace}
-    for what, text in texts.items():
-        if text is not None and not (isinstance(text, str) and text.isprintable()):
-            raise InvalidParameter(f"A {what} must be a text of printable characters only: {text!r:.100}.")
-    return Execution(
-        id=identity,
-        function=function,
-        version=version,
-        name=identity if name is None else checked_name(name),
-        input_hash=codec.payload_hash(payload if same is None else same),
-        terms=terms,
-        started_at=now,
-        deadline=0,
-        tenant=tenant,
-        trace=trace,
-    )
 
 
 class OutcomeStatus(Word):

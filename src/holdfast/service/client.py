@@ -15,8 +15,9 @@ from holdfast.model.audit import Actor, Note, Noted, NoteFilter
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.codec import text_of
 from holdfast.model.errors import ExecutionNotFound, FunctionNotFound, HoldfastError, InvalidParameter, Rejected, StoreNotFound
-from holdfast.model.execution import Execution, ExecutionStatus, State, goes_on_as, new_execution
+from holdfast.model.execution import Execution, ExecutionStatus, State, goes_on_as
 from holdfast.model.ids import Arn, IdSource, checked_mention, id_at
+from holdfast.model.life import new_execution
 from holdfast.model.operations import Failure, Kind, Operation
 from holdfast.model.outside import Answering, Heartbeat, Release, Stop
 from holdfast.model.payloads import PayloadCodec
@@ -45,9 +46,7 @@ if TYPE_CHECKING:
     from holdfast.workers.replay import Finished
     from holdfast.workers.run_lookup import RunView
 
-_PAGE = 200
-_ALL = 1 << 62
-_SHOWN_CANDIDATES = 5
+_PAGE, _ALL, _SHOWN_CANDIDATES = 200, 1 << 62, 5
 _RUNNER_GONE = "Its runner has died. It goes on as soon as a runner that has its function opens this store."
 
 
@@ -192,7 +191,7 @@ class Client:
         With `on_failed="restart"`, a name whose execution failed, timed out or was stopped is started again, with any input. The old
         execution stays, superseded by the new one. Give the function itself and not its name: its version and its timeouts are written with
         the execution. Raises FunctionNotFound if the name is that of a worker or a pipeline."""
-        from holdfast.service.input_text import input_text
+        from holdfast.service.open_engine.open_execution import input_text
 
         again = is_restart(on_failed, name)
         if any(hosted.kind is not Kind.FUNCTION for hosted in self._store.hosted(function.name)):

@@ -16,6 +16,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from holdfast.model import codec
 from holdfast.model.admission import Enqueue, checked_enqueue
 from holdfast.model.charges import Counter, charged
 from holdfast.model.errors import ExecutionAlreadyStarted, ExecutionNotFound, HoldfastError, InvalidParameter, LimitReached
@@ -229,7 +230,8 @@ class Decisions(ABC, Generic[B]):
         for event in change.events:
             operation_id = event.operation_id
             place = None if operation_id is None else change.operations[operation_id].place
-            events.append(rows.event_row(key, event, place, execution, self._codec))
+            detail = None if event.detail is None else codec.dumps(event.detail)
+            events.append(rows.event_row(key, event, detail, place, execution, self._codec))
         if change.charges:
             after = charged(change.charges, lambda counter: done.counters.get(counter) or self._counter(counter), now)
             done.counters = done.counters | after

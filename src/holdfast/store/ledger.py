@@ -15,7 +15,7 @@ _DIMENSIONS: Final = tuple(Dimension)
 _MOST_SAMPLES: Final = 10_000
 """`cost_samples` and `cost_samples_of_worker` read at most this many calls of models and other paid tools, the newest ones."""
 _NEVER: Final = 2**40
-_CUT_OFF: Final = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT, ExecutionStatus.FAILED})
+CUT_OFF: Final = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT, ExecutionStatus.FAILED})
 """If an execution ends with one of these statuses, it cannot write how its open calls ended. SUCCEEDED is not here, because a run that
 succeeds has ended its calls itself."""
 
@@ -73,7 +73,7 @@ def entries_of(changes: Iterable[Change]) -> list[LedgerEntry]:
 def cut_off(changes: Iterable[Change]) -> dict[str, int]:
     """The executions among these changes that have ended without success, by id, each with the time of its end in milliseconds. Calls of
     them may still be open."""
-    return {change.header.id: change.header.ended_at or 0 for change in changes if change.header.status in _CUT_OFF}
+    return {change.header.id: change.header.ended_at or 0 for change in changes if change.header.status in CUT_OFF}
 
 
 def lost_calls(open_calls: Iterable[Row], ended: Mapping[str, int]) -> list[LedgerEntry]:

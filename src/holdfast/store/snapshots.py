@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.model.codec import payload_hash
+from holdfast.model.codec import dumps, payload_hash
 from holdfast.model.errors import ExecutionAlreadyStarted
 from holdfast.model.execution import Execution, GraphText, checked_graph
 from holdfast.model.history import Event
@@ -29,7 +29,10 @@ class CopyRows:
         places = {operation.id: operation.place for operation in copy.operations}
         self.executions = [rows.execution_row(key, header)]
         self.operations = [rows.operation_row(key, operation) for operation in copy.operations]
-        self.events = [rows.event_row(key, event, places.get(event.operation_id or ""), header.id, codec) for event in copy.events]
+        self.events = []
+        for event in copy.events:
+            detail, place = None if event.detail is None else dumps(event.detail), places.get(event.operation_id or "")
+            self.events.append(rows.event_row(key, event, detail, place, header.id, codec))
 
 
 def is_known(there: Snapshot | None, copy: Snapshot, where: str) -> bool:

@@ -9,8 +9,8 @@ from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.protocol import Response, WorkerRequest
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.errors import ExecutionAlreadyStarted, FunctionNotFound, HoldfastError
-from holdfast.model.execution import new_execution
 from holdfast.model.ids import LATEST
+from holdfast.model.life import new_execution
 from holdfast.model.operations import Kind
 from holdfast.model.starts import Start, Started
 from holdfast.workers.accept import traced

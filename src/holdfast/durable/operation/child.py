@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, cast
 
 from holdfast.durable import argument_checks
 from holdfast.durable.config import ChildConfig
+from holdfast.durable.decorators import named
 from holdfast.durable.exceptions import ChildContextError, ExecutionError, InvocationError, NonDeterministicExecutionError
 from holdfast.durable.failure_logs import tell_raised
 from holdfast.durable.identifier import Identity
@@ -23,13 +24,21 @@ from holdfast.durable.operation.step import raise_recorded, recalled, remembered
 from holdfast.durable.plan import Lookup, Plan, Record, Run
 from holdfast.durable.scope import Scope
 from holdfast.model.error_text import frames_of
-from holdfast.model.operations import Action, Operation, Status
+from holdfast.model.operations import Action, Operation, Status, SubType, Type
 
 T = TypeVar("T")
 
 LARGE_RESULT: Final = 256 * 1024
 """If the text of a context's result has more characters than this, the result is not stored. A replay makes it again: it runs the body on
 the recorded operations inside the context."""
+
+
+def child_call(scope: Scope, func: Callable[[Any], T], name: str | None, config: ChildConfig[T] | None) -> tuple[Identity, Plan[T]]:
+    """Check the arguments of `context.run_in_child_context`. Returns the identity of the call, and its plan."""
+    argument_checks.function(func, "run_in_child_context")
+    config, name = config or ChildConfig(), argument_checks.name(name, "run_in_child_context")
+    at = scope.next_identity(Type.CONTEXT, config.sub_type or SubType.RUN_IN_CHILD_CONTEXT.value, named(name, func))
+    return at, child(at, scope, func, config)
 
 
 def child(at: Identity, scope: Scope, func: Callable[[Any], T], config: ChildConfig[T], *, is_branch: bool = False) -> Plan[T]:

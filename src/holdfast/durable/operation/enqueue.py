@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.durable.enqueue_refusal import EnqueueRefused
+from holdfast.durable import argument_checks
+from holdfast.durable.enqueue_refusal import EnqueueRefused, enqueue_asked
 from holdfast.durable.identifier import Identity
 from holdfast.durable.operation.step import raise_recorded
 from holdfast.durable.plan import Accept, Lookup, Plan, Record
 from holdfast.durable.scope import Scope
-from holdfast.model.operations import Action, Failure, Kind, Operation, Order, Status
+from holdfast.model.operations import ENQUEUE, Action, Failure, Kind, Operation, Order, Status, Type
 from holdfast.model.run_port import EnqueueAsked
+
+
+def enqueue_call(scope: Scope, target: object, input: object, name: str | None, **asked: object) -> tuple[Identity, Plan[str]]:
+    """Check the arguments of `context.enqueue`. Returns the identity of the call, and its plan."""
+    wanted = enqueue_asked(target, input, **asked)
+    at = scope.next_identity(Type.STEP, ENQUEUE, argument_checks.name(name, "enqueue") or wanted.target)
+    return at, enqueue(at, scope, wanted)
 
 
 def enqueue(at: Identity, scope: Scope, asked: EnqueueAsked) -> Plan[str]:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from holdfast.durable import argument_checks
 from holdfast.durable.identifier import Identity, operation_id
 from holdfast.durable.operation.wait import wait
 from holdfast.durable.plan import Accept, Lookup, Plan, Record, Suspend
+from holdfast.durable.run_arguments import run_asked
 from holdfast.durable.run_response import RunResponse, WorkerFailed, response_from, without_response
 from holdfast.durable.scope import Scope
 from holdfast.model import json_structs
@@ -29,6 +32,21 @@ _MOST_SPREAD: Final = 10
 _LIMIT: Final = "LimitReached"
 _CODES: Final = {"ResourceNotFoundException": "worker_not_found", _LIMIT: "rate_limited"}
 """For a run that did not begin: the error code of its response, by the type of the failure."""
+
+
+def run_call(
+    scope: Scope,
+    worker: str,
+    inputs: Mapping[str, Any],
+    name: str | None,
+    version: str | None,
+    constraints: Mapping[str, Any] | None,
+    check: bool,
+) -> tuple[Identity, Plan[RunResponse]]:
+    """Check the arguments of `context.run`. Returns the identity of the call, and its plan."""
+    asked = run_asked(worker, inputs, version, constraints)
+    at = scope.next_identity(Type.CHAINED_INVOKE, RUN, argument_checks.name(name, "run") or asked.worker_id)
+    return at, run(at, scope, asked, check=check)
 
 
 def run(at: Identity, scope: Scope, asked: RunAsked, *, check: bool) -> Plan[RunResponse]:

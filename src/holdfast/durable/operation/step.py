@@ -8,6 +8,7 @@ from typing import Any, NoReturn, TypeVar, cast
 from holdfast.durable import argument_checks, hints
 from holdfast.durable.author_lines import is_refusal
 from holdfast.durable.config import StepConfig, StepSemantics
+from holdfast.durable.decorators import named
 from holdfast.durable.exceptions import (
     DurableOperationError,
     ExecutionError,
@@ -26,10 +27,19 @@ from holdfast.durable.scope import Scope
 from holdfast.durable.serdes import SerDes, deserialize, serialize
 from holdfast.durable.types import StepContext
 from holdfast.model.error_text import frames_of
-from holdfast.model.operations import Action, Operation, Status
+from holdfast.model.operations import Action, Operation, Status, SubType, Type
 
 T = TypeVar("T")
 _default_strategy = RetryPresets.default()
+_PLAIN = StepConfig()
+
+
+def step_call(scope: Scope, func: Callable[[StepContext], T], name: str | None, config: StepConfig | None) -> tuple[Identity, Plan[T]]:
+    """Check the arguments of `context.step`. Returns the identity of the call, and its plan."""
+    argument_checks.function(func, "step")
+    config, name = config or _PLAIN, argument_checks.name(name, "step")
+    at = scope.next_identity(Type.STEP, config.sub_type or SubType.STEP.value, named(name, func))
+    return at, step(at, scope, func, config)
 
 
 def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: StepConfig) -> Plan[T]:

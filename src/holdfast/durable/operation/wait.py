@@ -3,9 +3,36 @@ for its end."""
 
 from __future__ import annotations
 
+from holdfast.durable import argument_checks
+from holdfast.durable.delays import Duration
+from holdfast.durable.exceptions import ValidationError
 from holdfast.durable.identifier import Identity
 from holdfast.durable.plan import Lookup, Plan, Record, Suspend
-from holdfast.model.operations import Action, Status
+from holdfast.durable.scope import Scope
+from holdfast.model.operations import Action, Status, SubType, Type
+
+
+def _at_least_a_second(duration: Duration, call: str) -> int:
+    seconds = argument_checks.seconds(duration, call)
+    if seconds < 1:
+        refusal = ValidationError("duration must be at least 1 second")
+        refusal.tells_line = True  # exactly AWS's message, so that histories do not differ
+        raise refusal
+    return seconds
+
+
+def wait_call(scope: Scope, duration: Duration, name: str | None) -> tuple[Identity, Plan[None]]:
+    """Check the arguments of `context.wait`. Returns the identity of the call, and its plan."""
+    seconds, name = _at_least_a_second(duration, "wait"), argument_checks.name(name, "wait")
+    at = scope.next_identity(Type.WAIT, SubType.WAIT.value, name)
+    return at, wait(at, seconds)
+
+
+def timer_call(scope: Scope, duration: Duration, name: str | None) -> tuple[Identity, Plan[None]]:
+    """Check the arguments of `context.create_timer`. Returns the identity of the call, and its plan."""
+    seconds, name = _at_least_a_second(duration, "create_timer"), argument_checks.name(name, "create_timer")
+    at = scope.only_begins(scope.next_identity(Type.WAIT, SubType.WAIT.value, name))
+    return at, started(at, seconds)
 
 
 def wait(at: Identity, seconds: int) -> Plan[None]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from holdfast.durable import argument_checks
-from holdfast.durable.exceptions import InvocationError, WaitForConditionError
+from holdfast.durable.exceptions import InvocationError, ValidationError, WaitForConditionError
 from holdfast.durable.hints import StateOf, given_back, typing_of
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
@@ -17,10 +17,21 @@ from holdfast.durable.serdes import deserialize
 from holdfast.durable.types import WaitForConditionCheckContext
 from holdfast.durable.waits import WaitForConditionConfig, WaitForConditionDecision
 from holdfast.model.error_text import frames_of
-from holdfast.model.operations import Action, Operation, Status
+from holdfast.model.operations import Action, Operation, Status, SubType, Type
 
 T = TypeVar("T")
 Check = Callable[[T, WaitForConditionCheckContext], T]
+
+
+def condition_call(scope: Scope, check: Check[T], config: WaitForConditionConfig[T], name: str | None) -> tuple[Identity, Plan[T]]:
+    """Check the arguments of `context.wait_for_condition`. Returns the identity of the call, and its plan."""
+    for given, what in ((check, "check"), (config, "config")):
+        if given is None:
+            raise ValidationError(f"`{what}` is required for wait_for_condition")
+    argument_checks.function(check, "wait_for_condition", "its check")
+    name = argument_checks.name(name, "wait_for_condition")
+    at = scope.next_identity(Type.STEP, SubType.WAIT_FOR_CONDITION.value, name)
+    return at, wait_for_condition(at, scope, check, config)
 
 
 def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T]) -> Plan[T]:

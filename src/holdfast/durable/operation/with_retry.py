@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from holdfast.durable import argument_checks
 from holdfast.durable.author_lines import is_refusal
 from holdfast.durable.config import ChildConfig
 from holdfast.durable.exceptions import ExecutionError, ValidationError
@@ -13,8 +14,17 @@ from holdfast.durable.operation.child import contained
 from holdfast.durable.plan import Plan, Run
 from holdfast.durable.retries import WithRetryConfig, create_retry_strategy
 from holdfast.durable.scope import Scope
+from holdfast.model.operations import SubType, Type
 
 T = TypeVar("T")
+
+
+def retry_call(scope: Scope, func: Callable[..., Any], config: WithRetryConfig[T], name: str | None) -> tuple[Identity, Plan[T]]:
+    """Check the arguments of `context.with_retry` in a child context. Returns the identity of the call, and its plan."""
+    argument_checks.function(func, "with_retry")
+    child, name = config.child_context_config or ChildConfig(), argument_checks.name(name, "with_retry")
+    at = scope.next_identity(Type.CONTEXT, child.sub_type or SubType.RUN_IN_CHILD_CONTEXT.value, name or None)
+    return at, retried_inside(at, scope, func, config, child)
 
 
 def retried(context: Any, func: Callable[..., Any], config: WithRetryConfig[T], name: str | None) -> Plan[T]:

@@ -16,7 +16,7 @@ from holdfast.durable.async_state import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
 from holdfast.durable.hooks.resting_hooks import RestingHooks
-from holdfast.durable.invocation_outcome import PENDING, failed, succeeded
+from holdfast.durable.invocation_outcome import PENDING, failed
 from holdfast.durable.plan import Suspend
 from holdfast.durable.plugin import DurableInstrumentationPluginFactory
 from holdfast.durable.remote.invocation import SELDOM_MS, SOON_MS, Ended, Function, Threads
@@ -95,7 +95,7 @@ async def _run(function: Function, port: RemotePort, lambda_context: Any, thread
     except BaseException as error:
         ended = await _failed(state, error)
     else:
-        ended = Ended(succeeded(state, scope, result, function.write))
+        ended = Ended(function.succeeded(state, scope, result))
     scope.leave()
     state.suspended = True
     port.close()

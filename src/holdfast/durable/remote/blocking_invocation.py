@@ -17,7 +17,7 @@ from holdfast.durable.blocking_driver import BlockingState, Lend, drive
 from holdfast.durable.context import DurableContext
 from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
 from holdfast.durable.hooks.moments import Hooks
-from holdfast.durable.invocation_outcome import PENDING, failed, succeeded
+from holdfast.durable.invocation_outcome import PENDING, failed
 from holdfast.durable.plan import Done, Plan, Spawn, Suspend
 from holdfast.durable.remote.invocation import SELDOM_MS, SOON_MS, Ended, Function, Threads
 from holdfast.durable.remote.port import RemotePort
@@ -214,7 +214,7 @@ def _run(function: Function, port: RemotePort, lambda_context: Any) -> tuple[End
     except BaseException as error:
         ended = Ended(failed(state, error), error)
     else:
-        ended = Ended(succeeded(state, scope, result, function.write))
+        ended = Ended(function.succeeded(state, scope, result))
     state.suspended = True  # branches that their batch did not wait for end at their next durable call
     threads.close()
     stragglers.close(wait=True)

@@ -8,6 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from holdfast.durable.plugin import DurableInstrumentationPluginFactory
+from holdfast.durable.scope import Scope
+from holdfast.durable.state import ExecutionState
 from holdfast.model.execution import Outcome, Terms
 
 T = TypeVar("T")
@@ -29,9 +31,12 @@ class Function(Protocol):
     is_async: bool
     terms: Terms
     read: Callable[[str | None], Any]
-    write: Callable[[Any], str | Outcome]
     boto3_client: Any
     plugins: Sequence[DurableInstrumentationPluginFactory]
+
+    def succeeded(self, state: ExecutionState, scope: Scope, result: Any) -> Outcome:
+        """The outcome of the handler if it returned `result`."""
+        ...
 
 
 class Ended(NamedTuple):

@@ -8,10 +8,11 @@ from typing import Final
 
 import msgspec
 
+from holdfast.model.draft import is_pending
 from holdfast.model.error_text import brief_class
 from holdfast.model.execution import FAILED_STATUSES, Execution, ExecutionStatus, State
 from holdfast.model.life import next_try
-from holdfast.model.operations import APPROVAL, CANCEL, RUN, Operation, SubType, Type, is_pending
+from holdfast.model.operations import APPROVAL, CANCEL, RUN, Operation, SubType, Type
 from holdfast.model.queues import Mode
 from holdfast.model.summary import PARTIAL
 from holdfast.service.descriptions.executions import trouble_of, why_of

@@ -23,7 +23,7 @@ from holdfast.durable.exceptions import NonDeterministicExecutionError, SuspendE
 from holdfast.durable.execution import DurableFunction
 from holdfast.durable.hooks.resting_hooks import RestingHooks
 from holdfast.durable.identifier import PATCH, Identity
-from holdfast.durable.invocation_outcome import failed, succeeded
+from holdfast.durable.invocation_outcome import failed
 from holdfast.durable.plan import Plan, Suspend
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import Deferring
@@ -247,7 +247,7 @@ def _returned(state: BlockingState | AsyncState, scope: Scope, result: Any, func
     """The outcome of code that returned. If the code caught a mismatch with the records, raises it again."""
     if state.mismatch is not None:
         raise state.mismatch
-    return succeeded(state, scope, result, function.write)
+    return function.succeeded(state, scope, result)
 
 
 def _failed(state: BlockingState | AsyncState, error: BaseException) -> Outcome:

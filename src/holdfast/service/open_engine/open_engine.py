@@ -20,9 +20,8 @@ from holdfast.model.schedules import Origin
 from holdfast.model.signals import Subscriber
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.descriptions.executions import listed, quarantined_of
-from holdfast.service.input_text import input_text
 from holdfast.service.open_engine.interpreter_tuning import tune
-from holdfast.service.open_engine.open_execution import OpenExecution
+from holdfast.service.open_engine.open_execution import OpenExecution, input_text
 from holdfast.service.open_engine.queue_verbs import QueueVerbs
 from holdfast.service.open_engine.registered import registered
 from holdfast.service.open_engine.restart_verbs import RestartVerbs

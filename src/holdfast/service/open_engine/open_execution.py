@@ -1,4 +1,5 @@
-"""OpenExecution: one execution of an open engine. Read its result and history, export it, stop it or release it."""
+"""OpenExecution: one execution of an open engine. Read its result and history, export it, stop it or release it. `input_text` makes the
+text of the input that it is started with."""
 
 from __future__ import annotations
 
@@ -7,10 +8,12 @@ from typing import Any
 
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
-from holdfast.model.errors import ExecutionNotFound
+from holdfast.model import codec
+from holdfast.model.errors import ExecutionNotFound, PayloadNotJson
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import Failure
-from holdfast.service.descriptions.executions import Description, arn_of, check_will_end, describe, result_of
+from holdfast.model.typed import Unwritable, without_models
+from holdfast.service.descriptions.executions import Description, arn_of, check_will_end, describe, failure_of
 from holdfast.service.descriptions.history import HistoryEvent, events_of
 from holdfast.service.exports.exporting import exported
 
@@ -22,15 +25,18 @@ class OpenExecution:
     id: str
     name: str
     """The name that its caller gave; the id if the caller gave none."""
-    arn: str
 
     def __init__(self, engine: Engine, header: Execution, functions: Mapping[tuple[str, str], DurableFunction]) -> None:
         self._engine = engine
         self._functions = functions
         self.id = header.id
         self.name = header.name
-        self.arn = arn_of(header)
         self._header_then = header
+
+    @property
+    def arn(self) -> str:
+        """The ARN of the execution."""
+        return arn_of(self._header_then)
 
     async def result(self) -> Any:
         """Wait until the execution has ended, and return its result. If another execution continues it, wait for that one, and return the
@@ -41,7 +47,9 @@ class OpenExecution:
         fit is returned as its JSON value, and a warning is logged."""
         check_will_end(self._engine.store, self._header_then)
         header, payload = await self._engine.ending(self.id)
-        function, result = self._functions.get((header.function, header.version)), result_of(self._engine.store, header, payload)
+        if header.status is not ExecutionStatus.SUCCEEDED:
+            raise failure_of(self._engine.store, header, payload)
+        function, result = self._functions.get((header.function, header.version)), None if payload is None else codec.loads(payload)
         return result if function is None else function.typed(result)
 
     async def status(self) -> ExecutionStatus:
@@ -83,3 +91,12 @@ class OpenExecution:
         if header is None:
             raise ExecutionNotFound(f"There is no execution {self.id} any more.")
         return header
+
+
+def input_text(input: object) -> str:
+    """The input of an execution as JSON text. Raises PayloadNotJson if it cannot be written as JSON."""
+    try:
+        plain = without_models(input)
+    except (Unwritable, RecursionError) as error:
+        raise PayloadNotJson(f"The input cannot be written as JSON: {error}.") from None
+    return codec.dumps(plain)

@@ -11,8 +11,7 @@ from holdfast.model.audit import principal
 from holdfast.model.errors import ExecutionNotFound, FunctionNotFound, InvalidParameter
 from holdfast.model.ids import Arn, checked_mention
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.service.input_text import input_text
-from holdfast.service.open_engine.open_execution import OpenExecution
+from holdfast.service.open_engine.open_execution import OpenExecution, input_text
 
 if TYPE_CHECKING:  # a program without workers does not load their modules
     from holdfast.contract.protocol import Response

@@ -11,8 +11,9 @@ from holdfast.model import codec
 from holdfast.model.admission import Enqueue, Same
 from holdfast.model.clock import Clock
 from holdfast.model.errors import FunctionNotFound, HoldfastError, InvalidParameter, PayloadTooLarge
-from holdfast.model.execution import Terms, new_execution
+from holdfast.model.execution import Terms
 from holdfast.model.ids import IdSource, checked_key
+from holdfast.model.life import new_execution
 from holdfast.model.operations import Kind
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.starts import Start, Started

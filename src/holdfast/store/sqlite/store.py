@@ -28,6 +28,7 @@ from holdfast.store.decisions import Decisions
 from holdfast.store.isolation import Spoilt, committed_apart, refused
 from holdfast.store.lane_rows import LaneRow
 from holdfast.store.lanes import Head, LaneReads, Walk
+from holdfast.store.ledger import CUT_OFF
 from holdfast.store.list_query import ListQuery
 from holdfast.store.seam import Committed, Hosted, Target
 from holdfast.store.sqlite.browse_reads import SqliteBrowseReads, look_address
@@ -45,8 +46,7 @@ from holdfast.store.sqlite.retention import SqliteRetention
 from holdfast.store.sqlite.schedules import SqliteSchedules
 from holdfast.store.sqlite.schema_migrations import SCHEMA_VERSION
 from holdfast.store.sqlite.snapshots import SqliteSnapshots
-from holdfast.store.sqlite.transactions import bulk
-from holdfast.store.sqlite.wal_space import WalSpace
+from holdfast.store.sqlite.transactions import WalSpace, bulk
 from holdfast.store.views import RowView
 
 
@@ -292,12 +292,13 @@ class SqliteStore(
             self._put_graphs(done.graphs, self._stale_graphs(done))
         if done.counters:
             self._writer.executemany(self._sql["put_counter"], [(x.key, x.amount, x.until, x.reserved) for x in done.counters.values()])
-        if walked or done.lanes.is_used:
+        if walked or done.uses_lanes:
             self._put_lanes(done.lanes, walked, now)
         if done.moved:
             self._move_schedules(done.moved.values())
         self._put_changed_notes(done.changes)
-        self._put_ledger(done.changes)
+        if paid := [change for change in done.changes if change.ledger or change.header.status in CUT_OFF]:
+            self._put_ledger(paid)
         signals = self._new_signals(done.changes, keys)
         self._put_rows("put_signals", signals)
         return bool(signals)

@@ -1,26 +1,32 @@
 """Everything that is written outside a batch: single statements and short transactions.
 
-Each write waits until no other thread of this process writes, and then for the turn of this process among those that use the file.
+Each write waits until no other thread of this process writes, and then for the turn of this process among those that use the file. Each
+transaction begins with space in the WAL for what it will write (`WalSpace`).
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain
+from typing import Final
 
 from holdfast.model.errors import InvalidParameter
 from holdfast.store import rows
 from holdfast.store.sqlite.errors import explained
 from holdfast.store.sqlite.reads import SqliteReads
-from holdfast.store.sqlite.wal_space import WalSpace
 
 CHUNKS = (128, 16, 4, 2, 1)
 """The numbers of rows that one statement can write. A batch of any size needs few of these statements, and SQLite prepares each of them
 only once."""
+_PIECE: Final = bytes(1024 * 1024)
+_TAIL: Final = 8192
+"""`make` reads this many bytes at the end of the WAL. If all of them are zeros, there is still space: a frame is shorter than this, and its
+head is never all zeros."""
 _WIDTHS = {
     "put_executions": len(rows.COLUMNS["execution"]),
     "change_executions": 36,
@@ -47,6 +53,35 @@ def bulk(sql: Mapping[str, str]) -> Mapping[str, dict[int, str]]:
 def _of_one_row(update: str) -> str:
     """The update of one row, which is the most frequent case: without a join, and with its values as parameters."""
     return re.sub(r"v\.column(\d+)", r"?\1", update.replace("FROM (VALUES {rows}) AS v ", ""))
+
+
+class WalSpace:
+    """Space for the next writes in the WAL of one open file.
+
+    A file that grows costs more to sync: the kernel must write its new length as well, which may take as long as the data. So the WAL is
+    made longer in large pieces, with zeros that SQLite then writes over. When SQLite reads the WAL, it ignores everything after the last
+    good frame.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._file: int | None = os.open(f"{where}-wal", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self._length: int | None = None
+
+    def make(self) -> None:
+        """Make the WAL longer if SQLite has used up its space since the last call. Call it only inside a write transaction: then no other
+        process writes."""
+        assert self._file is not None
+        length = os.fstat(self._file).st_size
+        grown, self._length = self._length is not None and length > self._length, length
+        if grown and any(os.pread(self._file, _TAIL, max(0, length - _TAIL))):  # else another process has made space
+            with suppress(OSError):  # if the disk is full, the write that needs the space reports it
+                self._length += os.pwrite(self._file, _PIECE, length)
+
+    def close(self) -> None:
+        """Close the file. A second call does nothing."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
 
 class Transactions(SqliteReads):
