@@ -1,4 +1,4 @@
-"""Artifacts: download and upload of large values, as bytes. The headers make a browser save an artifact; it never shows it as a page."""
+"""Artifacts: download and upload of large values, as bytes. The headers make a browser save an artifact, and never show it as a page."""
 
 from __future__ import annotations
 
