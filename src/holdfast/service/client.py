@@ -55,7 +55,7 @@ class Client:
     """Blocking methods for the executions of a store. Name an execution by its ARN, its id, `function/name`, or a name that is unique.
 
     The methods take the same arguments as those of `OpenEngine` and `OpenExecution`, after the text that names the execution. A client runs
-    nothing and waits for no result: a method that changes an execution returns its record.
+    no function: a method that changes an execution returns after the write, and does not wait for a runner.
     """
 
     def __init__(self, store: Store, where: str, *, clock: Clock, ids: IdSource, actor: Actor | None = None) -> None:
@@ -79,7 +79,8 @@ class Client:
         """Open the store at a path, or at the address of a Postgres database. Raises StoreNotFound if there is no file at the path, unless
         `create` is set: so reading does not make a new store.
 
-        The audit log names `actor` for each decision that is made through this client. Without an actor it writes nothing there.
+        The audit log names `actor` for each decision that is made through this client. Without an actor, the client writes nothing into the
+        audit log.
         """
         clock, where = clock or SystemClock(), placed(where)
         if not create and "://" not in where and not Path(where).exists():
@@ -118,8 +119,8 @@ class Client:
         return listed(self._store, wanted)
 
     def get(self, execution: str) -> Execution:
-        """The execution that a text names. Raises ExecutionNotFound if there is none, and InvalidParameter, which lists them, if several
-        executions have the name."""
+        """The execution that a text names. Raises ExecutionNotFound if there is none. Raises InvalidParameter if several executions have
+        the name (the error lists some of them), or if an ARN is not valid."""
         found = self._meant(execution)
         if found is None:
             raise ExecutionNotFound(f"There is no execution {execution!r} in {self._where}.")
@@ -191,7 +192,7 @@ class Client:
 
         With `on_failed="restart"`, a name whose execution failed, timed out or was stopped is started again, with any input. The old
         execution stays, superseded by the new one. Give the function itself and not its name: its version and its timeouts are written with
-        the execution. Raises FunctionNotFound if the name is that of a worker or a pipeline."""
+        the execution. Raises FunctionNotFound if a runner of this store has hosted a worker or a pipeline with the name of the function."""
         from holdfast.service.input_text import input_text
 
         again = is_restart(on_failed, name)
@@ -211,8 +212,8 @@ class Client:
     ) -> tuple[Execution, bool]:
         """Stop an execution, with this message and type as its error. With `cascade`, executions below it are stopped too (runs are
         cancelled), except those that were invoked with `cascade=False`. If another execution continues this one, that one is stopped
-        instead. Returns the execution and whether this call stopped it; False if it was closed. Raises InvalidParameter for an imported
-        copy that was not closed."""
+        instead. Returns the execution and whether this call stopped it; False if it had ended before. Raises InvalidParameter for an
+        imported copy that was not closed."""
         error = Failure(message=message, type=error_type)
         while True:
             before = self.get(execution)
@@ -306,8 +307,9 @@ class Client:
         return finished_in(self._store, self.get(run).id, Asker())
 
     def cancel(self, run: str) -> tuple[RunView, bool]:
-        """Cancel a run; a runner ends it after this call. Returns the run, and whether it was still open: False means that it had ended
-        before, and nothing changed."""
+        """Cancel a run. A runner ends it after this call; a run that has written no operation yet, or is quarantined, ends with this call.
+        Returns the run, and whether it was still open: False means that it had ended before. A run that was cancelled before does not
+        change either."""
         from holdfast.workers.decisions import cancel_write
         from holdfast.workers.run_lookup import Asker
 

@@ -20,9 +20,10 @@ class AuthorCode(msgspec.Struct, frozen=True, kw_only=True):
     """The folder of the code. The user must trust it, unless `ready` is true."""
     tools: tuple[Declared, ...]
     files: tuple[Path, ...]
-    """The files that Holdfast copies to run the worker: its code, its page and what they include."""
+    """The files that Holdfast copies to run the file's workers: their code, their pages and what they include. A worker whose page does not
+    exist adds none."""
     ready: bool
-    """Whether it is a worker of Holdfast's own library, which is trusted like Holdfast itself."""
+    """Whether the file belongs to Holdfast's own library, which is trusted like Holdfast itself."""
 
     @property
     def told(self) -> str:

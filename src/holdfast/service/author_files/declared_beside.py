@@ -27,8 +27,8 @@ def schedules_beside(functions: Iterable[object], *modules: ModuleType) -> tuple
 
 
 def names_declared(file: Path) -> list[str]:
-    """The names of the module variables of a file whose values are calls of `Queue` or `Schedule`. The file is read, not run. Empty if it
-    cannot be read."""
+    """The names of the module variables of a file whose values are calls of `Queue` or `Schedule`. The file is read, not run. Empty if the
+    file cannot be read or is not valid Python."""
     try:
         lines = ast.parse(file.read_bytes()).body
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -39,7 +39,8 @@ def names_declared(file: Path) -> list[str]:
 
 
 def not_declared_told(file: Path) -> str | None:
-    """What to tell a person whose file of workers has a `Queue` or a `Schedule`: such a file is not imported. None if it has none."""
+    """A warning for a person: this file of workers has module variables with a `Queue` or a `Schedule`, which are not declared, because
+    Holdfast does not import a file of workers. None if the file has no such variable. The caller must know that the file has workers."""
     names = names_declared(file) if file.suffix == ".py" else []
     if not names:
         return None

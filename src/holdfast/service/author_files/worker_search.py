@@ -1,5 +1,5 @@
-"""Finds the workers and pipelines that a file names: in the file itself, then in the other files of its folder, then in files that the
-caller gives, then in Holdfast's library. Files are read, never run.
+"""Finds the workers and pipelines that a file names: in the file itself, then in the other files of its folder, then (only for
+`workers_for`) in files that the caller gives, then in Holdfast's library. Files are read, never run.
 
 Only ids that are written as text in the code are found. For an id that the code computes, name the worker's file (`workers=`, `--worker`).
 """

@@ -138,7 +138,7 @@ def arn_of(header: Execution) -> str:
 
 def result_of(store: Store, header: Execution, payload: str | None) -> Any:
     """The result of a closed execution; `payload` is its stored result or error. Raises ExecutionFailed, ExecutionTimedOut or
-    ExecutionStopped if it did not succeed. The error names the operation that failed, if it is known."""
+    ExecutionStopped if it did not succeed. ExecutionFailed names the operation that failed, if that operation is known and has a name."""
     if header.status is ExecutionStatus.SUCCEEDED:
         return None if payload is None else codec.loads(payload)
     failure = codec.failure_from(payload or "{}")

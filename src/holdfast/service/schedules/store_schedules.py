@@ -97,10 +97,10 @@ class Schedules:
     # --- what operators do
 
     def add(self, schedule: Schedule, *, origin: str = Origin.CLI, replace: bool = False) -> ScheduleState:
-        """Make a schedule, or with `replace` change an existing one. `origin` says where the operator does so: at this machine (`cli`), or
-        over `http`. Later declarations do not change a schedule that was changed with
-        `replace`, nor a new one that a known actor has made. Raises ScheduleInvalid or InvalidParameter if the schedule is not allowed.
-        Raises ScheduleInvalid if a schedule of another tenant has the name, or if the name exists already and `replace` is not set."""
+        """Make a schedule, or with `replace` change an existing one. `origin` says where the operator does this: at this machine (`cli`),
+        or over `http`. Later declarations do not change a schedule that was changed with `replace`, nor a schedule that was made by a known
+        actor. Raises ScheduleInvalid or InvalidParameter if the schedule is not allowed. Raises ScheduleInvalid if a schedule of another
+        tenant has the name, or if the name exists already and `replace` is not set."""
         definition, text, origin = schedule.definition(), schedule.input_text(), Origin(origin)
         if self._tenant is not None:
             definition = msgspec.structs.replace(definition, tenant=self._tenant)
