@@ -31,10 +31,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long an answer may take; after that the client gets 503. This does not hold for requests that wait for a result, for uploads and
     for streams. An answer takes long if, for instance, the disk does not respond. The official SDK gives up after 50 seconds."""
     unread_seconds: float = 60.0
-    """How long a client may read nothing of an answer that fills the server's buffer; after that the server aborts the connection."""
+    """How long the server's buffer may stay full because the client does not read the answer; after that the server aborts the
+    connection."""
     stream_seconds: float = 30.0
-    """How long a client may read nothing of a stream, on a route with `Waits.STREAM`; after that the server ends the stream. For any other
-    stream, `unread_seconds` holds."""
+    """How long the server waits until it can send the next chunk of a stream, on a route with `Waits.STREAM`, because the client does not
+    read; after that the server ends the stream. For any other stream, `unread_seconds` holds."""
     wait_seconds: float = 930.0
     """How long a client may wait for a synchronous invocation; after that it gets 408. The execution itself may take at most 900
     seconds."""

@@ -7,7 +7,8 @@ a secret of the operator that is outside of the store (secret.py). Each sealed t
     operator:…          of an older release, sealed with the operator's secret alone
     store:…             of an older release, sealed with the seal of the store alone: any reader of a copy of the store could open it
 
-When a server or `holdfast keys` finds one of the last two and can open it, it seals the secret anew and replaces the text.
+When a server or `holdfast keys` finds one of the last two, or a text of another FINGERPRINT than that of the current secret, and can open
+it, the text is replaced by a new one of the first form.
 """
 
 from __future__ import annotations
