@@ -81,8 +81,8 @@ def approve(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Approve a call. It is made with exactly the arguments that were shown, or with those of --edit. Several approvals are decided one by
-    one. If several persons must approve, this is one vote."""
+    """Approve what is asked. A call is made with exactly the arguments that were shown, or with those of --edit. Several approvals are
+    decided one by one. If several persons must approve, this is one vote."""
     place, ids = StorePlace.of(store, codec), approval_ids or []
     if run is None and node is None and len(ids) == 1:
         _decide(ids[0], place, "approve", comment, edited_arguments=None if edit is None else read_json("--edit", edit))

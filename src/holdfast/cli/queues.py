@@ -179,7 +179,7 @@ def set_(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Set limits of a queue while it runs. What is set here wins over what code and holdfast.toml declare, until it is reset.
+    """Set settings of a queue, also while it is used. What is set here wins over what code and holdfast.toml declare, until it is reset.
 
     Names: at_once, rates, per_tenant.at_once, per_tenant.rates, per_key.at_once, per_key.rates, waiting, ordered, most_waiting,
     most_waiting_usd, oldest, ttl, parks. Several rates are separated by commas.
@@ -230,8 +230,8 @@ def redrive(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Start parked runs again, under the same keys and in the same queues. Prints how many first. The parked runs stay, superseded by the
-    new ones."""
+    """Start parked runs again, under the same keys and in the same queues. The command first prints how many it found. The parked runs stay
+    in the store, superseded by the new ones."""
     if every is bool(runs):
         raise InvalidParameter("Name parked runs, or say --all for all of them (of --queue, with --error).")
     if (queue or error) and not every:

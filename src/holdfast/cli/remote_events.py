@@ -1,5 +1,5 @@
 """The events of a run from a server (`GET /v1/runs/{id}/events`). If the connection is lost, the command connects again and asks for the
-events after the last one."""
+events after the last event that it has."""
 
 from __future__ import annotations
 
