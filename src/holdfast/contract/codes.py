@@ -12,8 +12,8 @@ import msgspec
 
 
 class Status(StrEnum):
-    """How a run ended. NEEDS_HUMAN: a person must decide or look; the run waits for that, or has ended. A caller decides by the status what
-    to do next."""
+    """How a run ended, or why it has not ended yet. NEEDS_HUMAN: a person must decide or look; the run waits for that, or has ended. A
+    caller decides by the status what to do next."""
 
     OK = "ok"
     RETRYABLE_ERROR = "retryable_error"

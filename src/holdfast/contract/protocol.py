@@ -94,7 +94,8 @@ class Observability(msgspec.Struct, frozen=True, kw_only=True):
     usage: RunUsage = RunUsage()
     isolation: str | None = None
     partial: bool = False
-    """Whether the response has both outputs and an error."""
+    """For a worker: whether the response has both outputs and an error. For a pipeline: whether it succeeded although a result that its
+    author wanted is missing or partial."""
     log_fields: dict[str, Any] = {}
 
 
@@ -110,7 +111,8 @@ class ArtifactRef(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a worker's run."""
+    """The result of a worker's or pipeline's run. Also the answer to a refused request, and the answer about a run that has not ended: then
+    `error` says why there are no outputs, and `approvals` has the questions that the run waits for."""
 
     run_id: str
     worker_id: str

@@ -158,7 +158,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     place: Place | None = None
     """Its place in a queue; None if it was not enqueued."""
     parked: bool = False
-    """Whether it is parked: it came from a queue, it failed, and a person may start its name again (redrive)."""
+    """Whether it is parked: it came from a queue, it failed or timed out, and a person may start its name again (redrive)."""
     summary: Summary | None = None
     """The facts by which people find it. From the start on it has the pipeline, and after the close also how the execution ended. None if
     there are no such facts."""

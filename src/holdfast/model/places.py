@@ -67,7 +67,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     units: int = 0
     """How many tokens the execution is estimated to use, for rates of tokens."""
     parks: bool = True
-    """Whether the execution is parked if it fails, so that a person may start it again under the same name."""
+    """Whether the execution is parked if it fails or times out, so that a person may start it again under the same name."""
     money: int = 0
     """What the execution is estimated to cost, in billionths of a dollar."""
 

@@ -159,8 +159,8 @@ class PipelineWorkers(TestWorkers):
         self.engine = engine
 
     def pipeline_id(self, name: str | None) -> str:
-        """The id of the pipeline to run: `name`, or the only pipeline. Raises InvalidParameter if `name` is None and the file declares none
-        or several."""
+        """The id of the pipeline to run: `name`, or the only pipeline. Raises InvalidParameter if `name` is None and there is not exactly
+        one pipeline in the file and in the files that it needs."""
         known = [one.worker.contract.worker_id for one in self._found_pipelines]
         if name is None and len(known) != 1 and self._own is None:
             told = f"The file declares {', '.join(known)}: say which one with name=." if known else "The file declares no pipeline."
