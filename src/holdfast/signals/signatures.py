@@ -33,8 +33,9 @@ def new_secret(chance: Callable[[int], bytes]) -> str:
 
 
 def key_of(secret: str) -> bytes:
-    """The key that a secret contains. Raises InvalidParameter if the secret does not have the right form, or its key is too short; the
-    message does not show the secret."""
+    """The key of a secret. After the prefix `whsec_`, the secret has its key in base64; a secret without this prefix is the key itself.
+    Raises InvalidParameter if the part after the prefix is not base64, or if the key has fewer than 24 bytes; the message does not show the
+    secret."""
     try:
         key = base64.b64decode(secret.removeprefix(PREFIX), validate=True) if secret.startswith(PREFIX) else secret.encode()
     except binascii.Error:
