@@ -8,7 +8,7 @@ graph       what a pipeline is; start at graph/graph.py
 page        reads a graph from a pipeline.md, and writes it as one
 builder     how an author writes a pipeline in Python, and how the runner gets its graph
 check       finds what is wrong with a graph, before anything runs
-estimate    what a run may cost, before it begins
+estimate    what a run may cost, before it begins and while it runs
 draw        a graph as text and as a picture
 record      what a run writes into its journal, and how that is read
 steps       calls functions of the author's file, in the sandbox
