@@ -39,7 +39,7 @@ CommentOption = Annotated[str | None, typer.Option("--comment", metavar="TEXT", 
 
 @app.command("list")
 def list_(run: RunOption = None, json_output: LinesOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """List the approvals that wait for a decision, oldest first."""
+    """List the approvals that wait for a decision, those of the oldest run first; with --run, at most 500."""
     from holdfast.workers.approvals import approval_document
 
     with StorePlace.of(store, codec).client() as client:

@@ -100,8 +100,8 @@ def push(
     """Push many runs into a queue: up to a thousand in each commit, of a worker or pipeline up to two hundred. A line with a mistake is
     named by its number, and the others are pushed.
 
-    Queues that the target's file and the operator's file declare are written into the store first. Nothing is run, and no schedule is
-    declared.
+    Queues that the operator's file declares, and for a function also those that its file declares, are written into the store first.
+    Nothing is run, and no schedule is declared.
 
     If the command is interrupted, run it again: with --key-field it finds what it has pushed.
     """

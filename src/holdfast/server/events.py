@@ -45,7 +45,6 @@ class Events:
         self._heartbeat_seconds = heartbeat_seconds
 
     def routes(self) -> list[Route]:
-        """The routes of this handler."""
         return [Route("GET", PATH, self.stream, _POLICY), Route("HEAD", PATH, self.head, _POLICY)]
 
     async def head(self, request: Request) -> Reply:

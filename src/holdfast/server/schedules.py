@@ -35,7 +35,6 @@ class ScheduleRoutes:
         self._store, self._clock, self._look = store, clock, look
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers."""
 
         def looks(name: str) -> Policy:
             return Policy(name, Needs.VIEW, Reach.HANDLER)

@@ -114,8 +114,8 @@ class ApprovalsPages:
         return self._decided(request)
 
     def settle(self, request: PageRequest) -> Reply:
-        """For a call of a tool whose outcome is unknown: record whether the call happened, or stop the run. If the decision is refused,
-        show the form again with what is wrong."""
+        """For a call of a tool whose outcome is unknown: record whether the call happened, or let the call fail (`stop`), which ends the
+        run unless the worker catches the error. If the decision is refused, show the form again with what is wrong."""
         verdict, text = request.field("verdict"), request.field("result")
         try:
             check_settles(verdict)

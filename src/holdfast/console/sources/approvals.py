@@ -272,8 +272,8 @@ class ApprovalsSource:
         return found
 
     def _look(self) -> None:
-        """Tell the console's server to look at the store now, so that a run whose approval was decided continues at once. Does nothing
-        without a server."""
+        """Tell the runner of the console's server to look at the store now, so that a run whose approval was decided need not wait for the
+        next poll. Does nothing without a server."""
         if self._viewer.served is not None:
             self._viewer.served.look()
 

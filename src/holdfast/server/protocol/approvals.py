@@ -70,7 +70,6 @@ class Approvals:
         self._served = served
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers."""
         return [
             Route("GET", "/v1/approvals/?", self.list, Policy("ListApprovals", Needs.VIEW, Reach.HANDLER)),
             Route("POST", "/v1/approvals/decide", self.decide_many, Policy("DecideApprovals", Needs.APPROVE, Reach.HANDLER)),
@@ -120,8 +119,9 @@ class Approvals:
         return await self._decided(request, "answer", said, result=said.result)
 
     async def settle(self, request: Request) -> Reply:
-        """Decide about a tool call for which it is not known whether it happened: record that it happened, record that it did not, or stop
-        the run. Only a settler or an admin may do this; an approver may not."""
+        """Decide about a tool call for which it is not known whether it happened: record that it happened, record that it did not, or let
+        the call fail (`stop`), which ends the run unless the worker catches the error. Only a settler or an admin may do this; an approver
+        may not."""
         said = _said(request, _Settled)
         check_settles(said.verdict)
         return await self._decided(request, said.verdict, said, result=said.result)

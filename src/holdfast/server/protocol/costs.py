@@ -34,7 +34,6 @@ class Costs:
         self._served = served
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers."""
         return [
             Route("GET", "/v1/cost", self.get, Policy("GetCost", Needs.VIEW, Reach.HANDLER)),
             Route("POST", "/v1/workers/([^/]+)/estimate", self.estimate, Policy("EstimateRun", Needs.VIEW, Reach.HANDLER)),
@@ -42,9 +41,9 @@ class Costs:
         ]
 
     async def get(self, request: Request) -> Reply:
-        """What one run has cost (`?run=`), or what the runs of some days have cost (from the day `?since=` to the day `?until=`). With
-        `?tenant=`, `?pipeline=` or `?worker=`, only the runs of that tenant, pipeline or worker count. `?by=` names the fields by which the
-        costs are grouped."""
+        """What one run and the runs below it have cost (`?run=`), or what the runs of some days have cost (from the day `?since=` to the
+        day `?until=`). With `?tenant=`, `?pipeline=` or `?worker=`, only the runs of that tenant, pipeline or worker count. `?by=` names
+        the fields by which the costs are grouped."""
         asked = question_of({name: request.text(name) for name in _ASKED})
         mine = request.tenant
         if mine is not None and asked.tenant not in (None, mine):

@@ -91,7 +91,6 @@ class Queues:
         self._known: set[str] = set()
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers."""
         place = "/v1/queues/([^/]+)"
         changes = {"pause": self.pause, "resume": self.resume, "drain": self.drain, "set": self.set}
         routes = [

@@ -49,7 +49,6 @@ class Restarts:
         self._served = served
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers."""
         compare = Policy("CompareRuns", Needs.VIEW, Reach.HANDLER)
         retry = Policy("RetryRun", Needs.OPERATE, Reach.HANDLER, waits=Waits.WHEN_ASKED)
         restart = Policy("RestartRun", Needs.OPERATE, Reach.HANDLER, body_bytes=_LARGEST, waits=Waits.WHEN_ASKED)

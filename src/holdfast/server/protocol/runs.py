@@ -46,7 +46,6 @@ class Runs:
         self._served = served
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers."""
         return [
             Route("GET", "/v1/runs/([^/]+)", self.get, Policy("GetRun", Needs.VIEW, Reach.HANDLER, waits=Waits.WHEN_ASKED)),
             Route("GET", "/v1/runs/([^/]+)/events", self.events, Policy("FollowRun", Needs.VIEW, Reach.HANDLER, waits=Waits.WHEN_ASKED)),

@@ -35,7 +35,6 @@ class Workers:
         self._served = served
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers."""
         return [
             Route("GET", "/v1/workers/?", self.list, Policy("ListWorkers", Needs.VIEW, Reach.ALL)),
             Route("GET", "/v1/workers/([^/]+)", self.show, Policy("GetWorker", Needs.VIEW, Reach.ALL)),
