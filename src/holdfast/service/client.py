@@ -108,7 +108,7 @@ class Client:
         return Schedules(self._store, self._clock, actor=self._actor)
 
     def is_hosted(self, function: str) -> bool:
-        """Whether a runner has ever hosted a function of this name with this store."""
+        """Whether a runner of this store has ever hosted a function, a worker or a pipeline of this name."""
         return bool(self._store.hosted(function))
 
     # --- reading
@@ -181,7 +181,8 @@ class Client:
 
     def import_execution(self, document: Source) -> tuple[Execution, bool]:
         """Write a copy of an exported execution into the store. No runner runs the copy. Returns the copy, and whether this call wrote it;
-        False if the store had it before. Raises ExportInvalid if the document is not an export."""
+        False if the store had it before. Raises ExportInvalid if the document is not an export, and ExecutionAlreadyStarted if another
+        execution of the store has its id or its name."""
         copy = copied(read(document).snapshot, self._clock.now())
         new = self._store.adopt(copy)
         return self.get(copy.header.id), new
@@ -190,9 +191,10 @@ class Client:
         """Write an execution that is ready for a runner. The same name with the same input finds the existing execution; with another input
         or version it raises ExecutionAlreadyStarted.
 
-        With `on_failed="restart"`, a name whose execution failed, timed out or was stopped is started again, with any input. The old
-        execution stays, superseded by the new one. Give the function itself and not its name: its version and its timeouts are written with
-        the execution. Raises FunctionNotFound if a runner of this store has hosted a worker or a pipeline with the name of the function."""
+        `on_failed="restart"` needs a name: if the execution with that name failed, timed out, was stopped or is parked, a new one is
+        written under the name, with any input. The old execution stays, superseded by the new one. Give the function itself and not its
+        name: its version and its timeouts are written with the execution. Raises FunctionNotFound if a runner of this store has hosted a
+        worker or a pipeline with the name of the function."""
         from holdfast.service.input_text import input_text
 
         again = is_restart(on_failed, name)

@@ -17,12 +17,12 @@ _WORDS: Final = frozenset({"Queue", "Schedule"})
 
 
 def queues_beside(functions: Iterable[object], *modules: ModuleType) -> tuple[Queue, ...]:
-    """The queues that these modules, and the modules of these functions, declare, each once."""
+    """The queues that are values of variables in these modules, and in the modules of these functions, each once."""
     return _beside(functions, modules, Queue)
 
 
 def schedules_beside(functions: Iterable[object], *modules: ModuleType) -> tuple[Schedule, ...]:
-    """The schedules that these modules, and the modules of these functions, declare, each once."""
+    """The schedules that are values of variables in these modules, and in the modules of these functions, each once."""
     return _beside(functions, modules, Schedule)
 
 
@@ -49,13 +49,14 @@ def not_declared_told(file: Path) -> str | None:
 
 
 def each_once(schedules: Iterable[Schedule]) -> tuple[Schedule, ...]:
-    """These schedules, without repeats. A schedule can be found twice, if one file imports another and both are given."""
+    """These schedules without repeats: of several with the same name, definition and input, one is kept. A schedule can be found twice, if
+    one file imports another and both are given. Raises ScheduleInvalid or InvalidParameter if a value of a schedule is not allowed."""
     found = {(one.name, one.definition(), one.input_text()): one for one in schedules}
     return tuple(found.values())
 
 
 def _word(called: ast.expr) -> str:
-    """The last part of what is called: `Queue` of `holdfast.Queue`."""
+    """The last name in the expression that is called: `Queue` for `holdfast.Queue(…)`. Empty if the expression is not a name."""
     return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
 
 

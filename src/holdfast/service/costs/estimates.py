@@ -205,8 +205,8 @@ class Estimates:
 
     def check(self, served: Served, accepted: AcceptedRequest, now: int) -> None:
         """Raise InvalidRequest (`estimate_exceeded`) if the estimate of a run is higher than one of its caps, or if the run has a cap and
-        the estimate is not known. The caller calls this only if `refuses` is true. Caps are what the caller of the run allows for it, if
-        that differs from the contract, and what is left today of the tenant's daily limits."""
+        the estimate is not known. Call this method only if `refuses` is True. Caps are what the caller of the run allows for it, if that
+        differs from the contract, and what is left today of the tenant's daily limits."""
         caps = self._caps(served, accepted, now)
         if not caps:
             return

@@ -117,7 +117,8 @@ class CostReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller asks about costs, as texts. None does not restrict."""
+    """What a caller asks about costs, as texts. A member that is None does not restrict the question; for `by`, None means the usual
+    dimensions."""
 
     by: str | None = None
     """The dimensions to sum by, with commas between them: `node,model`. None: pipeline, worker and model; for one run also node."""
@@ -291,5 +292,5 @@ def dollars(nanos: int) -> str:
 
 
 def question_of(told: Mapping[str, str | None]) -> CostQuestion:
-    """A question from texts by name. The names are the fields of CostQuestion."""
+    """A question from texts by name. The names are the fields of CostQuestion; other names are ignored."""
     return json_structs.converted(dict(told), CostQuestion)

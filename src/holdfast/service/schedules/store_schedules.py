@@ -41,7 +41,7 @@ _OPERATOR = "operator"
 class Schedules:
     """The schedules of a store. With a `tenant`, all methods but `declare` see and make only schedules of that tenant. `actor` is named in
     the audit log and in the schedules that it changes. `pause`, `resume`, `run_now`, `backfill` and `remove` raise ScheduleNotFound as
-    `get` does."""
+    `get` does. Each method that writes raises ScheduleChanged if other processes change the schedule during all its tries."""
 
     def __init__(self, store: ScheduleStore, clock: Clock, *, actor: Actor | None = None, tenant: str | None = None) -> None:
         self._store, self._clock, self._actor, self._tenant = store, clock, actor, tenant
