@@ -2,7 +2,7 @@
 (`expired`), or by the run itself (`withdrawn`).
 
 The request is written together with its callback. The write of a decision checks whether the approval is still open. An approval of a call
-allows one call: the intent of the call names it.
+allows one call: the intent of that call names the approval's callback.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class ChainPartStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpentBy(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run has used so far, including all runs below it."""
+    """What an execution has used so far, including all runs below it. The execution is a run, or a durable function that asked for runs."""
 
     run_id: str
     worker_id: str
@@ -194,7 +194,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """The votes so far; empty if persons do not vote on it."""
     chain: tuple[ChainPartStatus, ...] = ()
     spent: tuple[SpentBy, ...] = ()
-    """What runs have used so far: first the run that asks, then each run above it, up to the outermost. Empty if this was not read."""
+    """What executions have used so far: first the run that asks, then each execution above it, up to the outermost. Empty if this was not
+    read."""
     may_cost: dict[str, Any] | None = None
     """An estimate of what the outermost run may still cost from now on; None if there is no estimate."""
 
@@ -230,7 +231,7 @@ def arguments_hash(arguments: dict[str, Any]) -> str:
 
 
 def request_of(operation: Operation) -> Requested:
-    """The request for a decision that an operation holds: the one with the sub-type `Request` beside the approval's callback."""
+    """The request for a decision that `operation` holds: the step with the sub-type `Request` beside the approval's callback."""
     return _requests.decode(operation.result or "{}")
 
 

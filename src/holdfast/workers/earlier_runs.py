@@ -61,7 +61,8 @@ def keeps_earlier_calls(operations: Iterable[Operation]) -> bool:
 
 def check_kept(store: ExecutionStore, before: Sequence[str], tenant: str) -> None:
     """Raise RestartRefused if the store has removed a run whose writes a new run must know: one of the earlier runs `before` (oldest
-    first), or a run below one of them. Without that run, the new run would make its writes again."""
+    first), or a run below one of them. Without that run, the new run would make its writes again. If one of the earlier runs has stored the
+    calls that it inherited, the runs before it are not needed, and are not checked."""
     for run_id in reversed(before):
         run = earlier_run(store, run_id, tenant)
         if run is None:

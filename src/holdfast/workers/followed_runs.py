@@ -1,5 +1,5 @@
-"""The followers of runs in this process. Each gets the recorded events of its run, with the live ones between them, until the run has ended
-or is quarantined.
+"""The followers of runs in this process. Each gets the recorded events of its run, with the live ones between them, until the run has
+ended, is quarantined, or is removed from the store.
 
 A follower has a place in the run's history and a place in the run's ring, and no queue of its own. So a slow follower delays neither the
 run nor another follower: if the ring has dropped live events that the follower did not get, the follower gets one event `gap` instead.
@@ -120,7 +120,7 @@ class FollowedRuns:
         }
         for who, (count, most) in counted.items():
             if count >= most:
-                raise Overloaded(f"{who} has {count:,} followers, and at most {most:,} are allowed. Close one, or try again later.")
+                raise Overloaded(f"{who} has {count:,} followers, and at most {most:,} are allowed. Stop one of them, or try again later.")
 
     async def _events(
         self, store: ExecutionStore, run_id: str, accepted: AcceptedRequest, follower: _Follower

@@ -60,7 +60,7 @@ from holdfast.workers.tools.seam import (
 
 
 class WaitsForPerson(Exception):
-    """Raised when a person must decide first. The runner ends the body, and runs it again after the decision."""
+    """Raised when a person must decide first. The runner ends the body, and runs it again when the approval is closed."""
 
     def __init__(self, at: ApprovalPlace) -> None:
         super().__init__("the run waits for a person")
@@ -132,7 +132,8 @@ class Gateway:
         return await self._made(tool, asked, identity, hashed, known)
 
     async def _keeps(self, tool: Tool, asked: ToolAsked, known: Try) -> bool:
-        """Whether an earlier run's call with other arguments answers this: a person decides. ToolFailed if this run is no restart."""
+        """Whether the earlier call `known` answers this call, which has other arguments: a person decides. Raises ToolFailed if no person
+        may decide (`known` is a call of this run, or this run is no restart), or if the person decides to stop."""
         if not (known.inherited and self._terms.restarts):
             raise ToolFailed("receipt_conflict", f"{tool.name} was called before with other arguments (same key or number).", known=True)
         if known.receipt is not None and known.receipt.void:
@@ -144,7 +145,7 @@ class Gateway:
 
     def _allowed(self, name: str) -> Tool:
         if all(grant.name != name for grant in self._terms.limits.tools):
-            raise ToolFailed("tool_not_allowed", f"The contract does not allow the tool {name!r:.100}.")
+            raise ToolFailed("tool_not_allowed", f"The contract or the request does not allow the tool {name!r:.100}.")
         tool = self._tools.get(name)
         if tool is None:
             raise ToolFailed("tool_not_allowed", f"The contract allows the tool {name!r}, but this runner has no such tool.")
@@ -264,8 +265,7 @@ class Gateway:
         """Find out from the tool, else from a person, if a lost write took place. Returns the write's answer; None: it did not happen."""
         intent = attempted.intent
         try:
-            # The tool gets time of its own for this, even if the attempt's time is over. A person is asked only if the tool cannot tell.
-            until = max(self.time.deadline, monotonic() + self._policy.reconcile_seconds)
+            until = max(self.time.deadline, monotonic() + self._policy.reconcile_seconds)  # even if the attempt's time is over
             async with asyncio.timeout(max(0.0, until - monotonic())):
                 verdict = await verdict_on(tool, msgspec.structs.replace(self._call_of(intent), deadline=until), intent.arguments)
         except (ToolFailed, TimeoutError):
@@ -323,7 +323,7 @@ class Gateway:
     # --- a person
 
     async def ask(self, asked: Asked) -> CallAnswer:
-        """The answer of a person to a question. Raises WaitsForPerson while the question is open, and ToolFailed if there is no answer."""
+        """The answer of a person to a question. Raises WaitsForPerson while it is open, ToolFailed if it is refused or not answered."""
         await check_schema(asked.schema or {}, "The schema of a question", self._who)
         arguments = {"question": asked.question}
         asked_before = f"ask {arguments_hash(arguments)}"

@@ -78,9 +78,9 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
     attempt: int
     kind: str
-    """`new_call`: a call that the run did not make. `other_arguments`: a call that the run made with other arguments. `new_record`: a step
-    or a question that the run did not have. `missing_call`: a call of the run that the replay does not make. `outcome`: the attempt ended
-    with another error code, or with an error instead of a success (or the reverse). `outputs`: other outputs."""
+    """`new_call`: a call for which the run has no receipt. `other_arguments`: a call that the run made with other arguments. `new_record`:
+    a step or a question that the run did not have. `missing_call`: a call of the run that the replay does not make. `outcome`: the attempt
+    ended with another error code, or with an error instead of a success (or the reverse). `outputs`: other outputs."""
     message: str
 
 
@@ -197,8 +197,8 @@ class _Receipts(Gateway):
         return None
 
     async def _intend(self, tool: Tool, intent: Intent) -> Try:
-        """The run has no receipt for this call. If the run's budget refuses the call, raise ToolFailed, as the run did. Otherwise raise
-        _Departed, because the run did not make the call."""
+        """The run has no receipt for this call. If the run's own limits refuse the call, raise ToolFailed, as the run did. Otherwise raise
+        _Departed: the run did not make the call, or a limit that a replay does not know refused it (a daily cap, a shared budget)."""
         self.calls.check_calls(tool.name)
         self.calls.check_reservation(tool.reserve(intent.arguments, self.calls.remaining))
         verb = "changes the world" if tool.effect is Effect.WRITE else "leaves the sandbox"

@@ -20,7 +20,7 @@ class ArtifactsUnusable(Rejected):
 
 
 class ArtifactsUnreachable(Retryable):
-    """The storage for artifacts gave no valid answer."""
+    """The storage for artifacts gave no valid answer, refused access, or has no such bucket."""
 
     code = "tool_unavailable"  # for a run this is an outside service, which may work again later
 

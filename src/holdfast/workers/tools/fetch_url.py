@@ -52,7 +52,7 @@ ARGUMENTS: Final[Mapping[str, Any]] = {
 
 
 class FetchSettings(Struct, frozen=True, kw_only=True):
-    """The operator's limits for fetching. A call may ask for tighter limits, never for wider ones."""
+    """The operator's limits for fetching. A call may ask for less time and fewer bytes; if it asks for more, the operator's limits hold."""
 
     user_agent: str = "holdfast-worker/1"
     timeout_seconds: float = 30.0
@@ -266,7 +266,7 @@ class _Fetch:
 
     async def _robots_txt(self, url: str) -> tuple[int, bytes]:
         """The status and the body of a robots.txt. The same addresses are refused as for a page, but the limits of time, size and redirects
-        are those of a robots.txt."""
+        are those of a robots.txt. The body is cut off at its limit. After too many redirects, the result is 404 and an empty body."""
         before: Target | None = None
         try:
             async with asyncio.timeout(self._settings.robots_seconds):
@@ -293,7 +293,9 @@ def _parsed(url: str, target: Target) -> httpx.URL:
             return parsed
     except (httpx.InvalidURL, ValueError):
         pass
-    raise ToolFailed("egress_denied", f"The URL {url[:200]!r} is ambiguous: two parsers read different hosts or ports from it.")
+    raise ToolFailed(
+        "egress_denied", f"The URL {url[:200]!r} is ambiguous: a second parser reads another host or port from it, or cannot read it."
+    )
 
 
 def covers(kind: str, pattern: str) -> bool:

@@ -141,7 +141,8 @@ class LanguageModel:
             return _reserved(model, price, tokens_in, output)
         if price is None:
             raise ToolFailed(
-                "price_unknown", f"The run has a cost limit, and the operator has set no price for {model!r} ([model.prices])."
+                "price_unknown",
+                f"The run, its pipeline or its tenant has a cost limit, and the operator has set no price for {model!r} ([model.prices]).",
             )
         affordable = price.affordable_output(tokens_in, remaining.cost_usd)
         output = output if affordable is None else min(output, affordable)

@@ -99,7 +99,6 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         raise ToolFailed("egress_denied", "A worker may not reach a UNIX socket.")
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for some seconds."""
         await asyncio.sleep(seconds)
 
 

@@ -72,8 +72,9 @@ class FileSecrets:
         self.where = f"{path.name}{'/' if path.is_dir() else ''}"
 
     def get(self, name: str) -> str | None:
-        """A secret; None if it is missing or empty. The file is read at each call, so that a changed secret is used at once. Raises
-        ToolFailed if a file exists but cannot be read."""
+        """A secret; None if it is missing, empty or not a text. The file is read at each call, so that a changed secret is used at once.
+        Raises ToolFailed if the TOML or JSON file, or the secret's file in a folder, cannot be read. A missing file in a folder is a
+        missing secret."""
         try:
             if self._path.is_dir():
                 file = self._path / name
@@ -116,8 +117,8 @@ class Secrets:
         self._sources = tuple(sources)
 
     def resolve(self, names: Iterable[str], tool: str) -> dict[str, str]:
-        """The values of the secrets with these names. Raises ToolFailed if one is missing, or if SSM, a TOML file or a JSON file cannot be
-        read. Blocks, because it reads files or asks SSM. `tool` is for the error."""
+        """The values of the secrets with these names. Raises ToolFailed if one is missing, or if a source cannot be read. Blocks, because
+        it reads files or asks SSM. `tool` is for the error."""
         found: dict[str, str] = {}
         missing: list[str] = []
         for name in names:
