@@ -42,8 +42,8 @@ def folder_of(store: str) -> Path | None:
 
 
 class CodeCache:
-    """Remembers the code that was read during one start or one reload of the server, so that code that many functions share is read
-    once."""
+    """Remembers the code that was read, for example during one start or one reload of the server, so that code that many functions share is
+    read once."""
 
     def __init__(self) -> None:
         self.sources: dict[Path, Code] = {}

@@ -105,7 +105,7 @@ class LogFolder:
         return sorted(filter(None, map(_group, self.root.glob("*/group.json"))), key=lambda group: group.function)
 
     def group(self, function: str) -> LogGroup | None:
-        """The log of a function; None if it has logged nothing."""
+        """The log of a function; None if it has logged nothing, or if the file of its log cannot be read."""
         return _group(self._place(function) / "group.json")
 
     def segments(self, function: str) -> list[Segment]:

@@ -29,8 +29,8 @@ _FORBIDDEN: Final = {"errorType": "Forbidden", "errorMessage": "This listener be
 
 
 class RuntimeListener:
-    """Serves an ASGI app to one process, on the event loop that made the listener. When a connection of that process ends, `hung_up` is
-    called with the client's address.
+    """Serves an ASGI app to one process, on the event loop that made the listener. When a connection ends that the listener had accepted,
+    `hung_up` is called with the client's address.
 
     `guard` is called at each new connection. It returns the guard's pid: only descendants of the guard may connect. If it returns None, no
     process may connect. (A system without `/proc` accepts every connection.)
