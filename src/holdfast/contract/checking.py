@@ -162,8 +162,8 @@ def brief(value: Any) -> str:
 
 
 def _clipped(value: Any, left: list[int]) -> Any:
-    """The beginning of a value, whose JSON text has at least as many characters as `left[0]` says, if the value is that long. `left[0]` is
-    lowered by what was taken, so at most this many parts are looked at, at any depth."""
+    """The beginning of a value: its first parts and texts, at any depth, until `left[0]` is used up. Each part lowers `left[0]` by 1, and
+    each text also by its length, so a large value is not read as a whole."""
     left[0] -= 1
     if isinstance(value, str):
         text = value[: MAX_VALUE_CHARACTERS + 1]

@@ -18,7 +18,7 @@ from holdfast.model.shapes import crowding
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The trace to which the request belongs. If `trace_id` is None, the server makes one."""
+    """The trace to which the request belongs. If `trace_id` is None, the runner or server that accepts the request makes one."""
 
     trace_id: str | None = None
     span_id: str | None = None
@@ -42,7 +42,8 @@ class Constraints(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One call of a worker. It does not contain the tenant, which comes from the credential."""
+    """One call of a worker. It does not contain the tenant: over HTTP the tenant comes from the credential, in a program from an
+    argument."""
 
     worker_id: str
     version: str | None = None
@@ -163,8 +164,8 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def request_from(document: str | bytes | Mapping[str, Any], *, worker_id: str | None = None) -> WorkerRequest:
-    """The request in a JSON text or a document. Raises InvalidRequest (`schema_mismatch`) if the text is not JSON, if it has too many
-    values or is nested too deep, or if it does not fit the form of a request; the error then lists the places that do not fit.
+    """The request in a JSON text or a document. Raises InvalidRequest (`schema_mismatch`) if a text is not JSON, has too many values or is
+    nested too deep, or if the value does not fit the form of a request; the error then lists the places that do not fit.
 
     `worker_id` is the worker that the URL names, if it names one. The document may then leave `worker_id` out. The same error is raised if
     the document names another worker.

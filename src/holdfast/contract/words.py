@@ -94,7 +94,8 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def is_open(text: str) -> bool:
-    """Whether a list or a map begins in this text and does not end in it. If so, the next line of the page belongs to it."""
+    """Whether this text begins with a list or a map that does not end in it. If so, the next line of the page belongs to that list or
+    map."""
     return text[:1] in ("[", "{") and text.count("[") + text.count("{") > text.count("]") + text.count("}")
 
 

@@ -240,7 +240,7 @@ class PeopleClock(VirtualClock):
 
 
 class People:
-    """The people of a test: they answer what is asked."""
+    """The people of a test: they answer the questions of its runs with the decisions that the test gives."""
 
     def __init__(self, engine: Engine, service: WorkerService, decisions: Mapping[str, Any], clock: PeopleClock) -> None:
         self._engine = engine
