@@ -71,8 +71,8 @@ def entries_of(changes: Iterable[Change]) -> list[LedgerEntry]:
 
 
 def cut_off(changes: Iterable[Change]) -> dict[str, int]:
-    """The executions among these changes that have ended without success, by id, each with the time of its end in milliseconds. Calls of
-    them may still be open."""
+    """The executions among these changes that have ended without success, by id, each with the time of its end in milliseconds. Some calls
+    of these executions may still be open in the ledger."""
     return {change.header.id: change.header.ended_at or 0 for change in changes if change.header.status in _CUT_OFF}
 
 

@@ -73,7 +73,7 @@ def with_columns(statement: str) -> str:
 
 
 def _undamaged(read: Callable[P, T]) -> Callable[P, T]:
-    """Decorates a function that reads a row: it raises RowDamaged if the row has a value that this code cannot read."""
+    """Decorates a function that reads a row: the function then raises RowDamaged if the row has a value that this code cannot read."""
 
     @wraps(read)
     def reading(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -179,7 +179,7 @@ def terms_row(terms: Terms) -> Row:
 
 
 def touched_row(x: Execution) -> Row:
-    """Those columns of an execution that an ordinary checkpoint changes."""
+    """Those columns of an execution that an ordinary checkpoint changes, without `due_at`."""
     return (x.revision, x.sequence, x.events, x.pending, x.touched_at, x.operations, x.stored)
 
 
@@ -290,7 +290,7 @@ def operation_from(row: Row, execution: str, seal: Seal, codec: PayloadCodec | N
 
 
 def event_row(key: int, event: Event, place: int | None, execution: str, codec: PayloadCodec | None) -> Row:
-    """The row of an event, in the order of its columns. `place` is that of its operation; None if it is about the execution."""
+    """The row of an event, in the order of its columns. `place` is the place of its operation; None if it is about the execution."""
     payload, detail = event.payload, event.detail
     if codec is not None and payload is not None:
         payload = encoded(codec, payload, execution, event.number)

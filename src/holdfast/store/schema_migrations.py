@@ -80,7 +80,7 @@ class Lineage:
         self._package = package
 
     def steps(self) -> Sequence[MigrationStep]:
-        """All halves of steps, in the order of their numbers; the before-half of a number comes first."""
+        """All halves of steps, in the order of their numbers; of one number, the before-half comes first."""
         found = []
         for file in (resources.files(self._package) / "migrations").iterdir():
             named = _NAME.fullmatch(file.name)

@@ -24,5 +24,5 @@ class DatabaseClock:
 
     def compare(self, before: int, theirs: int, after: int) -> None:
         """Correct the clock: the database's time was `theirs` at a moment between `before` and `after` on the machine's clock. All are
-        milliseconds. If `theirs` lies between the two, the machine's clock needs no correction."""
+        milliseconds. If `theirs` lies between `before` and `after`, the machine's clock needs no correction."""
         self._ahead = 0 if before <= theirs <= after else theirs - (before + after) // 2

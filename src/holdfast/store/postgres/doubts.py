@@ -1,7 +1,8 @@
 """Batches in doubt: if a connection is lost while a batch is written, this module finds out whether the batch is in the database.
 
-First the server must end the lost connection, or it might still write the batch. The store keeps a batch in doubt until it knows. If the
-batch was written, and its callers send its entries again, the store gives them the first answers and decides nothing twice.
+First the server must end the lost connection, or it might still write the batch. The store remembers a batch in doubt until it knows
+whether the batch was written. If the batch was written, and its callers send its entries again, the store gives them the first answers and
+decides nothing twice.
 """
 
 from __future__ import annotations

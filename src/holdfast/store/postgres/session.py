@@ -1,7 +1,8 @@
-"""One connection to the database, opened again when it was lost.
+"""One connection to the database. If it was lost, another one is opened in its place.
 
-Every statement but a batch may run twice without harm (a read, the renewal of a lease, a runner that leaves). So a statement outside a
-transaction that finds its connection lost runs once more on a new one. A batch does not: doubts.py finds out whether it was written.
+Statements outside a transaction may run twice without much harm (a read, the renewal of a lease, a runner that leaves). So if the
+connection is lost, such a statement runs once more on a new connection. A batch does not run again: doubts.py finds out whether it was
+written.
 """
 
 from __future__ import annotations

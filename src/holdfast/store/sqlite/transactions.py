@@ -84,7 +84,8 @@ class Transactions(SqliteReads):
             raise explained(error, self._where) from error
 
     def _begin(self) -> None:
-        """Begin a write transaction. No other connection can write until it ends."""
+        """Begin a write transaction. No other connection can write until it ends. If another connection writes now, this waits at most 10
+        seconds."""
         self._writer.execute("BEGIN IMMEDIATE")
         if self._wal_space is not None:
             self._wal_space.make()
@@ -99,7 +100,7 @@ class Transactions(SqliteReads):
                 raise InvalidParameter(f"There is no graph {graph}: the start that names it must bring its text.")
 
     def _put_rows(self, name: str, values: Sequence[rows.Row]) -> None:
-        """Write many rows with few statements, inside a transaction."""
+        """Write many rows with few statements, inside a transaction. `name` is a key of `_bulk`."""
         statements = self._bulk[name]
         start, count = 0, len(values)
         for size in CHUNKS:

@@ -1,7 +1,8 @@
 """Space in the WAL for the next writes.
 
-A file that grows costs more to sync: the kernel must write its new length as well, which may take as long as the data. So the WAL is made
-longer in large pieces, with zeros that SQLite then writes over. When SQLite reads the WAL, it ignores everything after the last good frame.
+A file that grows costs more to sync: the kernel must write its new length as well, which may take as long as writing the data. So the store
+makes the WAL longer in large pieces of zeros, and SQLite then writes over the zeros. When SQLite reads the WAL, it ignores everything after
+the last good frame.
 """
 
 from __future__ import annotations
