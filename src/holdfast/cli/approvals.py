@@ -124,7 +124,8 @@ def answer(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Answer a worker's question. If one answer is given to several questions, it is checked and stored for each question separately."""
+    """Answer a question of a worker or a pipeline. If one answer is given to several questions, it is checked and stored for each question
+    separately."""
     place, ids, result = StorePlace.of(store, codec), words[:-1], read_json("JSON", words[-1])
     if run is None and node is None and len(ids) == 1:
         _decide(ids[0], place, "answer", comment, result=result)

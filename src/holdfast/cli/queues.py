@@ -233,7 +233,7 @@ def redrive(
     """Start parked runs again, under the same keys and in the same queues. The command first prints how many it found. The parked runs stay
     in the store, superseded by the new ones."""
     if every is bool(runs):
-        raise InvalidParameter("Name parked runs, or say --all for all of them (of --queue, with --error).")
+        raise InvalidParameter("Name parked runs by their ids, or give --all, alone or with --queue and --error.")
     if (queue or error) and not every:
         raise InvalidParameter("--queue and --error are for --all.")
     with StorePlace.of(store, codec).client() as client:

@@ -16,7 +16,7 @@ from typing import Final
 
 SPAN_MS: Final = 10_000
 SPANS: Final = 30
-"""How many spans are kept: five minutes together."""
+"""How many spans of ten seconds are kept: five minutes together."""
 _MOST_QUEUES: Final = 1000
 
 

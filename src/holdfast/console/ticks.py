@@ -68,7 +68,7 @@ class Ticks:
         the id is too long."""
         run = request.text("run") or ""
         if len(run) > _MOST_ID:
-            raise InvalidParameter(f"run: is too long. The id of an execution has at most {_MOST_ID} characters.")
+            raise InvalidParameter(f"run: the text is too long. The id of an execution has at most {_MOST_ID} characters.")
         who = "" if request.identity == WITHOUT_CREDENTIAL else request.identity.name
         theirs = sum(stream.who == who for stream in self._streams) if who else 0
         if len(self._streams) >= _MOST_STREAMS or theirs >= _MOST_OF_ONE:

@@ -92,7 +92,7 @@ class RestartView(msgspec.Struct, frozen=True, kw_only=True):
     """All nodes of a pipeline's run, or the first MOST_PLACES operations of an execution of a function. Empty for a run of a worker, and
     for a function whose code is not in this process."""
     cut: bool = False
-    """Whether there are more nodes or operations than the page offers as places."""
+    """Whether there are more than MOST_PLACES nodes or operations: the page offers at most the first MOST_PLACES as places."""
     choice: Choice = Choice()
     shown: str = "null"
     """The old input, as JSON. In the inputs of a run, placeholders stand for the secrets. The input of a function is shown as it is."""

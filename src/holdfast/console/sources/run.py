@@ -110,7 +110,7 @@ class RunHead(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_stop(self) -> bool:
-        """Whether a person may stop it: it is open, and was not imported."""
+        """Whether a person may stop the execution: it is open, and was not imported."""
         return self.is_open and self.header.state is not State.IMPORTED
 
     @property
