@@ -105,8 +105,8 @@ def workers_of(given: Any, what: str) -> dict[str, str]:
 
 
 def rules_of(given: Any, what: str) -> tuple[Rule, ...]:
-    """One rule or a list of rules, as authors write them: dicts `{path, op, value, code, message, severity}`, or Rules. `what` is the
-    beginning of the error's sentence."""
+    """The rules that an author gave, as Rules: one rule or a list, each a dict `{path, op, value, code, message, severity}` or a Rule.
+    `what` is the beginning of the error's sentence."""
     each = given if isinstance(given, list | tuple) else (given,)
     return tuple(_rule(one, what) for one in each)
 

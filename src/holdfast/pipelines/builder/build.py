@@ -77,8 +77,9 @@ async def build(
 
     A Python file is copied into a snapshot with its pages and the modules beside it. The copy runs in the sandbox for at most `seconds`, or
     in this process if the policy's isolation is `inline`. For a page no code runs. Raises PipelineInvalid if there is no such file, if a
-    pipeline is wrong, or if the code of the file fails; ContractInvalid if the page of a Python file is not a contract; and IncludeRefused
-    if a file may not be copied. The errors name the author's file and line where they are known.
+    pipeline is wrong, or if the code of the file fails; ContractInvalid if the page of a Python file is not a contract; IncludeRefused
+    if a file may not be copied; and Overloaded or SandboxUnavailable if no sandbox can run the file. Errors in the author's files name the
+    file, and the line where it is known.
     """
     if file.suffix != ".py":
         return [await in_thread(Purpose.HOUSE, built_page, file, packages)]

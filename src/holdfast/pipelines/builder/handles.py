@@ -60,7 +60,7 @@ class WorkerHandle(Handle):
     outputs = Member(Ref)
     """The outputs of the worker, of the fallback that succeeded, or those that a person gave in an escalation."""
     status = Member(Ref)
-    """The status of the child run that gave the outputs, such as `ok`."""
+    """The status of the child run that gave the outputs: `ok`, also if a person gave the outputs."""
 
 
 class MapHandle(Handle):
@@ -113,9 +113,9 @@ class HumanHandle(Handle):
     verdict = Member(Ref)
     """The decision: `approve` or `reject`; with a form, `answer` or `reject`."""
     decided_by = Member(Ref)
-    """The name of the person who decided."""
+    """The name of the person who decided; if several persons approved by votes, all their names, joined by commas."""
     comment = Member(Ref)
-    """The comment of the person; null if there is none."""
+    """The comment of the person; after votes, the comments with the names of the persons. null if there is no comment."""
 
 
 class RouteHandle(Handle):
@@ -152,9 +152,9 @@ class UntilHandle(Handle):
     """A worker that ran until rules held for its outputs."""
 
     outputs = Member(Ref)
-    """The outputs of the last run of the worker, or those that a person gave in an escalation."""
+    """The outputs of the last run of the worker, for which the rules held, or those that a person gave in an escalation."""
     times = Member(Ref)
-    """How often the worker ran."""
+    """How often the worker ran in the last try of the node. A request that a rate refused is not counted."""
 
 
 class StepHandle(Handle):

@@ -42,7 +42,7 @@ class Known(msgspec.Struct, frozen=True):
     every depth, except workers that only undo."""
     asks: frozenset[str] = frozenset()
     """The tools of `writes` that a person must approve before every call. For a pipeline: a tool of `writes` is here if each node that may
-    use it needs such an approval, or runs only after a gate or a person of the pipeline let it run."""
+    use it needs such an approval, or runs only after a gate or a person of the pipeline has let the node run."""
     inside: Inside | None = None
     """What the pipeline runs; None for a worker."""
 

@@ -86,7 +86,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 
 
 class WorkerNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="worker"):
-    """Run a worker with these inputs. `worker` may also be the id of a pipeline. A PipelineNode does the same; only drawings differ."""
+    """Run a worker with these inputs. `worker` may also be the id of a pipeline. A PipelineNode runs in the same way; drawings show it as a
+    pipeline, and `holdfast check` reports it if it runs a worker."""
 
     worker: str
     """The worker's id, or `id@version`."""

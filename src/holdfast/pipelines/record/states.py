@@ -36,7 +36,9 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str | None = None
     """Why the node ended in this state, a note about its result, the progress of a running node, or why a gate wants nodes to run again."""
     began_at: int | None = None
+    """In milliseconds since 1970; None if the node has neither begun nor ended, and for an undo (`node_history`)."""
     ended_at: int | None = None
+    """In milliseconds since 1970; None if the node has not ended."""
     reused: bool = False
     """Whether the node ended, and all its work was taken from earlier runs that this run restarts."""
 

@@ -295,8 +295,8 @@ class _Shard:
         self._failed += item["status"] != "ok"
 
     async def _made(self, place: int, index: int) -> dict[str, Any] | NodeError:
-        """The inputs of an item, or the error if they have no value or are not an object. `place` is its position in this shard, `index`
-        that in the whole list."""
+        """The inputs of an item, or the error if they have no value or are not an object (for `Task.is_undo`: no error, but `inputs` None).
+        `place` is the position of the item in this shard, `index` that in the whole list."""
         task, node = self._task, self._inputs.position.node
         value = task.items[place]
         template, item = task.template, Item(value, value["index"] if self._inputs.part != WORK else index)
