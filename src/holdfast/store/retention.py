@@ -19,7 +19,7 @@ MAX_BYTES: Final = 4 * 1024 * 1024
 long as removing many small ones."""
 IDLE_MS: Final = 3_600_000
 """In milliseconds. A lane that is empty and has admitted nothing for this long is removed, unless it is still needed; then it is checked
-again after the same time. The lane of a queue itself is never removed."""
+again after the same time. The lane of a queue itself stays even then."""
 
 
 def shared_rates(lanes: Iterable[str]) -> list[str]:

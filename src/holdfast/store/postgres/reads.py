@@ -1,4 +1,5 @@
-"""What a store answers outside a batch. These reads have a connection of their own, so that they never wait for a batch."""
+"""What a store answers outside a batch. These reads have a connection of their own, so that they do not wait while this process writes a
+batch."""
 
 from __future__ import annotations
 
