@@ -1,4 +1,5 @@
-"""The Lambda service: one engine for the functions of the program and for deployed functions. This module builds all its objects.
+"""The Lambda service: one engine for the functions of the program and for deployed functions. This module builds all objects of the
+service.
 
     open → deploy → change functions → drain → close
 

@@ -25,8 +25,8 @@ class Needs(Enum):
     SETTLE = "settle"
     ADMINISTER = "administer"
     DEPLOY = "deploy"
-    """Needs the same role as ADMINISTER. These requests decide which code runs. A server without credentials therefore refuses them, unless
-    it was started with `--allow-deploy`."""
+    """Needs the same role as ADMINISTER. A request to such a route decides which code runs. A server without credentials therefore refuses
+    the request, unless the server was started with `--allow-deploy`."""
 
 
 _MAY: Final = {
@@ -80,8 +80,8 @@ class Waits(Enum):
     WHEN_ASKED = "when asked"
     """Like NO, and the handler may answer with a stream. If the caller closes the connection, the server cancels the handler."""
     STREAM = "stream"
-    """Until the stream ends or the caller closes the connection. It is counted neither among `Limits.requests` nor among `Limits.waits`:
-    the handler limits the number of streams."""
+    """Until the stream ends or the caller closes the connection. The request is counted neither among `Limits.requests` nor among
+    `Limits.waits`: the handler limits the number of streams."""
 
 
 class Policy(msgspec.Struct, frozen=True):

@@ -96,8 +96,8 @@ class Request(StarletteRequest):
 
     @property
     def sees_values(self) -> bool:
-        """Whether the caller may see the values of environment variables. Only an admin of all tenants may: the same caller may also set
-        them."""
+        """Whether the caller may see the values of environment variables. Only an admin of all tenants may; on a server without
+        credentials, every caller may."""
         return Role.ADMIN in self.identity.roles and self.tenant is None
 
     # --- the head

@@ -1,7 +1,7 @@
 """The folder in which deployed functions are kept, beside the store.
 
     functions/NAME-HASH.json    one document per function, replaced as a whole
-    code/ID/                    the code whose hash gives the id; never changed
+    code/ID/                    the code whose hash gives the id; written once, and again only if its files have changed
     code/ID.sha256              the hash of the files in code/ID, compared before any of them runs
     making/                     unfinished files; emptied when the folder is opened
 

@@ -25,7 +25,8 @@ class ServedFunctions:
         self._names = {hosted.function for hosted in own.hosted()} | self.reserved
         self._chance = chance
         self.changed: dict[tuple[str, str], str] = {}
-        """By function and version: why the version is not run. Its code on disk is not the code that was deployed."""
+        """The versions that are not run, because their code on disk is not the code that was deployed. For each function and version: the
+        error for a caller."""
 
     def find(self, asked: FunctionReference) -> FoundFunction:
         """The function in the version that a request names by a version or an alias. Without a qualifier it is `$LATEST`. If a function of

@@ -42,8 +42,8 @@ class LogRetention(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def segment_bytes(self) -> int:
-        """A segment of this many bytes is full. It is a small part of `max_bytes`, because a segment is removed as a whole; but at least 64
-        KB, and at most 4 MB."""
+        """A segment of this many bytes is full. The number is a sixteenth of `max_bytes`, because a segment is removed as a whole; but at
+        least 64 KB, and at most 4 MB."""
         return max(64 * 1024, min(4 * 1024 * 1024, self.max_bytes // 16))
 
     def oldest(self, now: int) -> int:

@@ -23,8 +23,8 @@ from holdfast.web.replies import json_reply
 from holdfast.web.single_write import SingleWrite
 
 _KEEP_ALIVE_SECONDS: Final = 3600
-"""An idle connection is closed after this time. It is long, because the client is a process that this server started: if its connection
-were closed earlier, it would only connect again."""
+"""An idle connection is closed after this time. The time is long, because the client is a process that this server started: if its
+connection were closed earlier, the process would only connect again."""
 _FORBIDDEN: Final = {"errorType": "Forbidden", "errorMessage": "This listener belongs to a function."}
 
 

@@ -1,4 +1,4 @@
-"""Extraction: from a page and an extraction spec come data, warnings and the names of missing fields. It runs in the sandbox.
+"""Extraction: from a page and an extraction spec come data, warnings and the names of missing fields. The extraction runs in the sandbox.
 
     extract(html, {"fields": {"title": "h1", "price": {"css": ".price", "type": "price", "required": True}}}, url)
     → Extraction(data={…}, warnings=[{"code": "missing_field", "field": "price", "message": "…"}], missing=["price"])

@@ -2,7 +2,7 @@
 
     Host and Origin → credential → role → tenant → audit log
 
-The gate compares each request with the policy of its route. A request that matches no route has a policy too: it needs an admin.
+The gate compares each request with the policy of its route. A request that matches no route has a policy too: its caller must be an admin.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def open_gate(
 
     `operator_secret` seals and opens the secrets of access keys, in place of `HOLDFAST_KEYS_SECRET`; secret.py says where the gate looks
     besides. If `secrets` is given, it decides where the gate looks and whether a key file may be made, and `operator_secret` is ignored.
-    `max_body` and `max_code` are the most bytes of the body of a signed request; it must arrive within `body_seconds`. Raises
+    `max_body` and `max_code` are the most bytes of the body of a signed request; the body must arrive within `body_seconds`. Raises
     KeysSecretNeeded if an access key of the store cannot be opened, or if a secret is needed to seal it and there is none. Raises
     InvalidParameter if a secret is too short."""
     credentials = store.credentials()
