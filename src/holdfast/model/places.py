@@ -76,8 +76,8 @@ class Only(msgspec.Struct, frozen=True):
     """Which executions a runner claims: those that are of one of these queues and also of one of these tenants. An empty set does not
     restrict.
 
-    If `queues` is not empty, the runner claims no executions that were started without a queue. But it claims executions that another
-    execution invoked, because their parent may be of one of these queues.
+    If `queues` is not empty, the runner claims no executions that are in no queue, except those that another execution invoked: their
+    parent may be of one of these queues.
     """
 
     queues: frozenset[str] = frozenset()

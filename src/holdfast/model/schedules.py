@@ -64,7 +64,7 @@ class CatchUp(Word):
 
 
 class Origin(Word):
-    """Where the present definition of a schedule comes from: where it was declared, or who changed it last."""
+    """Where the present definition of a schedule comes from: where it was declared, or where an operator added or changed it last."""
 
     CODE = "code"
     PAGE = "page"
