@@ -222,7 +222,10 @@ class FunctionFolder:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            raise StoreBusy(f"Another server uses the functions in {self.folder}. Stop it first, or use another store.") from None
+            raise StoreBusy(
+                f"Another server uses the functions in {self.folder}. Stop it first, or use another store (with Postgres: start in another "
+                "folder)."
+            ) from None
         self._lock = lock
 
     def sweep(self, used: Collection[str]) -> None:
