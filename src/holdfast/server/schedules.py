@@ -106,14 +106,14 @@ class ScheduleRoutes:
         return self._told(await self._changed(lambda: self._verbs(request).resume(request.label, catch_up=catch_up)))
 
     async def run_now(self, request: Request) -> Reply:
-        """Ask for one occurrence now. A runner starts it after the reply."""
+        """Ask for one occurrence now. A runner that hosts the function starts it after the reply."""
         _nothing(request)
         return self._told(await self._changed(lambda: self._verbs(request).run_now(request.label)), 202)
 
     async def backfill(self, request: Request) -> Reply:
         """Ask for the occurrences that were due from `from` on and before `to`: times with their zones, or dates, which are midnights in
-        the schedule's zone. The reply says how many were due. After the reply, a runner starts those whose executions are not in the
-        store."""
+        the schedule's zone. The reply says how many were due. After the reply, a runner that hosts the function starts those whose
+        executions are not in the store."""
         body = _body(request, "from", "to")
         begin, end = _text(body, "from"), _text(body, "to")
         counted: list[int] = []

@@ -47,8 +47,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     refusal: str = ""
     """Why the caller may not decide the approval. Empty if the caller may decide it, or if the approval is not open."""
     rest: str = ""
-    """What the run may still cost after this approval, in words. Empty if that is not known, and on cards of decided approvals and of a
-    batch."""
+    """What the rest of the outermost run above the approval may cost, in words. Empty if that is not known, and on cards of decided
+    approvals and of a batch."""
 
     @property
     def id(self) -> str:

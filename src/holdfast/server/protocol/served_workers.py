@@ -41,8 +41,9 @@ class ServedWorkers:
         return found
 
     async def watched(self, request: Request, header: Execution, accepted: AcceptedRequest, seconds: float) -> Response | None:
-        """Wait at most `seconds` until a run has ended or needs a person, and return its response. If the run has not ended by then, or if
-        the server shuts down, the response describes its state at that time. Returns None at once if too many requests wait already."""
+        """Wait at most `seconds` until a run has ended, is quarantined or needs a person, and return its response. If the run has not ended
+        by then, or if the server shuts down, the response describes its state at that time. Returns None at once if too many requests wait
+        already."""
         try:
             with request.waiting():
                 return await self._watched(request.closing, header, accepted, seconds)
