@@ -131,7 +131,7 @@ class LogFolder:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Make the folder if it is missing, and hold its lock for writing; waits for the lock. Raises OSError if the folder cannot be
-        written, and NotPrivate if it is not private to this user."""
+        written, and NotPrivate if it cannot be made private to this user."""
         private.own_folder(self.root)
         lock = private.open_file(self.root / "lock")
         try:

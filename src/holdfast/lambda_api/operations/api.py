@@ -116,7 +116,8 @@ class LambdaApi:
 
     async def stop(self, arn: str, error: Failure, by: Actor | None = None) -> Wire:
         """StopDurableExecution. If the execution has ended already, nothing changes. If it has continued as another execution, that other
-        one is stopped. The executions that it invoked are stopped too. `by` is who asked, for the audit log; None writes nothing there."""
+        one is stopped. The executions that the stopped one invoked are stopped too. `by` is who asked, for the audit log; None writes
+        nothing there."""
         execution = found(self.engine.store, arn).id
         header, _ = await self.engine.stop(execution, error, notes=self._did(by, "stop", execution, "stopped"))
         return {"StopTimestamp": wire.seconds(header.ended_at or self.engine.clock.now())}

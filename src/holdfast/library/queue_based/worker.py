@@ -1,7 +1,7 @@
 """queue-based-worker: handles one message of a queue. A model does what the message asks for, and the result is stored once, under the
 message's idempotency key.
 
-If the key has a stored result already, that result is returned, with the status `duplicate`; the model is asked all the same. After a
+If the key has a stored result already, that result is returned, with the status `duplicate`; but the model is asked first. After a
 temporary failure the run makes another attempt. A message that can never be handled ends with `poison_message`: a queue parks it, and does
 not try it again.
 """

@@ -61,8 +61,8 @@ class KeysSecrets:
 
     def __call__(self) -> list[KeysSecret]:
         """All secrets that exist now; the first one seals. Raises KeysSecretNeeded if the file that HOLDFAST_KEYS_FILE names cannot be read
-        or is too large. Raises NotPrivate if the key file in the user's configuration folder is not private. Raises InvalidParameter if a
-        secret is too short."""
+        or is too large. Raises NotPrivate if the key file in the user's configuration folder is a link or belongs to another user. Raises
+        InvalidParameter if a secret is too short."""
         found = [self._first, self._from_named(), self._from_own(), self._before]
         return [secret for secret in found if secret is not None]
 
