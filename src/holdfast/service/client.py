@@ -279,9 +279,9 @@ class Client:
         return run_views(self._store, Asker(), worker=worker, limit=limit, parent=above, queue=queue)
 
     def follow(self, run: str, after: int | str = 0) -> Iterator[RunEvent]:
-        """The recorded events of a run after the event with the id `after`, then new ones, until the run has ended, or is quarantined: then
-        the last event is `quarantined`. Blocks between them. Progress and text of models are not on disk: ask the process that runs the
-        worker (`OpenEngine.follow`, or over HTTP)."""
+        """The recorded events of a run after the event with the id `after`, then new ones, until the run has ended, or is quarantined or
+        removed from the store: then the last event is `quarantined`. Blocks between them. Progress and text of models are not on disk: ask
+        the process that runs the worker (`OpenEngine.follow`, or over HTTP)."""
         from holdfast.service.descriptions.run_events import followed
         from holdfast.workers.run_lookup import Asker, find_run
 

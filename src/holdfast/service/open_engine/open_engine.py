@@ -162,11 +162,12 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         return await in_thread(Purpose.STORE, self._serving().estimates.in_response, response) if response.approvals else response
 
     async def follow(self, run_id: str, *, after: int | str = 0) -> AsyncGenerator[RunEvent, None]:
-        """The events of a run after the event with the id `after`, then new ones as they happen, until the run has ended, or is
-        quarantined: then the last event is `quarantined`. Write `async for event in engine.follow(run_id)`.
+        """The events of a run after the event with the id `after`, then new ones as they happen, until the run has ended, or is quarantined
+        or removed from the store: then the last event is `quarantined`. Write `async for event in engine.follow(run_id)`.
 
         An event has `id`, `event` and `data`. If the id is a number, the event is recorded in the store. If the id is a text, it is a live
-        event (progress, a log line, or text of a model): only the process that runs the worker has it.
+        event (progress, a log line, or text of a model): only the process that runs the worker has it. The event `quarantined` has no id.
+        Raises `Overloaded` if there are too many followers.
         """
         from holdfast.workers.run_lookup import Asker
 
