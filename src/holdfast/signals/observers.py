@@ -177,7 +177,7 @@ class RunObserver:
         """Called when an attempt has ended; for a successful attempt, right before `ended`."""
 
     def tool_began(self, run: RunSeen, tool: ToolSeen) -> None:
-        """Called before a tool is called. That the tool will be called is already on disk."""
+        """Called right before a tool is called. The record that this call begins is already on disk."""
 
     def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
         """Called when the receipt of a call of a tool is on disk. Also called if the tool was not called, because the receipt of an earlier

@@ -65,7 +65,8 @@ def verify(headers: Mapping[str, str], body: bytes, secret: str, now_seconds: in
         raise AccessRefused(f"The header {missing} is missing.") from None
     if not _TIMESTAMP.fullmatch(sent) or abs(int(sent) - now_seconds) > TOLERANCE_SECONDS:
         raise AccessRefused(
-            f"webhook-timestamp is not within {TOLERANCE_SECONDS} seconds of this machine's clock. The request may be a copy of an old one."
+            f"webhook-timestamp is not a number, or differs from the time now by more than {TOLERANCE_SECONDS} seconds. "
+            "The request may be a copy of an old one."
         )
     wanted = signature([key_of(secret)], id, int(sent), body).encode()
     if not any(hmac.compare_digest(wanted, each.encode()) for each in given.split(" ")):

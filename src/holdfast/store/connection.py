@@ -21,7 +21,7 @@ def named_statements(package: str, file: str) -> dict[str, str]:
 
 
 def together(*files: Mapping[str, str]) -> dict[str, str]:
-    """The statements of several files together. Raises AssertionError if two of them have the same name."""
+    """The statements of several files together. Raises AssertionError if two files have a statement of the same name."""
     found: dict[str, str] = {}
     for statements in files:
         assert not found.keys() & statements.keys(), sorted(found.keys() & statements.keys())

@@ -45,14 +45,14 @@ class LedgerReads(Reads):
         return [_entry_from(row) for row in self._read("ledger", {"run": self._text(run), "limit": limit})]
 
     def cost_samples(self, pipeline: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What runs cost that a node of this pipeline asked for: one sample for each run, with the node's name. Only the 10,000 newest
-        calls of models and other paid tools are added up. If `tenant` is given, only those of this tenant."""
+        """What those runs cost that a node of this pipeline asked for: one sample for each run, with the node's name. Only the 10,000
+        newest calls of models and other paid tools are added up. If `tenant` is given, only runs of this tenant count."""
         asked = {"pipeline": self._text(pipeline), "tenant": self._asked(tenant), "limit": _MOST_SAMPLES}
         return [CostSample(*row) for row in self._read("cost_samples", asked)]
 
     def cost_samples_of_worker(self, worker: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What the runs of this worker cost that were not asked for by a pipeline: one sample for each run. Only the 10,000 newest calls of
-        models and other paid tools are added up. If `tenant` is given, only those of this tenant."""
+        """What those runs of this worker cost that no pipeline asked for: one sample for each run. Only the 10,000 newest calls of models
+        and other paid tools are added up. If `tenant` is given, only runs of this tenant count."""
         asked = {"worker": self._text(worker), "tenant": self._asked(tenant), "limit": _MOST_SAMPLES}
         return [CostSample(*row) for row in self._read("cost_samples_of_worker", asked)]
 

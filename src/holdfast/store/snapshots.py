@@ -48,7 +48,7 @@ def check_name_free(taken: rows.Row | None, copy: Snapshot, where: str) -> None:
     header = copy.header
     if taken is not None and header.superseded_by is None:
         raise ExecutionAlreadyStarted(
-            f"There is another execution {header.function}/{header.name} in {where}: {rows.execution_from(taken).id}."
+            f"There is another execution {header.function}/{header.name} in {where}, with the id {rows.execution_from(taken).id}."
         )
 
 

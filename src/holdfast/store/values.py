@@ -51,7 +51,7 @@ class Committed(NamedTuple):
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):
-    """One event, with the operation that the event is about; None if it is about the execution itself."""
+    """One event, with the operation that the event is about. `operation` is None if the event is about the execution itself."""
 
     event: Event
     operation: Operation | None

@@ -24,7 +24,7 @@ class Doubt(NamedTuple):
     """A batch whose connection was lost while it was written, so that it is unknown whether it is in the database."""
 
     batch: Sequence[Write]
-    """Its entries; none for an admission, whose caller looks for what it has claimed (`held`)."""
+    """The entries of the batch; empty for an admission, because its caller asks `held` which executions it has claimed."""
     done: PostgresBatch
     backend: tuple[int, str]
 
@@ -42,8 +42,8 @@ class Doubts(PostgresDecisions):
         return pid, since
 
     def _is_written(self, batch: Sequence[Write], done: PostgresBatch) -> bool:
-        """Open a new connection in place of the lost one. Returns whether the batch that was sent last on the lost connection was
-        written."""
+        """Open a new connection in place of the lost one. Returns whether the batch that was sent last on the lost connection was written;
+        False if none was sent."""
         if done.sent:
             self._doubt = Doubt(batch, done, self._backend)
         self._writer.reopen()

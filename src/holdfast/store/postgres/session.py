@@ -25,7 +25,8 @@ _NAMED: Final = re.compile(r"%\((\w+)\)s|%s")
 
 
 class Statement:
-    """A statement whose parameters have become $1, $2 and so on. The driver would look for names in a long statement at each run."""
+    """A statement whose parameters have become $1, $2 and so on. With parameters by name, the driver would search the long text for the
+    names at each run."""
 
     __slots__ = ("_names", "text")
 

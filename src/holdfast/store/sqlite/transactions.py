@@ -1,6 +1,6 @@
 """Everything that is written outside a batch: single statements and short transactions.
 
-Each write waits until no other thread of this process writes, and then for the turn of this process among those that use the file.
+Each write waits until no other thread of this process writes, and then for the turn of this process among the processes that use the file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def bulk(sql: Mapping[str, str]) -> Mapping[str, dict[int, str]]:
 
 
 def _of_one_row(update: str) -> str:
-    """The update of one row, which is the most frequent case: without a join, and with its values as parameters."""
+    """The statement `update`, changed so that it updates only one row, which is the most frequent case: without a join, and with the values
+    as parameters."""
     return re.sub(r"v\.column(\d+)", r"?\1", update.replace("FROM (VALUES {rows}) AS v ", ""))
 
 
