@@ -144,7 +144,7 @@ def _targeted(routes: Mapping[str | None, Route], target: str | None) -> Route |
 
 def _errors_of(route: Route | None, path: str, target: str | None) -> ErrorFormat:
     """The format of errors for a request. If the request has no route, or a route for unknown operations, the beginning of its path and its
-    X-Amz-Target decide which clients send such requests."""
+    X-Amz-Target decide: they show which kind of client sends such requests."""
     if route is not None and route.policy.operation != UNKNOWN.operation:
         return route.errors
     if path.startswith("/v1/") or path == "/v1":

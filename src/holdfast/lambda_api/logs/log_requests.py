@@ -174,7 +174,7 @@ class Token(msgspec.Struct, frozen=True):
 
 
 def search_of(*parts: object) -> str:
-    """The id of a search, made from everything that the client searches for. A token is accepted only in a request with the same id."""
+    """The id of a search, made from what the client searches for. A token is accepted only in a request with the same id."""
     return hashlib.sha256(repr(parts).encode(errors="replace")).hexdigest()[:16]
 
 
