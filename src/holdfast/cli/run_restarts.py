@@ -104,7 +104,8 @@ def agreed(question: str, command: str) -> None:
 
 
 def say_plan(plan: Plan) -> None:
-    """Print to stderr what a restart will do: for each node whether it is reused or runs again, and the costs."""
+    """Print to stderr what a restart will do: for each node whether it is reused, runs again or may run again, and the costs. A worker runs
+    again as a whole."""
     width = max((len(one.node) for one in plan.nodes), default=0)
     for one in plan.nodes:
         cost = f" (cost {one.cost_usd} USD last time)" if one.cost_usd and one.what != "reused" else ""
