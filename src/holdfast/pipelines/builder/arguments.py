@@ -220,7 +220,7 @@ def tolerate_of(tolerate: Any) -> tuple[int, bool]:
         return tolerate, False
     share = _PERCENT.fullmatch(tolerate) if isinstance(tolerate, str) else None
     if share is None:
-        raise PipelineInvalid(f"tolerate= is {tolerate!r:.80}; it must be a number of items, or a whole percentage as a text: '20%'.")
+        raise PipelineInvalid(f"tolerate= is {tolerate!r:.80}; it must be a whole number of items, or a whole percentage as a text: '20%'.")
     return int(share[1]), True
 
 

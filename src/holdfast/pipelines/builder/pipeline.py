@@ -68,11 +68,11 @@ class Draft(msgspec.Struct, frozen=True):
 class Pipeline(WorkerVerbs):
     """A pipeline, written in Python. There is one method for each kind of node; its first argument is the name of the new node.
 
-    `Pipeline("vendor-research.md")` has its contract on a page beside the file, in the form of a worker.md. Without a page, give an id, a
-    version and the JSON Schemas of inputs and outputs; `timeout`, `max_tokens` and `max_cost_usd` then limit a whole run. With
-    `gates="required"` it is an error, and not only a warning, if a worker that may change something without an approval can run without a
-    gate or a person before it. `include` names further files that the file's code may read. All arguments of `Pipeline(…)` must be literals
-    (or names of literals of the same file), because the runner reads them without running the file.
+    `Pipeline("vendor-research.md")` has its contract on a page in the file's folder or below, in the form of a worker.md. Without a page,
+    give an id, a version and the JSON Schemas of inputs and outputs; `timeout`, `max_tokens` and `max_cost_usd` then limit a whole run.
+    With `gates="required"` it is an error, and not only a warning, if a worker that may change something without an approval can run
+    without a gate or a person before it. `include` names further files that the file's code may read. All arguments of `Pipeline(…)` must
+    be literals (or names of literals of the same file), because the runner reads them without running the file.
 
     Every node accepts by name: `after` (nodes that must end first, or `route.to("label")`), `when` (conditions: the node is skipped if one
     does not hold), `on_failure` (`fail`, `skip` or `escalate`, or a dict from error codes to these), and `timeout`, `max_tokens` and

@@ -28,7 +28,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str
     state: str
     """The state: waiting, running, ok, partial, skipped, blocked, failed or undone. A node that has not ended and waits for a person is
-    waiting."""
+    waiting. If the run has ended, a node that never began is skipped."""
     round: int = 1
     waits_for: tuple[str, ...] = ()
     """What the node waits for: the names of nodes that have not ended, or the ids of open approvals."""
