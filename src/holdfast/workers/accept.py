@@ -50,7 +50,7 @@ _UNDO_SECONDS = 30 * 86_400
 
 
 class Served(Protocol):
-    """One version of a worker or a pipeline that is served to new runs."""
+    """One version of a worker or a pipeline that this process serves to new runs."""
 
     @property
     def worker(self) -> Worker: ...
@@ -230,8 +230,8 @@ def rate_of(policy: Policy, contract: Contract) -> RateLimit | None:
 
 
 def charges_of(accepted: AcceptedRequest, policy: Policy, rate: RateLimit | None, now: int) -> tuple[Charge, ...]:
-    """The charges of a new run: one on its worker's rate limit, if `rate` is given, and one on the tenant's runs of the day, if they have a
-    cap. For a queued run `rate` is None, because its queue applies the rate limit."""
+    """The charges of a new run: one on its worker's rate limit, if `rate` is given, and one on the tenant's runs of the UTC day, if the
+    operator has set a cap on them. For a queued run `rate` is None, because its queue applies the rate limit."""
     charges, worker_id = [], accepted.request.worker_id
     if rate is not None:
         who = accepted.tenant if rate.per == "tenant" else f"{accepted.tenant}\0{accepted.request.user or accepted.requested_by}"
@@ -261,7 +261,8 @@ def start_refusals(key: str | None) -> Iterator[None]:
 
 
 def refusal_of(request: WorkerRequest, error: InvalidRequest | LimitReached, contract: Contract | None, now: int) -> Response:
-    """The response to a refused request, with the log fields of its worker's contract if `contract` is given."""
+    """The response to a refused request, with the log fields of its worker's contract if `contract` is given. For a LimitReached, the
+    response says in how many seconds, counted from `now`, the caller may try again."""
     if isinstance(error, InvalidRequest):
         response = refusal(request, error.error_code, str(error), error.details)
     else:

@@ -103,7 +103,7 @@ class Requested(msgspec.Struct, frozen=True, kw_only=True):
     risk: str | None = None
     """low, medium or high; None if no risk is given."""
     batch: bool = True
-    """Whether it may be decided in a batch, together with other approvals."""
+    """Whether a person may decide it in a batch, together with other approvals."""
     links: bool = True
     """Whether a link may be made for it."""
     then: tuple[ChainPart, ...] = ()
@@ -185,13 +185,13 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     risk: str | None = None
     """low, medium or high; None if no risk is given."""
     batch: bool = True
-    """Whether it may be decided in a batch, together with other approvals."""
+    """Whether a person may decide it in a batch, together with other approvals."""
     links: bool = True
     """Whether a link may be made for it."""
     votes_needed: int = 1
     """How many persons must approve."""
     votes: tuple[Vote, ...] = ()
-    """The votes so far; empty if persons do not vote on it."""
+    """The votes so far; always empty if the first decision closes the approval (`is_voted` is false)."""
     chain: tuple[ChainPartStatus, ...] = ()
     spent: tuple[SpentBy, ...] = ()
     """What executions have used so far: first the run that asks, then each execution above it, up to the outermost. Empty if this was not
@@ -206,7 +206,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalPlace(msgspec.Struct, frozen=True):
-    """The identities of an approval: its callback, and the request beside it."""
+    """The identities of the two operations of an approval: its callback, and the step with its request."""
 
     callback: Identity
     request: Identity
@@ -231,7 +231,8 @@ def arguments_hash(arguments: dict[str, Any]) -> str:
 
 
 def request_of(operation: Operation) -> Requested:
-    """The request for a decision that `operation` holds: the step with the sub-type `Request` beside the approval's callback."""
+    """The request for a decision that `operation` holds. `operation` is the step with the sub-type `Request` beside the approval's
+    callback."""
     return _requests.decode(operation.result or "{}")
 
 

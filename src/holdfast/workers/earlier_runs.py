@@ -26,7 +26,7 @@ class ChildOf(msgspec.Struct, frozen=True):
     run_id: str
     accepted: AcceptedRequest
     is_pipeline: bool = False
-    """Whether it is a pipeline or a shard of a map, which asks for runs itself."""
+    """Whether it is a run of a pipeline, or a shard of a map: such a run asks for runs itself."""
 
 
 class EarlierRun(msgspec.Struct, frozen=True):

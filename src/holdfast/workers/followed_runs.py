@@ -27,8 +27,8 @@ _POLL_SECONDS: Final = 0.25
 """The seconds between two reads of the store by one follower. Followers must read it, because the run may be in another process, which does
 not report its writes to this one."""
 _POLLED: Final = 100
-"""If there are more followers than this in the process, each reads the store less often, so that all of them together do not read it more
-often."""
+"""If there are more followers than this in the process, each reads the store less often, so that all of them together read it only as often
+as this many followers do."""
 
 
 class FollowerLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class FollowedRuns:
                 follower.tell(wrote=False)
 
     def nudge(self, run_id: str) -> None:
-        """Wake the followers of this run, so that they read the store now. To be called when the run has written events or is about to."""
+        """Wake the followers of this run, so that they read the store now. Called when the run has written events or is about to."""
         for follower in self._followers.get(run_id, ()):
             follower.tell(wrote=True)
 

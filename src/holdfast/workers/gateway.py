@@ -68,7 +68,7 @@ class WaitsForPerson(Exception):
 
 
 class Gateway:
-    """Makes the tool calls of one run, and asks persons for it. At most one attempt of the run uses it at a time."""
+    """Makes the tool calls of one run, and asks persons what the run must know. At most one attempt of the run uses it at a time."""
 
     def __init__(
         self,
@@ -323,7 +323,7 @@ class Gateway:
     # --- a person
 
     async def ask(self, asked: Asked) -> CallAnswer:
-        """The answer of a person to a question. Raises WaitsForPerson while it is open, ToolFailed if it is refused or not answered."""
+        """The answer of a person to a question. Raises WaitsForPerson while the question is open, and ToolFailed if there is no answer."""
         await check_schema(asked.schema or {}, "The schema of a question", self._who)
         arguments = {"question": asked.question}
         asked_before = f"ask {arguments_hash(arguments)}"
@@ -337,7 +337,7 @@ class Gateway:
     async def _decided(
         self, kind: Kind, tool: str, identity: str, arguments: dict[str, Any], schema: dict[str, Any] | None, question: str | None = None
     ) -> tuple[Decision, Operation]:
-        """A person's decision on these arguments, and its operation. Raises WaitsForPerson while open, ToolFailed if none will come."""
+        """A person's decision on these arguments, and its callback. Raises WaitsForPerson while it is open, ToolFailed if no decision came."""
         at, hashed = approval_at(kind, tool, identity, 1), arguments_hash(arguments)
         found, written = self._journal.find(at.callback), self._journal.find(at.request)
         if self.cancelled and (found is None or found.status in OPEN):

@@ -117,12 +117,10 @@ class InlineBody:
         return nullcontext()
 
     def stop_time(self) -> None:
-        """Stop the clock of the body's time limit."""
         self._time_left = self._timer.when() - self._loop.time()
         self._timer.cancel()
 
     def go_on(self) -> None:
-        """Let the clock of the body's time limit run again, from where it stopped."""
         if self._ended is None and not self.over:
             self._timer = self._loop.call_later(self._time_left, self._end, *self._late)
 

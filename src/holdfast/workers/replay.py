@@ -105,7 +105,8 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def replay(finished: Finished, worker: Worker, package: str, artifacts: Artifacts, policy: Policy) -> Replayed:
-    """Run every attempt of a finished run again with the code of `worker`, whose package is `package`, and compare."""
+    """Run every attempt of a finished run again with the code of `worker`, whose package is `package`, and compare each attempt with the
+    recorded one."""
     whole = Calls(finished.accepted.limits)
     whole.read(finished.before, inherited=True)
     whole.read(finished.operations)

@@ -101,7 +101,7 @@ def find_run(store: ExecutionStore, run_id: str, asker: Asker) -> tuple[Executio
 
 def accepted_in(store: ExecutionStore, header: Execution) -> AcceptedRequest | None:
     """The accepted request of an execution; None if its input is not an accepted request, or if the worker service did not start the
-    execution, even if its input looks like one.
+    execution, whatever its input looks like.
 
     Runs from before the store marked runs are recognised by their input alone.
     """
@@ -278,7 +278,6 @@ def _run_view(store: ExecutionStore, header: Execution, accepted: AcceptedReques
 
 
 def _log_left_out(header: Execution, unreadable: HoldfastError) -> None:
-    """Log that a run is left out of a list because it cannot be read."""
     log.error("run %s is left out of lists: %s", header.id, unreadable)
 
 

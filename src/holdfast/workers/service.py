@@ -141,7 +141,7 @@ class WorkerService(PipelineParts):
     # --- accepting a request
 
     async def ask(self, asked: Mapping[str, Any], tenant: str, wait: float | None) -> Response:
-        """Run a worker for the program itself, and wait for its end in the same way as the method `invoke`. `asked` has the members of a
+        """Run a worker for the program itself, and wait for the run in the same way as the method `response`. `asked` has the members of a
         WorkerRequest. If they do not form a valid request, the response says so."""
         request = accept.read_request(asked)
         begun = request if isinstance(request, Response) else await self.begin(request, Asker(tenant=tenant, principal=principal()))
@@ -223,7 +223,7 @@ class WorkerService(PipelineParts):
             accepted = run_again(accepted, header.id) if again else accept.next_run(accepted, header.id)
 
     async def enqueue(self, request: WorkerRequest, asker: Asker, queue: Enqueue, *, sampled: bool | None = None) -> Execution:
-        """Enqueue the run of a request. Raises InvalidRequest or LimitReached if it is refused, and QueueFull if the queue is full."""
+        """Enqueue the run of a request, or find the run that its idempotency key has. Raises the errors of the method `accept`."""
         header, _ = await self.accept(accept.traced(request), asker, sampled=sampled, queue=queue)
         return header
 

@@ -63,8 +63,8 @@ class WorkerContext:
     """The second argument of a worker's body. An `async def` body awaits each call of a tool, `step`, `ask`, `artifact` and `open`; in a
     `def` body these calls block until the value has arrived.
 
-    If the runner refuses such a call, or the call fails, it raises ToolError. If the values that the body sends with a call are not JSON,
-    it raises PayloadNotJson; if they have more than 1 MiB as JSON, PayloadTooLarge.
+    If the runner refuses such a call, or the call fails, it raises ToolError. If the values that the body sends are not JSON, the call
+    raises PayloadNotJson; in a sandbox, if they have more than 1 MiB as JSON, PayloadTooLarge.
     """
 
     contract: Contract
@@ -84,7 +84,7 @@ class WorkerContext:
 
     def progress(self, data: Any) -> None:
         """Send progress to observers and followers of the run. `data` is any JSON value. This also starts the body's idle timeout again
-        from 0."""
+        from 0. When the attempt has reported progress as often as the operator allows, further reports are dropped."""
         self._asking.tell({"op": "progress", "data": data})
 
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:

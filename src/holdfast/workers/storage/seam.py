@@ -26,8 +26,8 @@ class ArtifactsUnreachable(Retryable):
 
 
 class Storage(Protocol):
-    """A place for artifacts. Except for `check`, the methods of a bucket raise ArtifactsUnreachable if the bucket does not answer, and
-    those of a folder may raise OSError."""
+    """A place for artifacts. Except for `check`, the methods of a bucket raise ArtifactsUnreachable if the bucket is missing, refuses
+    access or does not answer, and those of a folder may raise OSError."""
 
     def check(self) -> None:
         """Test the storage by a write, so that a wrong setting is found when the server starts. Raises ArtifactsUnusable if the test fails.

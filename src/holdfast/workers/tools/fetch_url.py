@@ -104,8 +104,8 @@ class FetchUrl:
             return ()  # the call itself reports what is wrong
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """Fetch one page: its status, text, headers, hash, and the redirects that led to it. Raises ToolFailed if the page cannot be
-        fetched. A page with a status such as 404 is returned."""
+        """Fetch one page. Returns its status, text, headers and hash, and the redirects that led to it. Raises ToolFailed if the page
+        cannot be fetched, or if its status says that the server refuses or fails. A page with another status, such as 404, is returned."""
         limit = min(self._settings.timeout_seconds, float(arguments.get("timeout_seconds", self._settings.timeout_seconds)))
         seconds = max(min(limit, call.deadline - monotonic()), 0.0)
         fetch = _Fetch(self, call, arguments, self._settings)
@@ -117,7 +117,6 @@ class FetchUrl:
             raise ToolFailed("fetch_timeout", f"The page did not arrive within {seconds:.1f} seconds.") from None
 
     async def close(self) -> None:
-        """Close the open connections."""
         if self._transport is not None:
             await self._transport.aclose()
             self._transport = None
@@ -285,7 +284,8 @@ class _Fetch:
 
 
 def _parsed(url: str, target: Target) -> httpx.URL:
-    """The URL of the request. Raises ToolFailed if httpx reads another scheme, host or port from the URL than `target_of` did."""
+    """The URL of the request. Raises ToolFailed if httpx cannot read the URL, or reads another scheme, host or port from it than
+    `target_of` did."""
     try:
         parsed = httpx.URL(url)
         port = parsed.port or (443 if parsed.scheme == "https" else 80)

@@ -273,7 +273,6 @@ class LanguageModel:
         return self._client
 
     async def close(self) -> None:
-        """Close the connections to the model's server."""
         if self._client is not None:
             await self._client.close()
             self._client = None

@@ -129,7 +129,6 @@ class PinnedTransport(httpx.AsyncBaseTransport):
         return httpx.Response(answer.status, headers=answer.headers, stream=_Stream(answer), extensions=answer.extensions)
 
     async def aclose(self) -> None:
-        """Close the open connections."""
         await self._pool.aclose()
 
 

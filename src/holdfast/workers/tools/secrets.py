@@ -152,7 +152,7 @@ class Redactor:
         self._shortest = min(map(len, forms), default=0)
 
     def text(self, text: str) -> str:
-        """The text with the secrets replaced."""
+        """The text with the secrets replaced. A secret with fewer than four characters is replaced only if it is the whole text."""
         if text in self._whole:
             return self._whole[text]
         return _without(text, self.found(text))
