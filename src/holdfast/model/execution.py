@@ -146,7 +146,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     continued_as: str | None = None
     """The id of the execution that continues this one; None if none does."""
     expires_at: int | None = None
-    """From this time on retention may remove it; None while it is not closed."""
+    """From this time on retention may remove it; None while it is not closed. An imported copy has it from the import on."""
     superseded_by: str | None = None
     """The id of the execution that has its name now, because the name was started again; None if it still has its name."""
     quarantine: Quarantine | None = None

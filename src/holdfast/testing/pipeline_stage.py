@@ -163,7 +163,7 @@ class PipelineWorkers(TestWorkers):
         one pipeline in the file and in the files that it needs."""
         known = [one.worker.contract.worker_id for one in self._found_pipelines]
         if name is None and len(known) != 1 and self._own is None:
-            told = f"The file declares {', '.join(known)}: say which one with name=." if known else "The file declares no pipeline."
+            told = f"The pipelines here are {', '.join(known)}: say which one with name=." if known else "The file declares no pipeline."
             raise InvalidParameter(told)
         return name or (known[0] if self._own is None else self._own[1].graph.pipeline_id)
 

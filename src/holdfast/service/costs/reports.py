@@ -46,7 +46,7 @@ class CostLine(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int = 0
     reasoning_tokens: int = 0
     settled: Part = Part()
-    """Calls for which the model's server said what they used."""
+    """Calls for which the model's server or the tool said what they used."""
     unknown: Part = Part()
     """Calls for which it is not known what they used, with the estimated amounts."""
     open: Part = Part()

@@ -63,7 +63,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     waits: tuple[str, ...] = ()
     """The recorded operations that the code waits for, in words."""
     goes_on: tuple[str, ...] = ()
-    """The new work that the code would do next, in words, with its line in the code."""
+    """The new work that the code would do next, in words, with its line in the code if that is known."""
     unused: tuple[str, ...] = ()
     """In words: the recorded operations outside of child contexts that the code had not used when it ended. Empty if the code has not
     ended."""
