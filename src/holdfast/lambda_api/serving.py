@@ -140,7 +140,7 @@ class Serving:
 
     async def forget_old(self, name: str, keep: int) -> None:
         """Delete old published versions of a function, because `--reload` makes many. These stay: the `keep` versions with the highest
-        numbers, each version that an alias names, and each version of which an execution runs.
+        numbers, each version that an alias names, and each version that has an execution which has not ended.
 
         If the function has more than `keep` versions, code that no version of any function uses is deleted too, unless a process still runs
         it.

@@ -36,9 +36,10 @@ class LogRetention(msgspec.Struct, frozen=True, kw_only=True):
     """How much of the logs is kept. If a limit is exceeded, whole segments are removed, the oldest first."""
 
     max_bytes: int = 256 * 1024 * 1024
-    """If all logs together have more bytes than this, the oldest segments are removed after a while. 0: no log is kept."""
+    """If all logs together have more bytes than this, the oldest segments are removed: when a new segment begins, and else about every 10
+    minutes while functions log. 0: no log is kept."""
     max_days: int = 14
-    """Older records are not shown, and are removed after a while."""
+    """Older records are not shown. Their segments are removed at the same times."""
 
     @property
     def segment_bytes(self) -> int:
