@@ -337,7 +337,7 @@ class Gateway:
     async def _decided(
         self, kind: Kind, tool: str, identity: str, arguments: dict[str, Any], schema: dict[str, Any] | None, question: str | None = None
     ) -> tuple[Decision, Operation]:
-        """A person's decision on these arguments, and its callback. Raises WaitsForPerson while it is open, ToolFailed if no decision came."""
+        """A person's decision on these arguments, and its callback. Raises WaitsForPerson while open, ToolFailed if no decision came."""
         at, hashed = approval_at(kind, tool, identity, 1), arguments_hash(arguments)
         found, written = self._journal.find(at.callback), self._journal.find(at.request)
         if self.cancelled and (found is None or found.status in OPEN):
