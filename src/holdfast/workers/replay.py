@@ -249,7 +249,8 @@ class _Again:
         self.receipts = 0
 
     def _ended_then(self, last: bool) -> AttemptResult:
-        """The result that the attempt had in the run. `last`: it was the run's last attempt, whose result is in the response."""
+        """The result that the attempt had in the run. `last`: it was the run's last attempt; its result is taken from the response, which
+        may show the error of an earlier attempt instead (`error_shown`)."""
         found, response = self._records.find(self._at), self._finished.response
         if not last and found is not None:
             return json_structs.decoded((found.result if found.error is None else found.error.data) or "{}", AttemptResult)
