@@ -99,8 +99,8 @@ def http_status(response: Response) -> int:
 
 
 def response_reply(response: Response, status: int | None = None) -> Reply:
-    """A reply with a response: that of a run which has ended, or one that refuses a request. `status`: the HTTP status; if it is None,
-    `http_status` chooses it."""
+    """A reply with a response: that of a run which has ended or is quarantined, or one that refuses a request. `status`: the HTTP status;
+    if it is None, `http_status` chooses it."""
     return Reply(status or http_status(response), response_text(response), (JSON, *_headers(response)))
 
 
