@@ -1,6 +1,6 @@
-"""pipelines — orchestration over workers: a pipeline is data (a graph), and one durable execution runs it.
+"""pipelines — orchestration over workers: a pipeline is data (a graph), and each run of a pipeline is a durable execution.
 
-Belongs: the graph and its checks, the builder that authors use, the interpreter with a file for each kind of node, merges, drawings.
+Belongs: the graph and its checks, the builder that authors use, the interpreter with a file for each kind of node, estimates, drawings.
 Does not: SQL, HTTP, author code in the runner's process (builders and steps run in the sandbox, unless the isolation is `inline`).
 May import: workers, and what workers may import.
 

@@ -55,7 +55,7 @@ class Member(Generic[R]):
 
 
 class WorkerHandle(Handle):
-    """A worker node."""
+    """The handle of a worker or pipeline node."""
 
     outputs = Member(Ref)
     """The outputs of the worker, of the fallback that succeeded, or those that a person gave in an escalation."""
@@ -64,7 +64,7 @@ class WorkerHandle(Handle):
 
 
 class MapHandle(Handle):
-    """A map. Used as a value, it is the list of the outputs of the items that succeeded."""
+    """The handle of a map. Used as a value, it is the list of the outputs of the items that succeeded."""
 
     ok = Member(Items)
     """The items that succeeded: `pages.ok.outputs` is the list of their outputs, in the order of the list."""
@@ -77,7 +77,7 @@ class MapHandle(Handle):
 
 
 class MergeHandle(Handle):
-    """A merge."""
+    """The handle of a merge."""
 
     outputs = Member(Ref)
     """The merged value."""
@@ -92,7 +92,7 @@ class MergeHandle(Handle):
 
 
 class GateHandle(Handle):
-    """A gate."""
+    """The handle of a gate."""
 
     outputs = Member(Ref)
     """The candidate, if the gate let it pass, or the outputs that a person gave in its place."""
@@ -105,7 +105,7 @@ class GateHandle(Handle):
 
 
 class HumanHandle(Handle):
-    """A person's decision."""
+    """The handle of a human node."""
 
     outputs = Member(Ref)
     """What was shown, with the changes of the person who approved; with a form, the answer. After a rejection there are no outputs, unless
@@ -119,7 +119,7 @@ class HumanHandle(Handle):
 
 
 class RouteHandle(Handle):
-    """A route."""
+    """The handle of a route."""
 
     def __init__(self, name: str, labels: tuple[str, ...]) -> None:
         super().__init__(name, "route", ("label",))
@@ -137,7 +137,7 @@ class RouteHandle(Handle):
 
 
 class SuperviseHandle(Handle):
-    """A supervisor and the workers that it chose."""
+    """The handle of a supervise node: a supervisor and the workers that it chose."""
 
     outputs = Member(Ref)
     """The outputs that the supervisor gave when it finished, or those that a person gave in an escalation."""
@@ -149,7 +149,7 @@ class SuperviseHandle(Handle):
 
 
 class UntilHandle(Handle):
-    """A worker that ran until rules held for its outputs."""
+    """The handle of an `until` node: a worker that ran until rules held for its outputs."""
 
     outputs = Member(Ref)
     """The outputs of the last run of the worker, for which the rules held, or those that a person gave in an escalation."""
@@ -158,7 +158,7 @@ class UntilHandle(Handle):
 
 
 class StepHandle(Handle):
-    """A step."""
+    """The handle of a step."""
 
     outputs = Member(Ref)
     """What the function returned, or the outputs that a person gave in an escalation."""

@@ -54,8 +54,8 @@ class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Undo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The worker that takes back what a node did. If `inputs` is None, the worker gets `{"inputs": …, "outputs": …}` of the node (of a map:
-    it runs for each item that succeeded, and gets those of the item)."""
+    """The worker that takes back what a node did. If `inputs` is None, the worker gets `{"inputs": …, "outputs": …}` of the node. For a map
+    it runs once for each item that succeeded, and gets those of the item."""
 
     worker: str
     inputs: Template = None
@@ -86,8 +86,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 
 
 class WorkerNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="worker"):
-    """Run a worker with these inputs. `worker` may also be the id of a pipeline. A PipelineNode runs in the same way; drawings show it as a
-    pipeline, and `holdfast check` reports it if it runs a worker."""
+    """Run a worker with these inputs. `worker` may also be the id of a pipeline. A PipelineNode runs in the same way, but
+    drawings show it as a pipeline, and `holdfast check` reports a PipelineNode that runs a worker."""
 
     worker: str
     """The worker's id, or `id@version`."""

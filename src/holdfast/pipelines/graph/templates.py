@@ -110,8 +110,8 @@ def _walked(template: Template) -> Iterator[_TemplatePart]:
 
 
 def _read(part: Any, where: Path) -> tuple[Reference | Flaw | None, list[tuple[str | int, Any]]]:
-    """Read one place of a template. Returns the reference at this place, or the flaw, or None if it is neither; then the templates inside
-    it, each with its key or index."""
+    """Read one place of a template. Returns the reference or the flaw at this place, or None if there is neither; then the templates
+    inside this place, each with its key or index."""
     if isinstance(part, list | tuple):
         return None, list(enumerate(part))
     if not isinstance(part, dict):
