@@ -171,7 +171,7 @@ class Pipeline(WorkerVerbs):
 
         `at_most` is required: the most elements that the list may have. A longer list fails the node before any item runs. At most
         `at_once` items run at the same time. `tolerate` says how many items may fail without failing the node: a number, or a percentage
-        (`"20%"`). `fallback` and `undo` are as for `worker`, for each item.
+        (`"20%"`). `fallback` and `undo` are as for `worker`, for each item. If the map itself fails, its items are not undone.
         """
         if at_most is None:
             raise PipelineInvalid(f"The map {name!r:.80} needs at_most=, the most elements that its list may have: at_most=200.")

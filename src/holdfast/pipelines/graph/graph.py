@@ -55,7 +55,7 @@ class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 class Undo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """The worker that takes back what a node did. If `inputs` is None, the worker gets `{"inputs": …, "outputs": …}` of the node. For a map
-    it runs once for each item that succeeded, and gets those of the item."""
+    it runs once for each item that succeeded, and gets those of the item. A worker or map node that failed is not undone."""
 
     worker: str
     inputs: Template = None
