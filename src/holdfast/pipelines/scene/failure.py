@@ -41,8 +41,8 @@ MOST_TURNS: Final = 20
 _MOST_LIMITED: Final = 100
 """If a rate refuses the requests to a worker this many times in succession, the worker is treated as failed."""
 RETRY, USE, SKIP, STOP = "retry", "use", "skip", "stop"
-"""What a person may answer to an escalation: try the node again, use outputs that the person gives (not for a map or a wait), skip the
-node, or fail it."""
+"""What a person may answer to an escalation: try the node again (a map runs all its items again), use outputs that the person gives (not
+for a map or a wait), skip the node, or fail it."""
 
 
 class Ran(msgspec.Struct, frozen=True):
