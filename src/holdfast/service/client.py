@@ -55,7 +55,8 @@ class Client:
     """Blocking methods for the executions of a store. Name an execution by its ARN, its id, `function/name`, or a name that is unique.
 
     The methods take the same arguments as those of `OpenEngine` and `OpenExecution`, after the text that names the execution. A client runs
-    no function: a method that changes an execution returns after the write, and does not wait for a runner.
+    no function: a method that changes an execution returns after the write, and does not wait for a runner. The methods for runs raise
+    ExecutionNotFound for an execution that is not a run.
     """
 
     def __init__(self, store: Store, where: str, *, clock: Clock, ids: IdSource, actor: Actor | None = None) -> None:
@@ -181,8 +182,8 @@ class Client:
 
     def import_execution(self, document: Source) -> tuple[Execution, bool]:
         """Write a copy of an exported execution into the store. No runner runs the copy. Returns the copy, and whether this call wrote it;
-        False if the store had it before. Raises ExportInvalid if the document is not an export, and ExecutionAlreadyStarted if another
-        execution of the store has its id or its name."""
+        False if the store had it before. Raises ExportInvalid if the document is not an export, and ExecutionAlreadyStarted if the store
+        has a different execution with its id or its name."""
         copy = copied(read(document).snapshot, self._clock.now())
         new = self._store.adopt(copy)
         return self.get(copy.header.id), new

@@ -60,8 +60,8 @@ class QueueVerbs:
         and `head_start` (its priority: it is treated as if it had been enqueued this much earlier; an ordered queue ignores it) are in
         seconds. `units` is its estimated number of tokens, for rates of tokens (None or 0: for a function 0; for a worker or pipeline its
         limit of tokens, or 0 if it has none). `user` and `constraints` are only for workers and pipelines. Raises `QueueFull` if the queue
-        is full or is drained; then nothing is written. Raises `InvalidRequest` if the request does not fit the contract of a worker or
-        pipeline."""
+        is full or is drained; then nothing is written. Raises `FunctionNotFound` if this engine has neither a function nor a worker nor a
+        pipeline of this name. Raises `InvalidRequest` if the request does not fit the contract of a worker or pipeline."""
         asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
         if isinstance(target, str) and (workers := self._workers_of(target)) is not None:
             request = _request(target, input, version, idempotency_key, user, constraints)

@@ -62,7 +62,8 @@ class Schedules:
                 return
 
     def get(self, name: str) -> ScheduleState:
-        """The schedule with this name. Raises ScheduleNotFound if there is none, or if it was removed."""
+        """The schedule with this name. Raises ScheduleNotFound if there is none, or if it was removed, and ScheduleInvalid if the text
+        cannot be a name of a schedule."""
         state = self._found(name)
         if state is None or state.removed:
             known = [one.name for one in self.list(_PAGE)]
