@@ -152,9 +152,9 @@ class Schedules:
 
     def backfill(self, name: str, begin: int, end: int) -> tuple[ScheduleState, int]:
         """Ask for the occurrences that were due from `begin` on and before `end` (milliseconds), by the timing that was in force at that
-        time. This only writes the request: a runner that hosts the function starts them. An occurrence whose execution is still in the
-        store is not started again. Returns the schedule, and how many occurrences were due. Raises ScheduleInvalid if there are too many,
-        or if `end` is not after `begin`.
+        time (before the schedule existed, by its first timing). Times in the future are left out. This only writes the request: a runner
+        that hosts the function starts them. An occurrence whose execution is still in the store is not started again. Returns the schedule,
+        and how many occurrences were due. Raises ScheduleInvalid if there are too many, or if `end` is not after `begin`.
         """
         if end <= begin:
             raise ScheduleInvalid("The end of a backfill must be after its beginning.")
