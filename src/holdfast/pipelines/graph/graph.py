@@ -55,7 +55,8 @@ class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 class Undo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """The worker that takes back what a node did. If `inputs` is None, the worker gets `{"inputs": …, "outputs": …}` of the node. For a map
-    it runs once for each item that succeeded, and gets those of the item. A worker or map node that failed is not undone."""
+    it runs once for each item that succeeded, and gets those of the item. A worker or map node that failed is not undone,
+    unless a person gave its outputs."""
 
     worker: str
     inputs: Template = None
@@ -215,7 +216,7 @@ class SuperviseNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="su
     choices: dict[str, str]
     """The workers that the supervisor may choose, by label."""
     turns: int
-    """The supervisor is asked at most this often in one try of the node. If its last choice is not `finish`, the node fails."""
+    """The supervisor is asked at most this often in one try of the node. Without `finish` in its last turn, the node fails."""
     undo: dict[str, str] = {}
     """For each label, the worker that takes back what the chosen worker did. It gets `{"inputs": …, "outputs": …}` of that run. The work of
     a label that is not here is not undone."""
