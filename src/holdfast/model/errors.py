@@ -72,7 +72,10 @@ class InvalidToken(Rejected):
 
 
 class PayloadNotJson(Rejected):
-    """The payload is not JSON."""
+    """The payload is not JSON.
+
+    It is also raised if a value cannot be written as JSON.
+    """
 
     code = "payload_not_json"
 
@@ -84,7 +87,10 @@ class PayloadTooLarge(Rejected):
 
 
 class FunctionNotFound(Rejected):
-    """No function with this name and version is registered here."""
+    """No function with this name and version is registered here.
+
+    It is also raised if a file has no such function or several, and if the name is that of a worker or a pipeline.
+    """
 
     code = "function_not_found"
 
@@ -105,13 +111,19 @@ class DuplicateFunction(Rejected):
 
 
 class ExecutionNotFound(Rejected):
-    """There is no such execution."""
+    """There is no such execution.
+
+    It is also raised if the caller may not see the execution.
+    """
 
     code = "execution_not_found"
 
 
 class ExecutionAlreadyStarted(Rejected):
-    """Another execution has this name already."""
+    """Another execution has this name already.
+
+    An import also raises it if another execution has the id.
+    """
 
     code = "execution_already_started"
 
@@ -178,7 +190,7 @@ class ExtraMissing(Rejected):
 class ExportInvalid(Rejected):
     """The document is not the export of an execution.
 
-    It is also raised if the document was exported without data, and so cannot be replayed.
+    It is also raised if the document cannot be read or is damaged, and if it was exported without data, and so cannot be replayed.
     """
 
     code = "export_invalid"

@@ -145,7 +145,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     continued_as: str | None = None
     """The id of the execution that continues this one; None if none does."""
     expires_at: int | None = None
-    """From this time on retention may remove it; None while it is not closed."""
+    """From this time on retention may remove it; None while it is not closed. An imported copy has it from the import on."""
     superseded_by: str | None = None
     """The id of the execution that has its name now, because the name was started again; None if it still has its name."""
     quarantine: Quarantine | None = None
@@ -157,7 +157,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     place: Place | None = None
     """Its place in a queue; None if it was not enqueued."""
     parked: bool = False
-    """Whether it is parked: it came from a queue, it failed, and a person may start its name again (redrive)."""
+    """Whether it is parked: it came from a queue, it failed or timed out, and a person may start its name again (redrive)."""
     summary: Summary | None = None
     """The facts by which people find it. From the start on it has the pipeline, and after the close also how the execution ended. None if
     there are no such facts."""

@@ -36,7 +36,7 @@ class Return(msgspec.Struct, frozen=True, gc=False):
     error: Failure | None = None
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Close the operation. If the operation is closed already, or the parent does not run any more, nothing changes."""
+        """Close the operation. If the operation is closed already, or the parent has ended or is an imported copy, nothing changes."""
         operation = view.get(self.operation_id)
         header = view.header
         waits = header.status is ExecutionStatus.RUNNING and header.state is not State.IMPORTED

@@ -84,7 +84,7 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     ttl_seconds: int | None = None
     """How many seconds an execution may wait before it expires, unless its caller gives another time."""
     parks: bool = True
-    """Whether failed executions are parked: kept so that a person may start them again under the same name."""
+    """Whether executions that failed or timed out are parked: marked so that a person may start them again under the same name."""
 
     def at(self, level: str) -> Limits:
         """The limits of a level (`places.Level`); the level of leaf lanes has none. In an ordered queue, each key has at most one slot at

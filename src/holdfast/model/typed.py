@@ -148,8 +148,8 @@ def _key(key: Any, path: str) -> str:
 
 def without_models(value: Any, path: str = "") -> Any:
     """The value, with each model in it (dataclass or pydantic) replaced by its JSON values. A tuple that contains a model becomes a list. A
-    value without models is returned unchanged. Raises Unwritable if a model cannot be written. `path` says where the value is in the whole
-    value, for this error."""
+    value without models is returned unchanged. Raises Unwritable if a model cannot be written, and RecursionError if a dict or list with a
+    model in it contains itself. `path` says where the value is in the whole value, for this error."""
     if not models_in(value):
         return value
     if isinstance(value, dict):

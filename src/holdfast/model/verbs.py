@@ -103,7 +103,9 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
         elif life.may_claim(header, now, alone=self.alone):
             deaths = header.deaths
         else:
-            raise LeaseLost("Another runner has this execution.")
+            raise LeaseLost(
+                "This runner may not claim the execution now: the execution is not ready for this runner, or another runner has it."
+            )
         if header.deadline <= now:
             change = life.time_out(draft)
             return change, change.header

@@ -112,8 +112,8 @@ class Decisions(ABC, Generic[B]):
         """The error that an entry gets as its answer, if the entry alone failed with this error."""
 
     def _has_moved(self, execution: str, done: B) -> bool:
-        """Whether the row of an execution is newer than the view in memory. The default is False, for a backend whose views are always
-        current."""
+        """Whether the row of an execution has changed after the view in memory was made. This default returns False, for a backend whose
+        views are always current inside a transaction."""
         return False
 
     def _entry(self, write: Write, now: int, done: B) -> Answer | HoldfastError:

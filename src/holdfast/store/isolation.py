@@ -45,8 +45,8 @@ _SHOWN: Final = 64
 
 
 class Spoilt(Exception):
-    """Wraps an error (`__cause__`) that a value of an entry raised while the entry was decided or made into rows. The error is not about
-    the store, so it does not concern the whole batch."""
+    """Wraps an error (`__cause__`) that was raised because of a value of one entry, while the entry was decided or made into rows. The
+    error is not about the store, so it does not concern the whole batch."""
 
 
 def concerns_all(error: HoldfastError) -> bool:
@@ -60,8 +60,8 @@ def _of_all(error: Exception) -> HoldfastError | None:
 
 
 def own(error: HoldfastError) -> HoldfastError:
-    """The error, as the answer of the entry whose decision raised it. Raises Spoilt for an error about the store itself, because a decision
-    cannot know the state of the store."""
+    """Returns the error: it is the answer of the entry whose decision raised it. Raises Spoilt instead for an error about the store itself,
+    because a decision cannot know the state of the store."""
     if concerns_all(error):
         raise Spoilt from error
     return error

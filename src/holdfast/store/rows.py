@@ -73,7 +73,7 @@ def with_columns(statement: str) -> str:
 
 
 def _undamaged(read: Callable[P, T]) -> Callable[P, T]:
-    """Decorates a function that reads a row: it raises RowDamaged if the row has a value that this code cannot read."""
+    """Decorates a function that reads a row: the function then raises RowDamaged if the row has a value that this code cannot read."""
 
     @wraps(read)
     def reading(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -179,7 +179,7 @@ def terms_row(terms: Terms) -> Row:
 
 
 def touched_row(x: Execution) -> Row:
-    """Those columns of an execution that an ordinary checkpoint changes."""
+    """Those columns of an execution that an ordinary checkpoint changes, without `due_at`."""
     return (x.revision, x.sequence, x.events, x.pending, x.touched_at, x.operations, x.stored)
 
 

@@ -16,12 +16,12 @@ from holdfast.store.seam import Snapshot
 
 
 class CopyRows:
-    """The rows of a copy, under a key of the store that adopts it. The copy loses its place in a queue."""
+    """The rows of a copy, under the key `key` that the adopting store gives it. The copy loses its place in a queue, and is not parked."""
 
     def __init__(self, key: int, copy: Snapshot, codec: PayloadCodec | None) -> None:
         header = msgspec.structs.replace(copy.header, input_hash=_identity(copy, codec), graph=None, place=None, parked=False)
         self.graphs: dict[str, str | None] = {}
-        """The id of the copy's graph with the text to store; empty if the copy has no graph or not its text."""
+        """The id of the copy's graph with the text to store; empty if the copy has no graph, or does not bring the graph's text."""
         if copy.header.graph is not None and copy.graph is not None:
             graph = checked_graph(GraphText(copy.header.graph, copy.graph))
             header = msgspec.structs.replace(header, graph=graph.id)
@@ -51,7 +51,7 @@ def check_name_free(taken: rows.Row | None, copy: Snapshot, where: str) -> None:
     header = copy.header
     if taken is not None and header.superseded_by is None:
         raise ExecutionAlreadyStarted(
-            f"There is another execution {header.function}/{header.name} in {where}: {rows.execution_from(taken).id}."
+            f"There is another execution {header.function}/{header.name} in {where}, with the id {rows.execution_from(taken).id}."
         )
 
 

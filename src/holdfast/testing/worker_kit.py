@@ -121,11 +121,11 @@ def run(
     are further members of the request, such as `idempotency_key`.
 
     `tools` are the answers of its tools, by name: a value, an exception to raise, a callable that gets the arguments, or a list of values
-    for one call after the other. A tool without an answer is called as in production.
+    for one call after the other, of which the last is used again. A tool without an answer is called as in production.
 
     `decisions` are the decisions of people, by the question, or by the tool if there is no question. A decision is a verdict (`"approve"`,
-    `"reject"`), or a mapping with a verdict and more (`edited_arguments`, `result`). If a decision is missing, the response is
-    `needs_human`.
+    `"reject"`), or a mapping with a verdict and more (`edited_arguments`, `result`). If a decision is missing, this function returns while
+    the run waits, and the status of the response is `needs_human`.
 
     The body runs in this process, unless `worker_settings` says otherwise. Waits of up to an hour take no real time.
     """

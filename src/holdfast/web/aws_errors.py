@@ -56,7 +56,8 @@ def reply_to(error: HoldfastError | Refused, agent: str = "") -> Reply:
 
 def shaped(status: int, shape: str, message: str, *, headers: tuple[Header, ...] = (), reason: str | None = None) -> Reply:
     """A reply with an error. `shape` is AWS's name of the error. Some of AWS's clients read `message`, others `Message`, so the body has
-    both; clients of CloudWatch Logs read `__type`. If `reason` is given, the body has it as `Reason`, and says when to try again."""
+    both; clients of CloudWatch Logs read `__type`. If `reason` is given, the body has it as `Reason`, and says after how many seconds the
+    client may try again."""
     body: dict[str, Any] = {"__type": shape, "Type": "User" if status < 500 else "Service", "message": message, "Message": message}
     if reason is not None:
         body |= {"Reason": reason, "retryAfterSeconds": str(RETRY_SECONDS)}

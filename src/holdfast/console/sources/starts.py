@@ -34,9 +34,9 @@ class StartSource:
     def run(self, name: str, version: str | None, inputs: dict[str, Any], key: str | None) -> str:
         """Start a run, as a request over HTTP does: the contract checks the inputs. Returns the id of the run.
 
-        `key` is the idempotency key, or None. If a run has this key and the same inputs already, and has not freed the key, nothing is
-        started, and the result is the id of that run. Raises InvalidRequest if the request is refused. If the inputs do not fit the
-        contract, its `details` name the places.
+        `key` is the idempotency key, or None. If a run has this key and the same inputs already, nothing is started, and the result is the
+        id of that run, unless that run ended with `retryable_error` or `invalid_request`: then a new run is started. Raises InvalidRequest
+        if the request is refused. If the inputs do not fit the contract, its `details` name the places.
         """
         served = self._viewer.served
         service = None if served is None else served.workers

@@ -52,7 +52,7 @@ class DeployedFunctions:
         return list(self._entries.values())
 
     def needed(self, name: str) -> Entry:
-        """The function of this name. Raises FunctionNotFound if there is none."""
+        """The function of this name. Raises FunctionNotFound if there is none, or if it was deleted."""
         found = self.entry(name)
         if found is None:
             raise FunctionNotFound(f"Function not found: {function_arn(name)}")
@@ -160,7 +160,8 @@ class DeployedFunctions:
     ) -> Entry:
         """Make a function equal to this description, as deploying a template does; the function is created if it does not exist. Parts that
         are equal already do not change. With `publish` or `aliases`, `$LATEST` is published as a new version, unless the newest published
-        version equals it already. After that, each alias in `aliases` names the newest published version."""
+        version equals it already. After that, each alias in `aliases` names the newest published version; the other aliases of the function
+        stay as they are."""
         checked_function(name)
         before = self._entries.get(name) or Entry(name=name, latest=None)
         latest = before.latest

@@ -29,8 +29,8 @@ _TAILS: Final = 256
 
 
 class InlineLogs(logging.Filter):
-    """A host that wraps another host (`home`) and collects the log lines of its functions: `put` is called with each line. It collects only
-    inside a `with` statement. `process` is a part of the name of the log stream."""
+    """A host that wraps another host (`home`) and collects the log lines of its functions: `put` is called with each line. Lines are
+    collected only inside a `with` statement. `process` is a part of the name of the log stream."""
 
     def __init__(self, home: Home, put: Callable[[Sequence[OutputLine]], None], clock: Clock, process: str) -> None:
         super().__init__()

@@ -58,7 +58,7 @@ class LogRoutes:
         try:
             if operation is None:
                 known = ", ".join(self.operations)
-                raise Refused(400, "UnknownOperationException", f"X-Amz-Target names no operation that is known here. Known are {known}.")
+                raise Refused(400, "UnknownOperationException", f"X-Amz-Target must name an operation that is known here: {known}.")
             asked = request.decoded(operation.asked)
             answer = await in_thread(Purpose.LOGS, operation.verb, asked, request.tenant)
             return Reply(200, msgspec.json.encode(answer), (_CONTENT,))

@@ -106,13 +106,13 @@ class RuntimeHost:
     # --- functions
 
     def put(self, runtime: Runtime) -> None:
-        """Host a function version, or replace its code. Processes with the old code end when they have no job and no job waits for them.
-        Raises InvalidParameter if the description is not valid (`Runtime.checked`)."""
+        """Host a function version, or replace the one that is hosted. Processes of the replaced version end when they have no job and no
+        job waits for them. Raises InvalidParameter if the description is not valid (`Runtime.checked`)."""
         self._pool.put(runtime.checked())
 
     async def try_out(self, runtimes: Iterable[Runtime]) -> None:
-        """Log the warnings about these functions (`warnings_of`). To find them, the interpreters of the functions are tried. If this host
-        has logged a warning about the same thing before, it does not log another one."""
+        """Log the warnings about these functions (`warnings_of`). To find them, the host tries the interpreters of the functions. If the
+        host has logged a warning about the same thing before, it does not log another one."""
         for runtime in runtimes:
             for caution in await in_thread(Purpose.HOUSE, warnings_of, runtime, self.interpreters):
                 if caution.about not in self._said:
@@ -121,7 +121,8 @@ class RuntimeHost:
 
     def runs_on(self, runtime: str) -> str:
         """The interpreter that runs functions of this runtime here, such as `Python 3.13`, if its version differs from the one in the
-        runtime's name. Empty if it does not differ; `nothing` if no interpreter can run them. Blocks while an interpreter is tried."""
+        runtime's name. Empty if it does not differ; `nothing` if the runtime is not known here or no interpreter can run it. Blocks while
+        an interpreter is tried."""
         return runs_on(runtime, self.interpreters)
 
     def drop(self, function: str, version: str) -> None:
@@ -260,7 +261,8 @@ class RuntimeHost:
         return runtime
 
     async def close(self) -> None:
-        """End every process. Invocations that wait or run end with EngineClosed. When this returns, no process is left."""
+        """End every process. Invocations that wait or run are interrupted: the engine gets the outcome INTERRUPTED, and the callers of
+        plain functions get EngineClosed. When this returns, no process is left."""
         self._closed = True
         await self._pool.close()
         self._running.clear()

@@ -128,7 +128,10 @@ class _Reader:
 
     def _arguments(self, call: ast.Call) -> dict[str, Any]:
         if len(call.args) > len(_POSITIONAL) or any(isinstance(each, ast.Starred) for each in call.args):
-            raise Flaw(call, f"Pipeline(…) takes its page, or its id and its version; the rest by name: {', '.join(_ARGUMENTS[2:])}.")
+            raise Flaw(
+                call,
+                f"Without names, Pipeline(…) takes its page, or its id and its version; name the rest: {', '.join(_ARGUMENTS[2:])}.",
+            )
         pairs: Sequence[tuple[str, ast.expr]] = [
             *zip(_POSITIONAL, call.args, strict=False),
             *((word.arg or "**", word.value) for word in call.keywords),

@@ -46,7 +46,7 @@ class CostLine(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int = 0
     reasoning_tokens: int = 0
     settled: Part = Part()
-    """Calls for which the model's server said what they used."""
+    """Calls for which the model's server or the tool said what they used."""
     unknown: Part = Part()
     """Calls for which it is not known what they used, with the estimated amounts."""
     open: Part = Part()
@@ -117,7 +117,8 @@ class CostReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller asks about costs, as texts. None does not restrict."""
+    """What a caller asks about costs, as texts. A member that is None does not restrict the question; for `by`, None means the usual
+    dimensions."""
 
     by: str | None = None
     """The dimensions to sum by, with commas between them: `node,model`. None: pipeline, worker and model; for one run also node."""
@@ -291,5 +292,5 @@ def dollars(nanos: int) -> str:
 
 
 def question_of(told: Mapping[str, str | None]) -> CostQuestion:
-    """A question from texts by name. The names are the fields of CostQuestion."""
+    """A question from texts by name. The names are the fields of CostQuestion; other names are ignored."""
     return json_structs.converted(dict(told), CostQuestion)

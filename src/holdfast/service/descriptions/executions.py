@@ -139,7 +139,8 @@ def arn_of(header: Execution) -> str:
 
 def failure_of(store: Store, header: Execution, payload: str | None) -> Unsuccessful:
     """The error for a caller that waits for the result of a closed execution which did not succeed: ExecutionFailed, ExecutionTimedOut or
-    ExecutionStopped. `payload` is the stored error. The error names the operation that failed, if it is known."""
+    ExecutionStopped. `payload` is the stored error. ExecutionFailed names the operation that failed, if that operation
+    is known and has a name."""
     failure = codec.failure_from(payload or "{}")
     where = failed_in(store, header, failure)
     message = with_advice(failure.message)

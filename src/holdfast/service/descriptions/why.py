@@ -38,7 +38,8 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def why(store: Store, header: Execution, most: int = MOST_OPERATIONS) -> Why:
-    """Explain an execution. If it has more than `most` operations, the sentence does not say what it waits for."""
+    """Why an execution is in its present state, and the action that helps. If the execution has more than `most` operations, the sentence
+    does not say what it waits for."""
     if header.status is not ExecutionStatus.RUNNING:
         return _over(header)
     pending = _pending(store, header, most)

@@ -63,9 +63,10 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     waits: tuple[str, ...] = ()
     """The recorded operations that the code waits for, in words."""
     goes_on: tuple[str, ...] = ()
-    """The new work that the code would do next, in words, with its line in the code."""
+    """The new work that the code would do next, in words, with its line in the code if that is known."""
     unused: tuple[str, ...] = ()
-    """In words: the recorded operations that the code had not used when it ended."""
+    """In words: the recorded operations outside of child contexts that the code had not used when it ended. Empty if the code has not
+    ended."""
 
 
 def replay(document: Source, function: DurableFunction) -> Replayed:
@@ -74,7 +75,7 @@ def replay(document: Source, function: DurableFunction) -> Replayed:
 
     Nothing is written, and no body of a step runs; the code outside of steps runs, as at every replay. Raises
     `NonDeterministicExecutionError` if the code calls another operation than the recorded one, `ExportInvalid` if the document is not an
-    export, or was exported without data, and `InvalidParameter` if the function is not durable."""
+    export, or was exported without data, and `InvalidParameter` if the function is not a durable function, or is a plain function."""
     _check_durable(function)
     imported = read(document)
     if not imported.data:
@@ -84,7 +85,7 @@ def replay(document: Source, function: DurableFunction) -> Replayed:
 
 def replay_snapshot(snapshot: Snapshot, function: DurableFunction) -> Replayed:
     """Run a function on the records of an execution, or of a part of one, that was read from a store. The result and the errors are those
-    of `replay`."""
+    of `replay`, without `ExportInvalid`."""
     _check_durable(function)
     run = _Run(snapshot)
     outcome = _awaited(lambda: run.awaiting(function)) if function.is_async else run.blocking(function)

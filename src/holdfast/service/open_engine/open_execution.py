@@ -19,8 +19,7 @@ from holdfast.service.exports.exporting import exported
 
 
 class OpenExecution:
-    """One execution of an open engine. `status`, `describe`, `history` and `export` raise `ExecutionNotFound` if the store does not have it
-    any more."""
+    """One execution of an open engine. All methods raise `ExecutionNotFound` if the store does not have the execution any more."""
 
     id: str
     name: str
@@ -76,9 +75,9 @@ class OpenExecution:
 
     async def stop(self, message: str | None = None, error_type: str | None = None, *, cascade: bool = True) -> tuple[Execution, bool]:
         """Stop the execution, with this message and type as its error. With `cascade`, the executions below it are stopped too (runs of
-        workers and pipelines are cancelled), except those that were invoked with `cascade=False`. If another execution continues this
-        one, the other one is stopped instead. Returns the record of the execution, and whether this call stopped it; False if it was
-        closed. Raises `InvalidParameter` for an imported copy that was not closed."""
+        workers and pipelines are cancelled), except those that were invoked with `cascade=False`. If another execution continues this one,
+        the other one is stopped instead. Returns the record of the execution, and whether this call stopped it; False if it had ended
+        before. Raises `InvalidParameter` for an imported copy that was not closed."""
         return await self._engine.stop(self.id, Failure(message=message, type=error_type), cascade=cascade)
 
     async def release(self) -> None:
@@ -94,7 +93,8 @@ class OpenExecution:
 
 
 def input_text(input: object) -> str:
-    """The input of an execution as JSON text. Raises PayloadNotJson if it cannot be written as JSON."""
+    """The input of an execution as JSON text. Raises PayloadNotJson if it cannot be written as JSON, and InvalidParameter if a text in it
+    is not valid Unicode."""
     try:
         plain = without_models(input)
     except (Unwritable, RecursionError) as error:

@@ -33,7 +33,7 @@ class RestartVerbs:
     async def retry(self, run_id: str, *, wait: float | None = None) -> Response:
         """Start a new run that does the failed part of an earlier run again. The other results of the earlier run are reused. Waits for the
         response of the new run, as `run` does. Raises `RestartRefused` if the earlier run cannot be retried: for example, it has not ended,
-        or nothing of it failed."""
+        or nothing of it failed. Raises `InvalidParameter` if the engine has no workers."""
         from holdfast.service.restarts.runs import RETRY
 
         return await self._restarted(run_id, RETRY, wait)
@@ -53,7 +53,7 @@ class RestartVerbs:
         run cannot be restarted, and `InvalidParameter` if neither `nodes` nor `inputs` are given.
 
         Writes that earlier runs made are not made again; if a write has other arguments now, a person is asked. Only the nodes in `resend`
-        make their writes again.
+        make their writes again; each of them must be one of `nodes`, or come after one.
         """
         from holdfast.service.restarts.runs import restart_asked
 

@@ -54,10 +54,10 @@ _LONGEST: Final = 1024 * 1024
 
 
 def read_operator(isolation: str | None = None, file: Path | None = None, environment: Mapping[str, str] = os.environ) -> WorkerSettings:
-    """The settings of `file`; if it is None, of the file in $HOLDFAST_CONFIG; without both, of ./holdfast.toml if it exists, or else the
-    defaults. Environment variables such as HOLDFAST_MODEL_KEY and HOLDFAST_CASSETTE win over the file. `isolation`, if it is given,
-    replaces that of the file. Raises InvalidParameter if a named file does not exist. Raises InvalidParameter or ScheduleInvalid if the
-    file is not valid.
+    """The settings of `file`; if it is None, of the file that $HOLDFAST_CONFIG names; without both, of ./holdfast.toml if it exists, or
+    else the defaults. Environment variables such as HOLDFAST_MODEL_KEY and HOLDFAST_CASSETTE win over the file. `isolation`, if it is
+    given, replaces that of the file. Raises InvalidParameter if a named file does not exist. Raises InvalidParameter or ScheduleInvalid if
+    the file is not valid.
 
     This is for programs that open an engine; such a program is its own operator. The command line asks for trust first (operator/files.py).
     """

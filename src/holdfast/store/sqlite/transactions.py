@@ -1,7 +1,7 @@
 """Everything that is written outside a batch: single statements and short transactions.
 
-Each write waits until no other thread of this process writes, and then for the turn of this process among those that use the file. Each
-transaction begins with space in the WAL for what it will write (`WalSpace`).
+Each write waits until no other thread of this process writes, and then for the turn of this process among the processes that use the file.
+Each transaction begins with space in the WAL for what it will write (`WalSpace`).
 """
 
 from __future__ import annotations
@@ -51,16 +51,17 @@ def bulk(sql: Mapping[str, str]) -> Mapping[str, dict[int, str]]:
 
 
 def _of_one_row(update: str) -> str:
-    """The update of one row, which is the most frequent case: without a join, and with its values as parameters."""
+    """The statement `update`, changed so that it updates only one row, which is the most frequent case: without a join, and with the values
+    as parameters."""
     return re.sub(r"v\.column(\d+)", r"?\1", update.replace("FROM (VALUES {rows}) AS v ", ""))
 
 
 class WalSpace:
     """Space for the next writes in the WAL of one open file.
 
-    A file that grows costs more to sync: the kernel must write its new length as well, which may take as long as the data. So the WAL is
-    made longer in large pieces, with zeros that SQLite then writes over. When SQLite reads the WAL, it ignores everything after the last
-    good frame.
+    A file that grows costs more to sync: the kernel must write its new length as well, which may take as long as writing the data. So the
+    store makes the WAL longer in large pieces of zeros, and SQLite then writes over the zeros. When SQLite reads the WAL, it ignores
+    everything after the last good frame.
     """
 
     def __init__(self, where: str) -> None:
@@ -119,7 +120,8 @@ class Transactions(SqliteReads):
             raise explained(error, self._where) from error
 
     def _begin(self) -> None:
-        """Begin a write transaction. No other connection can write until it ends."""
+        """Begin a write transaction. No other connection can write until it ends. If another connection writes now, this waits at most 10
+        seconds."""
         self._writer.execute("BEGIN IMMEDIATE")
         if self._wal_space is not None:
             self._wal_space.make()
@@ -134,7 +136,7 @@ class Transactions(SqliteReads):
                 raise InvalidParameter(f"There is no graph {graph}: the start that names it must bring its text.")
 
     def _put_rows(self, name: str, values: Sequence[rows.Row]) -> None:
-        """Write many rows with few statements, inside a transaction."""
+        """Write many rows with few statements, inside a transaction. `name` is a key of `_bulk`."""
         statements = self._bulk[name]
         start, count = 0, len(values)
         for size in CHUNKS:
