@@ -22,7 +22,7 @@ MIRRORS: Final = tuple(
 """Modules named as the official SDK names its own: the classes and functions that their text defines are public."""
 CHOSEN: Final = {
     "holdfast.durable.config": ("JitterStrategy",),
-    "holdfast.durable.context": ("Invocable",),
+    "holdfast.durable.context": ("AsyncCallback", "AsyncTimer", "Callback", "Invocable", "Timer"),
     "holdfast.durable.types": ("LoggerInterface",),
     "holdfast.durable.retries": ("RetryDecision",),
     "holdfast.durable.serdes": ("SerDes", "SerDesContext"),
@@ -68,7 +68,7 @@ def public() -> dict[str, Name]:
         loaded = importlib.import_module(module)
         _add(found, module, [name for name in dir(loaded) if name[0] != "_"] if module == "holdfast" else loaded.__all__)
     for module in MIRRORS:
-        _add(found, module, _defined(module) - INSIDE)
+        _add(found, module, _defined(module) - INSIDE | set(CHOSEN.get(module, ())))
     for module, chosen in CHOSEN.items():
         _add(found, module, chosen)
     return {name.title: name for name in found.values()}

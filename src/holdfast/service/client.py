@@ -197,9 +197,7 @@ class Client:
 
         again = is_restart(on_failed, name)
         if any(hosted.kind is not Kind.FUNCTION for hosted in self._store.hosted(function.name)):
-            raise FunctionNotFound(
-                f"{function.name!r} is a worker or a pipeline, not a function. Run it with `holdfast run`, or over HTTP."
-            )
+            raise FunctionNotFound(f"{function.name!r} is a worker or a pipeline, not a function. Run it with `holdfast run` or over HTTP.")
         now, payload = self._clock.now(), input_text(input)
         header = new_execution(self._ids(now), name, function.name, function.version, payload=payload, now=now, terms=function.terms)
         before = failed_as(self._store, function.name, name) if again else None
