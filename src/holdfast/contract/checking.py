@@ -100,8 +100,8 @@ class Checker:
 
 
 class Size(msgspec.Struct, frozen=True):
-    """The size of a value: how many places it has at most, and its JSON text. For a value that is not plain JSON, the number of places is
-    LISTED_IN_PLACE + 1."""
+    """The size of a value: how many values it contains at most, itself included (`places`), and its JSON text. For a value that is not
+    plain JSON, `places` is LISTED_IN_PLACE + 1."""
 
     places: int
     text: bytes

@@ -45,7 +45,7 @@ class State(Word):
     """What an execution waits for, or what runs it, as the engine sees it."""
 
     READY = "ready"
-    """It waits for a runner to claim it. `life.may_claim` says which runner may do so, and from when on."""
+    """It waits for a runner to claim it. `life.may_claim` says which runner may claim it, and from when on."""
     QUEUED = "queued"
     """It waits in its lane until the store admits it (model.places). A runner cannot claim it before."""
     DELAYED = "delayed"
@@ -196,7 +196,7 @@ def checked_graph(graph: GraphText) -> GraphText:
 
 
 def checked_graph_id(graph: str) -> str:
-    """The id of a graph, returned as it is. Raises InvalidParameter if it does not have the form of a SHA-256 in hexadecimal."""
+    """The id of a graph, returned unchanged. Raises InvalidParameter if it does not have the form of a SHA-256 in hexadecimal."""
     if type(graph) is not str or not _GRAPH_ID.fullmatch(graph):
         raise InvalidParameter("A graph is named by the sha256 of its text, in hexadecimal.")
     return graph

@@ -69,7 +69,7 @@ def follow_ups(write: Write, before: Execution, change: Change, children: Callab
 
 
 def _of_pipeline(child: Execution, parent: Execution) -> Execution:
-    """The new execution `child`, with the parent's pipeline in its summary. The child is returned as it is if the parent has no pipeline,
+    """The new execution `child`, with the parent's pipeline in its summary. The child is returned unchanged if the parent has no pipeline,
     or if the child has a summary already."""
     pipeline = pipeline_of(parent.summary)
     return child if pipeline is None or child.summary is not None else msgspec.structs.replace(child, summary=begun(pipeline))

@@ -343,8 +343,8 @@ def time_out(draft: Draft) -> Change:
 
 def claimed_now(change: Change, by: Claimant | None, now: int) -> tuple[Change, Execution]:
     """The change and its header. If any runner may claim the execution after the change (`may_claim` without `alone`), the returned change
-    also has the claim of the runner `by`, so that one commit is enough. If `by` is None, no runner claims it, and the change is returned as
-    it is."""
+    also has the claim of the runner `by`, so that one commit is enough. If `by` is None, no runner claims it, and the change is returned
+    unchanged."""
     header = change.header
     if by is not None and may_claim(header, max(now, header.touched_at)):
         header = claimed(header, by, now)

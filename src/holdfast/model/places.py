@@ -43,7 +43,7 @@ cut and ends with its digest, because a database limits the length of index entr
 
 
 class Level:
-    """The levels of a path, from the top down."""
+    """The levels of a lane's path, from the top down."""
 
     QUEUE: Final = "queue"
     TENANT: Final = "tenant"

@@ -240,7 +240,7 @@ def checked_definition(definition: Definition) -> Definition:
 
 
 def checked_input(text: str) -> str:
-    """The text of a schedule's input, returned as it is. Raises PayloadNotJson if it is not JSON, and ScheduleInvalid if it is too
+    """The text of a schedule's input, returned unchanged. Raises PayloadNotJson if it is not JSON, and ScheduleInvalid if it is too
     large."""
     codec.check(text)
     if len(codec.storable(text).encode()) > MAX_INPUT:

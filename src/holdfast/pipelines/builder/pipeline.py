@@ -145,7 +145,8 @@ class Pipeline(WorkerVerbs):
         return Expression({"$text": text, "with": [template_of(each, "A value of text") for each in values]})
 
     def gives(self, outputs: Any) -> None:
-        """Set the outputs of the pipeline, which must fit the output schema of its contract. Call this once."""
+        """Set the outputs of the pipeline, which must fit the output schema of its contract. Call this once. If a member of `outputs`
+        refers to a node without a result or to a missing value, and has no default, a run leaves this member out."""
         if self._gives:
             raise PipelineInvalid("p.gives(…) was called before. Call it once, with all outputs.")
         self._gives.append(template_of(outputs, "p.gives(…)"))

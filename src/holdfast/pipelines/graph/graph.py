@@ -113,7 +113,8 @@ class MapNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="map"):
     at_once: int = 8
     """At most this many items run at the same time."""
     tolerate: int = 0
-    """How many items may fail without failing the node: a number, or a percentage of the items if `tolerate_percent` is true."""
+    """How many items may fail without failing the node: a number, or a percentage of the items (rounded down) if
+    `tolerate_percent` is true."""
     tolerate_percent: bool = False
     fallback: tuple[str, ...] = ()
     undo: Undo | None = None
@@ -134,7 +135,7 @@ class MergeNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="merge"
     policy: MergePolicy | None = None
     """How the parts are merged; None: `worker` merges them."""
     key: str | None = None
-    """For `union` of lists: two objects with the same value in this field are the same object."""
+    """For `union` of lists: elements of two parts that have the same value in this field are merged into one."""
     worker: str | None = None
     """The worker that merges; None: `policy` says how to merge. It gets `{parts: [{source, value}], merge_policy}`, and `key` if the node
     has one. It gives `{merged, conflicts, completeness}`."""
@@ -201,7 +202,7 @@ class RouteNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="route"
     worker: str | None = None
     rules: dict[str, tuple[Rule, ...]] = {}
     """The rules of each label; empty if a worker chooses. The labels are tried in the order of `labels`, because JSON objects have no
-    order."""
+    order. A label without rules is chosen only if it is `otherwise`."""
     otherwise: str | None = None
     """The label that is chosen if no other label fits. None: the node fails if no label fits."""
 
@@ -273,7 +274,8 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
     format: int = GRAPH_FORMAT
     contract: dict[str, Any]
-    """The contract as JSON (contract.terms.Contract): id, version, schemas and limits. A run checks its own inputs and outputs with it."""
+    """The contract as JSON (contract.terms.Contract): id, version, schemas and limits. The worker service checks the inputs
+    of a run with it, and the run checks its own outputs."""
     nodes: tuple[AnyNode, ...]
     gives: Template
     gates: Literal["advised", "required"] = "advised"

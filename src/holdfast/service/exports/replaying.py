@@ -1,7 +1,7 @@
 """Replays: runs today's code on the records of an exported execution, without a store, an engine or writes, and without step bodies.
 
-Each branch of the handler runs as far as its records go. It is suspended at a wait that had not ended, or before new work. If the code ends
-without some of the records, it does not match them, and the result names these records.
+Each strand of the handler runs as far as its records go. The strand is suspended at a wait that had not ended, or before new work. If the
+code ends without some of the records, it does not match them, and the result names these records.
 """
 
 from __future__ import annotations
@@ -110,26 +110,26 @@ def _awaited(make: Callable[[], Coroutine[Any, Any, Outcome]]) -> Outcome:
 
 
 class _NewWork(SuspendExecution):
-    """Raised in a branch where its records end: before it would write a new record, or run the body of a step that has a recorded start and
-    no end."""
+    """Raised in a strand where its records end: before the strand would write a new record, or run the body of a step that has a recorded
+    start and no end."""
 
 
 class _RecordUse(RestingHooks):
-    """Used in place of plugins: notes which records the code uses, and stops each branch before new work."""
+    """Used in place of plugins: notes which records the code uses, and stops each strand before new work."""
 
     def __init__(self) -> None:
         self.looked_at: set[str] = set()
         self.waits: dict[str, None] = {}
         self.goes_on: dict[str, None] = {}
         self.in_body = False
-        """Whether a branch stopped at a step whose start is recorded, but not its end: the result of its body is not known."""
+        """Whether a strand stopped at a step whose start is recorded, but not its end: the result of its body is not known."""
 
     def recording(self, update: Update) -> None:
-        """Stop the branch: the code would write a new record."""
+        """Stop the strand: the code would write a new record."""
         self._stop(update.type.value, update.sub_type, update.name)
 
     def watched(self, func: Callable[..., Any], at: Identity, attempt: int) -> Callable[..., Any]:
-        """Stop the branch: the body of a step would run now. The start of this step is recorded, but not its end."""
+        """Stop the strand: the body of a step would run now. The start of this step is recorded, but not its end."""
         self.in_body = True
         self._stop(at.type.value, at.sub_type, at.name)
 
@@ -286,7 +286,7 @@ def _told(snapshot: Snapshot, seen: _RecordUse, outcome: Outcome) -> Replayed:
 
 def _same_end(snapshot: Snapshot, outcome: Outcome, *, in_body: bool) -> bool:
     """Whether the code's outcome is the same as the recorded end. Always True if the execution has not ended, was stopped or timed out. If
-    it continued as another one, the new inputs are not compared. With `in_body`, a branch stopped at a step that had begun and not ended:
+    it continued as another one, the new inputs are not compared. With `in_body`, a strand stopped at a step that had begun and not ended:
     then a recorded error is not compared, because it may come from that step."""
     header, payload = snapshot.header, snapshot.events[-1].payload
     if header.status is ExecutionStatus.RUNNING or header.status in _FROM_OUTSIDE:

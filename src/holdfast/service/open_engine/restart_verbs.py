@@ -48,9 +48,10 @@ class RestartVerbs:
         wait: float | None = None,
     ) -> Response:
         """Restart a run of a pipeline: `nodes` and all nodes after them run again. Any other node is reused if it ended well, was not
-        undone, and its inputs, its worker and the worker's code are the same. With `inputs`, the new run gets other inputs; a run of a
-        worker can be restarted only with other inputs. Returns the response of the new run, as `run` does. Raises `RestartRefused` if the
-        run cannot be restarted, and `InvalidParameter` if neither `nodes` nor `inputs` are given.
+        undone, and its inputs, its worker and the worker's code are the same; of a map that did not end well, the good items are reused.
+        With `inputs`, the new run gets other inputs; a run of a worker can be restarted only with other inputs. Returns the response of the
+        new run, as `run` does. Raises `RestartRefused` if the run cannot be restarted, and `InvalidParameter` if neither `nodes` nor
+        `inputs` are given.
 
         Writes that earlier runs made are not made again; if a write has other arguments now, a person is asked. Only the nodes in `resend`
         make their writes again; each of them must be one of `nodes`, or come after one.
