@@ -105,11 +105,10 @@ def run(
 ) -> None:
     """Run a durable function or a worker to its end and print its result as JSON.
 
-    If a run of a worker waits for a person, the command ends with exit code 4. After the decision, the same command with the same --key
-    continues the run. If the command is killed or interrupted, the execution stays in the store: the same command with the same --name (for
-    a worker: with the same --key) continues it. While a durable function runs, the program hosts every durable function of the file. Their
-    output goes to stderr, because stdout is for the result. Their logs through context.logger go to stderr too, unless the file configures
-    logging.
+    If a run of a worker waits for a person, the command ends with exit code 4. After the decision, or if the command was killed or
+    interrupted, the same command with the same --name (for a worker: with the same --key) continues the execution. While a durable function
+    runs, the program hosts every durable function of the file. Their output goes to stderr, because stdout is for the result; their logs
+    through context.logger go to stderr too, unless the file configures logging.
     """
     place = StorePlace.of(store, codec_address)
     is_worker = declares_workers(target)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.model import errors
+from holdfast.model import deploy_errors, errors
 from holdfast.model.errors import HoldfastError
 from holdfast.web.refusals import RETRY_SECONDS, Header, Refused, retry_after
 from holdfast.web.replies import Reply, json_reply
@@ -23,8 +23,8 @@ SHAPES: Final[Mapping[type[HoldfastError], tuple[int, str]]] = {
     errors.ExecutionAlreadyStarted: (409, "DurableExecutionAlreadyStartedException"),
     errors.CredentialsNeeded: (403, "AccessDeniedException"),
     errors.AccessRefused: (403, "AccessDeniedException"),
-    errors.ResourceConflict: (409, "ResourceConflictException"),
-    errors.RevisionMismatch: (412, "PreconditionFailedException"),
+    deploy_errors.ResourceConflict: (409, "ResourceConflictException"),
+    deploy_errors.RevisionMismatch: (412, "PreconditionFailedException"),
     errors.EngineClosed: (503, "ServiceException"),
     errors.Retryable: (503, "ServiceException"),
     errors.TooManyRequests: (429, "TooManyRequestsException"),

@@ -21,7 +21,7 @@ from typing import IO, Final
 from holdfast.files import private
 from holdfast.files.removal import remove
 from holdfast.lambda_api.functions.function_records import Code
-from holdfast.model.errors import CodeInvalid
+from holdfast.model.deploy_errors import CodeInvalid
 
 MAX_ZIP_BYTES: Final = 48 * 1024 * 1024
 MAX_BYTES: Final = 250 * 1024 * 1024

@@ -17,7 +17,8 @@ from holdfast.lambda_api.functions.function_folder import FunctionFolder
 from holdfast.lambda_api.functions.function_records import Alias, Code, Config, Entry, Version
 from holdfast.lambda_api.operations.checks import FunctionReference, function_arn
 from holdfast.model.clock import Clock
-from holdfast.model.errors import FunctionNotFound, InvalidParameter, ResourceConflict, RevisionMismatch
+from holdfast.model.deploy_errors import ResourceConflict, RevisionMismatch
+from holdfast.model.errors import FunctionNotFound, InvalidParameter
 from holdfast.model.ids import LATEST, IdSource, checked_function
 
 PUBLISHED: Final = f"{LATEST}.PUBLISHED"

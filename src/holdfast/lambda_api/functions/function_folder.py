@@ -27,7 +27,8 @@ from holdfast.files.removal import remove
 from holdfast.lambda_api.functions import code_files
 from holdfast.lambda_api.functions.function_records import Code, Entry
 from holdfast.model import json_structs
-from holdfast.model.errors import CodeInvalid, DiskFailed, StoreBroken, StoreBusy
+from holdfast.model.deploy_errors import CodeInvalid
+from holdfast.model.errors import DiskFailed, StoreBroken, StoreBusy
 
 _SUFFIX: Final = ".json"
 _NOTED: Final = ".sha256"

@@ -9,7 +9,8 @@ from holdfast.lambda_api.functions.deployed import DeployedFunctions
 from holdfast.lambda_api.functions.function_records import Version, about
 from holdfast.lambda_api.operations.checks import FunctionReference
 from holdfast.lambda_api.operations.lookup import FoundFunction, RegisteredFunctions
-from holdfast.model.errors import CodeChanged, FunctionNotFound, ResourceConflict
+from holdfast.model.deploy_errors import CodeChanged, ResourceConflict
+from holdfast.model.errors import FunctionNotFound
 
 
 class ServedFunctions:

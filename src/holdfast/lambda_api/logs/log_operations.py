@@ -15,7 +15,7 @@ from holdfast.lambda_api.logs.log_writer import LogWriter
 from holdfast.lambda_api.logs.segments import KeptRecord, LogGroup, LogPosition
 from holdfast.model import json_structs
 from holdfast.model.clock import Clock
-from holdfast.model.errors import LogNotFound
+from holdfast.model.deploy_errors import LogNotFound
 from holdfast.model.execution import Execution
 
 _FLUSH_SECONDS: Final = 2.0

@@ -9,7 +9,8 @@ import msgspec
 
 from holdfast.lambda_api.logs.log_operations import Logs
 from holdfast.lambda_api.logs.log_requests import DescribeLogGroups, DescribeLogStreams, FilterLogEvents, GetLogEvents
-from holdfast.model.errors import HoldfastError, LogNotFound, Rejected
+from holdfast.model.deploy_errors import LogNotFound
+from holdfast.model.errors import HoldfastError, Rejected
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.web.policy import UNKNOWN, Needs, Policy, Reach
 from holdfast.web.refusals import Header, Refused, retry_after

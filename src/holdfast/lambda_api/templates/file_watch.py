@@ -12,7 +12,7 @@ from typing import Final
 
 from holdfast.lambda_api.functions.code_files import files_of
 from holdfast.model.clock import monotonic
-from holdfast.model.errors import CodeInvalid
+from holdfast.model.deploy_errors import CodeInvalid
 from holdfast.model.threads import Purpose, in_thread
 
 _LOOK_SECONDS: Final = 0.5

@@ -12,7 +12,8 @@ from holdfast.lambda_api.runtime.runtime_description import MAX_TIMEOUT_SECONDS
 from holdfast.lambda_api.templates.descriptions import DescribedFunction, FolderCode, FoundTargets
 from holdfast.lambda_api.templates.discovery import discover
 from holdfast.library import find as find_ready
-from holdfast.model.errors import DuplicateFunction, ExtraMissing, FunctionNotLoadable, TemplateInvalid
+from holdfast.model.deploy_errors import TemplateInvalid
+from holdfast.model.errors import DuplicateFunction, ExtraMissing, FunctionNotLoadable
 from holdfast.service.author_files.declared_beside import each_once, names_declared, not_declared_told, queues_beside, schedules_beside
 from holdfast.service.author_files.function_loader import load_module
 from holdfast.service.author_files.worker_search import PAGE, declares_pipelines

@@ -13,7 +13,8 @@ from holdfast.lambda_api.functions.function_records import Config
 from holdfast.lambda_api.templates.descriptions import CodeSource, DescribedFunction, FolderCode, FoundTargets, TextCode, ZipCode
 from holdfast.lambda_api.templates.intrinsics import ALIAS, NO_VALUE, UNKNOWN, VERSION, Resolver, function_named, text_of
 from holdfast.lambda_api.templates.yaml_text import Path, Text, read_text
-from holdfast.model.errors import HoldfastError, TemplateInvalid
+from holdfast.model.deploy_errors import TemplateInvalid
+from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Terms
 from holdfast.model.ids import checked_function
 
