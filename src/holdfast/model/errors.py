@@ -74,8 +74,7 @@ class InvalidToken(Rejected):
 class PayloadNotJson(Rejected):
     """The payload is not JSON.
 
-    It is also raised if a value cannot be written as JSON.
-    """
+    It is also raised if a value cannot be written as JSON."""
 
     code = "payload_not_json"
 
@@ -89,8 +88,7 @@ class PayloadTooLarge(Rejected):
 class FunctionNotFound(Rejected):
     """No function with this name and version is registered here.
 
-    It is also raised if a file has no such function or several, and if the name is that of a worker or a pipeline.
-    """
+    It is also raised if a file has no such function or several, and if the name is that of a worker or a pipeline."""
 
     code = "function_not_found"
 
@@ -98,8 +96,7 @@ class FunctionNotFound(Rejected):
 class FunctionNotLoadable(Rejected):
     """The code of a function could not be imported.
 
-    It is also raised if there is no such file, if the file has no function and no worker, or if the runtime of the function is missing.
-    """
+    It is also raised if there is no such file, if the file has no function and no worker, or if the runtime of the function is missing."""
 
     code = "function_not_loadable"
 
@@ -113,8 +110,7 @@ class DuplicateFunction(Rejected):
 class ExecutionNotFound(Rejected):
     """There is no such execution.
 
-    It is also raised if the caller may not see the execution.
-    """
+    It is also raised if the caller may not see the execution."""
 
     code = "execution_not_found"
 
@@ -122,8 +118,7 @@ class ExecutionNotFound(Rejected):
 class ExecutionAlreadyStarted(Rejected):
     """Another execution has this name already.
 
-    An import also raises it if another execution has the id.
-    """
+    An import also raises it if another execution has the id."""
 
     code = "execution_already_started"
 
@@ -142,8 +137,7 @@ class CallbackNotFound(Rejected):
 class CallbackClosed(Rejected):
     """The callback is either timed out or already completed.
 
-    It is also raised if the execution of the callback has ended, or is an imported copy.
-    """
+    It is also raised if the execution of the callback has ended, or is an imported copy."""
 
     code = "callback_closed"
 
@@ -169,8 +163,7 @@ class StoreInUse(Rejected):
 class CodecMismatch(Rejected):
     """The payload codec is not the one that the store was made with.
 
-    It is also raised if the codec is the right one, but its keys cannot read the store.
-    """
+    It is also raised if the codec is the right one, but its keys cannot read the store."""
 
     code = "codec_mismatch"
 
@@ -190,8 +183,7 @@ class ExtraMissing(Rejected):
 class ExportInvalid(Rejected):
     """The document is not the export of an execution.
 
-    It is also raised if the document cannot be read or is damaged, and if it was exported without data, and so cannot be replayed.
-    """
+    It is also raised if the document cannot be read or is damaged, and if it was exported without data, and so cannot be replayed."""
 
     code = "export_invalid"
 
@@ -241,8 +233,7 @@ class Retryable(HoldfastError):
 class LeaseLost(Retryable):
     """Another invocation owns this execution now, or the execution is closed. This invocation may not write any more.
 
-    It is also raised if a runner cannot claim or admit an execution any more, for example because another runner was faster.
-    """
+    It is also raised if a runner cannot claim or admit an execution any more, for example because another runner was faster."""
 
     code = "lease_lost"
 
@@ -250,8 +241,7 @@ class LeaseLost(Retryable):
 class StoreBusy(Retryable):
     """Another process has locked the store, or changes the same rows. Try again.
 
-    It is also raised if another server uses the folder of deployed functions, or if a server has too many listeners or is closing.
-    """
+    It is also raised if another server uses the folder of deployed functions, or if a server has too many listeners or is closing."""
 
     code = "store_busy"
 
@@ -307,8 +297,7 @@ class WriteFailed(Fatal):
 class StoreUnsuitable(Fatal):
     """This store cannot be used by this version of Holdfast.
 
-    For example: its schema is too old or too new, it is not a store, it is on a network file system, or the SQLite library is too old.
-    """
+    For example: its schema is too old or too new, it is not a store, it is on a network file system, or the SQLite library is too old."""
 
     code = "store_unsuitable"
 
@@ -316,8 +305,7 @@ class StoreUnsuitable(Fatal):
 class NotPrivate(Fatal):
     """A file or folder belongs to another user of the machine, or another user could replace it.
 
-    It is also raised for a link, for anything that is neither a file nor a folder, and if the disk does not keep permissions.
-    """
+    It is also raised for a link, for anything that is neither a file nor a folder, and if the disk does not keep permissions."""
 
     code = "not_private"
 

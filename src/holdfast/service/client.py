@@ -54,9 +54,7 @@ class Client:
     """Blocking methods for the executions of a store. Name an execution by its ARN, its id, `function/name`, or a name that is unique.
 
     The methods take the same arguments as those of `OpenEngine` and `OpenExecution`, after the text that names the execution. A client runs
-    no function: a method that changes an execution returns after the write, and does not wait for a runner. The methods for runs raise
-    ExecutionNotFound for an execution that is not a run.
-    """
+    no function and waits for no runner: it returns after the write. Methods for runs raise ExecutionNotFound for any other execution."""
 
     def __init__(self, store: Store, where: str, *, clock: Clock, ids: IdSource, actor: Actor | None = None) -> None:
         self._store = store
@@ -79,7 +77,7 @@ class Client:
         """Open the store at a path, or at the address of a Postgres database. Raises StoreNotFound if there is no file at the path, unless
         `create` is set: so reading does not make a new store.
 
-        The audit log names `actor` for each decision that is made through this client. Without an actor it gets no lines from the client.
+        Decisions that are made through this client are noted in the audit log, under `actor`; without an actor they are not noted.
         """
         clock, where = clock or SystemClock(), placed(where)
         if not create and "://" not in where and not Path(where).exists():
@@ -179,9 +177,9 @@ class Client:
     # --- writing
 
     def import_execution(self, document: Source) -> tuple[Execution, bool]:
-        """Write a copy of an exported execution into the store. No runner runs the copy. Returns the copy, and whether this call wrote it;
-        False if the store had it before. Raises ExportInvalid if the document is not an export, and ExecutionAlreadyStarted if the store
-        has a different execution with its id or its name."""
+        """Write a copy of an exported execution into the store; no runner runs it. Returns the copy, and whether this call wrote it (False
+        if the store had it before). Raises ExportInvalid if the document is not an export, and ExecutionAlreadyStarted if its id or name
+        belongs to a different execution."""
         copy = copied(read(document).snapshot, self._clock.now())
         new = self._store.adopt(copy)
         return self.get(copy.header.id), new
@@ -191,8 +189,8 @@ class Client:
         or version it raises ExecutionAlreadyStarted.
 
         `on_failed="restart"` needs a name: if the execution with that name failed, timed out, was stopped or is parked, a new one is
-        written under the name, with any input. The old execution stays, superseded. Give the function itself and not its name: its version
-        and its timeouts are written with the execution. Raises FunctionNotFound if its name is that of a worker or a pipeline."""
+        written under the name, with any input. The old execution stays, superseded. Give the function itself: its version and timeouts are
+        written with the execution. Raises FunctionNotFound if a runner of this store has hosted a worker or a pipeline with its name."""
         from holdfast.service.open_engine.open_execution import input_text
 
         again = is_restart(on_failed, name)
@@ -305,8 +303,8 @@ class Client:
         return finished_in(self._store, self.get(run).id, Asker())
 
     def cancel(self, run: str) -> tuple[RunView, bool]:
-        """Cancel a run. A runner ends it after this call; a run that has written no operation yet, or is quarantined, ends with this call.
-        Returns the run, and whether it was still open: False means that it had ended before."""
+        """Cancel a run. A runner ends it after this call; a quarantined run, or one that has written no operation yet, ends with this call.
+        Returns the run, and whether it was still open; False if it had ended before."""
         from holdfast.workers.decisions import cancel_write
         from holdfast.workers.run_lookup import Asker
 

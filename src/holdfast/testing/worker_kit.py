@@ -117,8 +117,8 @@ def run(
     worker_settings: WorkerSettings | None = None,
     **request: Any,
 ) -> Ran:
-    """Run a worker once. `worker` is its id. Without it, the file must declare only one worker; else InvalidParameter is raised. `request`
-    are further members of the request, such as `idempotency_key`.
+    """Run a worker once. `worker` is its id. Without it, the file must declare exactly one worker; if it declares several, InvalidParameter
+    is raised. `request` are further members of the request, such as `idempotency_key`.
 
     `tools` are the answers of its tools, by name: a value, an exception to raise, a callable that gets the arguments, or a list of values
     for one call after the other, of which the last is used again. A tool without an answer is called as in production.

@@ -133,8 +133,8 @@ class CostQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cost_report(store: Store, asked: CostQuestion, now: int, most_lines: int = _MOST_LINES) -> CostReport:
-    """The answer to a question about costs, with at most `most_lines` lines. Raises InvalidParameter if the question is not allowed, and
-    ExecutionNotFound if its run is not known."""
+    """The answer to a question about costs, with at most `most_lines` lines: the highest cost first; with the dimension `day`, sorted by
+    their groups. Raises InvalidParameter if the question is not allowed, and ExecutionNotFound if its run is not known."""
     by = dimensions(asked.by, _usual(asked))
     if asked.run is None and Dimension.RUN in by:
         raise InvalidParameter("Costs can be summed by run only for one run and the runs below it: name that run.")
@@ -191,9 +191,9 @@ def _line(one: CostSum) -> CostLine:
 
 
 def root_of(store: Store, run: str) -> str:
-    """The id of the outermost execution above a run; the id of the run itself if none is above it. If retention has removed the run, but
-    the ledger has calls of it, the id of the run itself is returned. Raises ExecutionNotFound if neither the store nor the ledger has the
-    run."""
+    """The id of the outermost execution above a run; the id of the run itself if none is above it. If retention has removed an execution
+    above the run, the search ends there, and the id of that execution is returned. If retention has removed the run, but the ledger has
+    calls of it, the id of the run itself is returned. Raises ExecutionNotFound if neither the store nor the ledger has the run."""
     header = store.find(run)
     if header is None:
         if store.ledger(run, 1) or store.cost(CostFilter(run=run, root=run, limit=1)):

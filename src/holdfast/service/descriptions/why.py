@@ -32,7 +32,8 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 
     sentence: str
     cure: str | None = None
-    """release, redrive, restart, decide, answer or resume; None if no action helps."""
+    """release, redrive, restart, decide, answer or resume; None if no action helps. The action may still be refused, for example the
+    restart of an execution that another one invoked."""
     subject: str | None = None
     """The id of the operation, or the name of the queue, that the action is for; None if it is for the execution itself."""
 
