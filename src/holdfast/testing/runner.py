@@ -198,8 +198,8 @@ class Runner:
         """Let time pass until the execution waits for a callback of this name, or for any callback if `name` is None. Returns the
         callback's id. The callback of `wait_for_callback` with the name `sign` has the name `sign create callback id`; both names find it.
 
-        Raises NotYet if the execution ends without such an open callback, or after `timeout` seconds of real time; ExecutionQuarantined if
-        the execution is quarantined.
+        Raises NotYet if the execution ends first, or after `timeout` seconds of real time; ExecutionQuarantined if the execution is
+        quarantined.
         """
 
         def reached() -> bool:
@@ -208,7 +208,7 @@ class Runner:
         self._wait(reached, timeout, f"callback {name!r}", execution_arn)
         self._check_not_aside(execution_arn)
         found = self._open_callback(execution_arn, name)
-        if found is None:
+        if found is None or self._header(execution_arn).state is State.CLOSED:
             raise NotYet(f"The execution ended, {self._header(execution_arn).status.value}, without waiting for callback {name!r}.")
         return found.id
 

@@ -189,10 +189,12 @@ async def _ran(
     clock = _Clock()
     opening = Opening(":memory:", [], NO_SUBSCRIBERS, Settings(clock=clock, ids=Ids(Random(0)), resting=0, tune=False), runtime)
     names = [package.contract.worker_id for package in runtime.packages]
-    wanted = worker or names[0]
+    wanted = worker or next(iter(names), "")
     if crash is not None:
         opening.wrap = lambda host: Crashing(host.unhurried(), [wanted], crash)
     async with opening as engine:
+        if not wanted:
+            raise InvalidParameter(f"{file.name} declares no worker. Name a file that has one; `pipeline_kit.run` runs a pipeline.")
         if worker is None and len(names) > 1:
             raise InvalidParameter(f"{file.name} has several workers: {', '.join(names)}. Say which one runs: worker={names[0]!r}.")
         asked = request_from({"worker_id": wanted, "inputs": dict(inputs), **request})

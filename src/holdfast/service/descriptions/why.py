@@ -32,8 +32,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 
     sentence: str
     cure: str | None = None
-    """release, redrive, restart, decide, answer or resume; None if no action helps. The action may still be refused, for example the
-    restart of an execution that another one invoked."""
+    """release, redrive, restart, decide, answer or resume; None if no action helps."""
     subject: str | None = None
     """The id of the operation, or the name of the queue, that the action is for; None if it is for the execution itself."""
 
@@ -66,11 +65,12 @@ def _over(header: Execution) -> Why:
         return Why(sentence=f"It is over{told}. Its name was started again: {header.superseded_by}.")
     if header.parked:
         return Why(sentence=f"It failed{told} and is parked: a person may start it again.", cure="redrive")
+    cure = "restart" if header.parent is None else None  # what another one invoked is restarted with that one
     if header.status in FAILED_STATUSES:
-        return Why(sentence=f"It is over: {header.status.value.lower().replace('_', ' ')}{told}.", cure="restart")
-    if summary is not None and code is not None:
-        return Why(sentence=f"It {'ended in part' if summary.outcome == PARTIAL else 'failed'}{told}.", cure="restart")
-    return Why(sentence="")
+        return Why(sentence=f"It is over: {header.status.value.lower().replace('_', ' ')}{told}.", cure=cure)
+    if summary is not None and summary.outcome == PARTIAL:
+        return Why(sentence=f"It ended in part{told}.", cure=cure)
+    return Why(sentence="") if code is None else Why(sentence=f"It failed{told}.", cure=cure)
 
 
 def _pending(store: Store, header: Execution, most: int) -> list[Operation]:

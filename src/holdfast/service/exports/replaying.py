@@ -41,7 +41,7 @@ from holdfast.service.exports.importing import Source, read
 from holdfast.store.seam import Snapshot
 
 T = TypeVar("T")
-_OURS = str(Path(__file__).parents[1])
+_OURS = str(Path(__file__).parents[2])
 _LOOP = str(Path(asyncio.__file__).parent)
 _FROM_OUTSIDE = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT})
 
