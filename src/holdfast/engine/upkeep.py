@@ -1,4 +1,5 @@
-"""Upkeep: once a minute each runner calls its chores. It also removes rows whose retention time is over, in small transactions."""
+"""Upkeep: once a minute each runner calls its chores, and then removes rows whose time is over, in small transactions. If a chore raises an
+error, the error is logged, and the rest waits for the next minute."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ SQLite store during that time."""
 
 
 Chore = Callable[[], Awaitable[object]]
-"""Any other work that a runner does once a minute."""
+"""Other work that a runner does once a minute."""
 
 
 class Upkeep:
