@@ -322,7 +322,8 @@ class Engine:
     async def restart(self, write: Callable[[str, int], Start]) -> Execution:
         """Restart an execution, and return the new one. `write` is called with the id of the new execution and the time, and returns the
         start that is written, for example the result of `restarts.restarted`. This runner claims the new execution in the same write if it
-        has room, and, for an execution of a queue, if the queue admits it at once."""
+        has room, and, for an execution of a queue, if the queue admits it at once. Raises FunctionNotFound if the function is not hosted
+        here."""
         now = self.clock.now()
         made = write(self._ids(now), now)
         target = self.registry.wanted(made.header.function, made.header.version, made.kind)
@@ -350,7 +351,7 @@ class Engine:
     async def answer(self, callback_id: str, result: str | None = None, error: Failure | None = None, notes: Notes = ()) -> None:
         """Answer a callback: with the error if `error` is given, else with the result. If the answer makes the callback's execution ready,
         this runner claims the execution in the same write, provided that it hosts the function and has room. `notes` are written to the
-        audit log together with the answer."""
+        audit log together with the answer. Raises CallbackNotFound or CallbackClosed if the callback cannot be answered."""
         execution, operation = self.store.seal.callback_target(callback_id)
         await self.wake(lambda by: Answering(execution, operation, result, error, by, notes=notes), execution)
 

@@ -40,7 +40,7 @@ class Threads:
         return self._taken > self._size
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
-        """Run a call as soon as a thread is free. Returns its future at once."""
+        """Run a call as soon as a thread is free. Returns its future at once. Raises RuntimeError after `close`."""
         with self._lock:
             self._taken += 1
         return self._submit(call)

@@ -32,11 +32,12 @@ class Jail(Struct, frozen=True, kw_only=True):
     package: Path
     """A read-only snapshot of its code (snapshot.py)."""
     entry: str
-    """`module:function`, imported inside the jail and called with the descriptor of its channel and the arguments."""
+    """`module:function`: the function is imported inside the jail, and called with the descriptor of the body's channel and with
+    `arguments`."""
     arguments: tuple[str, ...] = ()
     python: Path = Path(sys.executable)
     path: tuple[Path, ...] = ()
-    """Folders from which it may import, besides the standard library and its package. They are trusted: the stub imports `preload`
+    """Folders from which the body may import, besides the standard library and its package. They are trusted: the stub imports `preload`
     from them."""
     readable: tuple[Path, ...] = ()
     """Other paths that the body may read. `visible_folders.readable` returns the paths that the interpreter needs."""
@@ -81,7 +82,7 @@ class BodyUsage(Struct, frozen=True):
 
 
 class BodyEnd(Struct, frozen=True):
-    """How an attempt ended; none of its processes is left. If `code` is None, the body returned by itself."""
+    """How an attempt ended; none of its processes is left. If `code` is None, the body ended by itself and without an error."""
 
     code: Code | None
     detail: str

@@ -1,4 +1,5 @@
-"""JailedBody: one attempt of a body in its jail, seen from the runner: frames, timeouts, and an end that is reported after its death.
+"""JailedBody: one attempt of a body in its jail, seen from the runner: frames, timeouts, and the end of the attempt, which is
+reported after the body's death.
 
 made → locked → ready (a spare) → begun → killed, or ended by itself → dead → BodyEnd
 """
