@@ -235,9 +235,9 @@ class Engine:
         terms: Terms | None = None,
         order: Order | None = None,
     ) -> Execution:
-        """Enqueue an execution and return it. Times are in seconds. It begins in the same write if all of these are true: it has no delay,
-        the queue is not paused, nothing waits in its lanes, its lanes have free slots and are not closed, the rates of its lanes allow it,
-        and this runner has room and claims such executions (`only`). Otherwise it waits in its lane.
+        """Enqueue an execution and return it. Times are in seconds. The execution begins in the same write if all of these are true: it has
+        no delay, the queue is not paused, nothing waits in its lanes, its lanes have free slots and are not closed, the rates of its lanes
+        allow it, and this runner has room and claims such executions (`only`). Otherwise it waits in its lane.
 
         `key`: the key of its lane; None: the lane has no key. `ttl`: how long it may wait before it expires; None: as long as the queue's
         settings say. `head_start`: its lane treats it as if it had been enqueued this much earlier; an ordered queue ignores it. `units`:

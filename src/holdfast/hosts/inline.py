@@ -144,7 +144,7 @@ class Coroutines:
         return self._running.get(execution)
 
     def rest(self, coroutine: Coroutine) -> bool:
-        """Keep a coroutine that only waits in memory, and return True. If more coroutines rest than the host allows, the one that has
+        """Keep in memory a coroutine that only waits, and return True. If more coroutines rest than the host allows, the one that has
         rested longest is evicted. Returns False, and keeps nothing, if the host lets no coroutine rest."""
         if not self._capacity:
             return False
@@ -305,8 +305,8 @@ class Coroutine:
         report(outcome, self._state.revision)
 
     def precedes(self, invocation: Invocation) -> bool:
-        """Whether `invocation` comes directly after the last invocation of this coroutine. If not, another invocation was begun in between,
-        for example by another process, and the coroutine is out of date."""
+        """Whether `invocation` comes directly after the last invocation of this coroutine. If not, the epoch has moved in between, for
+        example because another process ran an invocation, and the coroutine is out of date."""
         return invocation.header.epoch == self._state.header.epoch + 1
 
     def resume(self, invocation: Invocation, report: Report) -> None:
@@ -322,8 +322,8 @@ class Coroutine:
 
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         """Tell the invocation that a write which it did not make has changed these operations, and that the header is now this one. If
-        `operations` is empty, the invocation begins to read what changed. If it has ended, nothing happens: the next invocation reads the
-        change."""
+        `operations` is empty, the invocation begins to read what changed. If the invocation has ended, nothing happens: the next invocation
+        reads the change."""
         if self._report is not None and header.epoch == self._state.header.epoch:
             self._state.hear(header.revision, operations)
 

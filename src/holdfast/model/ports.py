@@ -95,13 +95,14 @@ class Host(Protocol):
         ...
 
     def cancel(self, execution: str) -> None:
-        """End the live invocation of an execution, because it may not write any more. A host that cannot end an invocation does nothing."""
+        """End the live invocation of an execution, because the invocation may not write to the execution any more. A host that cannot end
+        an invocation does nothing."""
         ...
 
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         """Tell the live invocation of an execution that a write which it did not make has changed `operations`, and that `header` is the
-        header now. If `operations` is empty, the invocation must read itself which operations changed. A host that cannot tell it does
-        nothing."""
+        header now. If `operations` is empty, the invocation must read itself which operations changed. A host that cannot tell its
+        invocations does nothing."""
         ...
 
     def look(self, execution: str) -> None:

@@ -45,8 +45,8 @@ class Jail(Struct, frozen=True, kw_only=True):
     """Trusted modules that the stub imports once for all attempts."""
     memory_mb: int = 512
     cpu_seconds: float = 60
-    """The CPU seconds that an attempt may use. The import of the worker's code before the attempt has the same limit and is counted
-    separately."""
+    """The CPU seconds that an attempt may use. What a spare uses before its attempt begins, for its import, has the same limit and is
+    counted separately. An import after the attempt has begun is counted as a part of the attempt."""
     scratch_mb: int = 64
     open_files: int = 128
     allow_children: bool = False

@@ -2,6 +2,8 @@
 reported after the body's death.
 
 made → locked → ready (a spare) → begun → killed, or ended by itself → dead → BodyEnd
+
+A body that is made when no spare is there is begun before it is locked and ready.
 """
 
 from __future__ import annotations

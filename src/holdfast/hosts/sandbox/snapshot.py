@@ -34,7 +34,7 @@ def gather(module: Path, page: Path | None = None, include: Sequence[str] = ()) 
     For a module in a package, the whole package is copied. For another module, and for a worker of Holdfast's own library, the modules and
     packages beside it are copied. Tests are not copied: a body does not need them, a changed test must not make a new worker version, and
     pytest in the author's folder must not find them twice. Modules that may hold secrets, are hidden or are dead links are not copied
-    either (`stays_behind` lists them).
+    either (see `stays_behind`).
 
     Raises IncludeRefused for a file of `include` that the body must not see, and InvalidParameter for a pattern that matches no file or for
     a path that leaves the folder.
