@@ -52,7 +52,7 @@ class _Claimants(Sequence[Claimant]):
 
 
 class Admissions:
-    """The admissions of one runner."""
+    """Asks the store to admit queued executions for one runner, and begins their invocations."""
 
     def __init__(
         self,

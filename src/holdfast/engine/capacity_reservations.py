@@ -36,7 +36,7 @@ class Expected(NamedTuple):
 
 
 class CapacityReservations:
-    """The reserved capacity of one runner."""
+    """Reserves capacity of one runner for invocations that are about to begin, and gives back what is not used."""
 
     def __init__(
         self, registry: Registry, parents: LiveParents, writer: Writer, claims: UnsureClaims, *, clock: Clock, ids: IdSource, runner: str

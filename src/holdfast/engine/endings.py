@@ -25,7 +25,7 @@ class Ending(NamedTuple):
 
 
 class Endings:
-    """The callers of one engine that wait for the end of an execution. It is used on the engine's loop."""
+    """Answers the callers of one engine that wait for the end of an execution. It is used on the engine's loop."""
 
     def __init__(self, store: ExecutionStore) -> None:
         self._store = store
@@ -112,7 +112,7 @@ class Endings:
         _answer(waiters, ending)
 
     def close(self) -> None:
-        """Answer every caller that still waits with an error, because the engine closes."""
+        """Give EngineClosed to every caller that still waits, because the engine closes."""
         closed = EngineClosed("The engine was closed while a caller waited for a result.")
         for waiters in self._waiters.values():
             _answer(waiters, closed)

@@ -74,7 +74,6 @@ class Waiter:
         self.answer: Reply | HoldfastError | None = None
 
     def deliver(self, answer: Reply | HoldfastError) -> None:
-        """Give the thread its answer."""
         self.answer = answer
         self.wake()
 

@@ -59,7 +59,7 @@ NOTHING: Final[Mapping[str, Operation]] = {}
 
 
 class Invocations:
-    """The invocations of one runner."""
+    """Claims executions for one runner, lets the host run their invocations, and writes the ends of the invocations."""
 
     def __init__(
         self,

@@ -45,7 +45,6 @@ class EngineSight:
         return len(self._live)
 
     def find(self, execution: str) -> Execution | None:
-        """The execution with this id; None if there is none."""
         return self._store.find(execution)
 
     def waiting(self, most: int) -> tuple[int, int]:

@@ -41,7 +41,7 @@ the same signal again later."""
 
 
 class Outbox:
-    """The subscribers of one engine."""
+    """Delivers signals to the subscribers of one engine."""
 
     def __init__(
         self, store: OutboxStore, subscribers: Mapping[str, Subscriber], *, clock: Clock, chance: random.Random, runner: str

@@ -65,7 +65,7 @@ None if nothing was started (model.ports.ScheduleObserver)."""
 
 
 class Timetable:
-    """The schedules of one runner."""
+    """Starts the occurrences of schedules that are due, for one runner."""
 
     def __init__(
         self,

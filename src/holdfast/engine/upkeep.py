@@ -41,7 +41,7 @@ class Upkeep:
         return self._next_at <= now and (self._task is None or self._task.done())
 
     def look(self, now: int) -> None:
-        """Begin the upkeep if it is due."""
+        """Begin the upkeep if it is due, and do not wait for its end."""
         if self.is_due(now):
             self._next_at = now + _EVERY_MS
             self._task = asyncio.create_task(self._remove(), name="holdfast-upkeep")

@@ -287,7 +287,7 @@ class Writer:
                 done = self._committed(writes, now)
             answers = [LotAnswer(done.answers, done.opens_at)] if isinstance(first, _LOTS) else done.answers
             if len(answers) != len(batch) or len(done.answers) != len(writes):
-                raise StoreBroken(f"The store answered {len(done.answers)} of {len(writes)} writes. This is a bug in its code.")
+                raise StoreBroken(f"The store answered {len(done.answers)} of {len(writes)} writes. This is a bug in the store's code.")
             self._tell_of(done)
             followed = done.changes
             if self._saw is not None and (writes or followed):

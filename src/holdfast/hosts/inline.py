@@ -92,7 +92,7 @@ class InlineHost:
 
     def cancel(self, execution: str) -> None:
         """Cancel the coroutine of an execution, because this process may not write to the execution any more. A handler on a thread cannot
-        be ended: it continues until its next durable call, which is refused."""
+        be ended: it continues until its next checkpoint, which is refused."""
         self._coroutines.cancel(execution)
 
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:

@@ -68,6 +68,6 @@ class Threads:
             self._taken -= 1
 
     def close(self) -> None:
-        """Accept no more calls, and cancel those that wait for a thread. Calls that run cannot be ended; their durable calls are
-        refused."""
+        """Accept no more calls, and cancel those that wait for a thread. Calls that run cannot be ended; when the engine has closed, it
+        refuses their checkpoints."""
         self._executor.shutdown(wait=False, cancel_futures=True)

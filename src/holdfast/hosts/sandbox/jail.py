@@ -27,7 +27,7 @@ class SandboxUnavailable(Rejected):
 
 
 class Jail(Struct, frozen=True, kw_only=True):
-    """The jail of one worker version: what it may see, what it may use, and which function is called."""
+    """The jail of one worker version: what its bodies may see and use, and which function is called in them."""
 
     package: Path
     """A read-only snapshot of its code (snapshot.py)."""

@@ -86,7 +86,7 @@ class LimitWatch:
 
     @property
     def memory_mb(self) -> int:
-        """The body's memory limit."""
+        """The memory limit that holds now: the jail's, or the tighter one of the attempt."""
         return self._memory_mb
 
     @property
