@@ -52,9 +52,10 @@ class BaseContext:
         return self._scope.replaying
 
     def now(self) -> datetime:
-        """The service's time at this context's latest durable call: when its operation ended; after `create_callback` and `create_timer`,
-        when it began. Before the first call of a child context: the time of the context around it. Before the first call of the handler:
-        when the execution began. The same in every replay."""
+        """The service's time at this context's latest durable call: when the operation of that call ended; after `create_callback` and
+        `create_timer`, when it began. It never goes back: if the operation ended before an earlier call did, it stays. Before the first
+        call of a child context: the time of the context around it. Before the first call of the handler: when the execution began. The same
+        in every replay."""
         return self._scope.now()
 
     def uuid(self) -> uuid.UUID:
@@ -66,7 +67,8 @@ class BaseContext:
         return self._scope.random()
 
     def remaining(self) -> timedelta:
-        """How long until the execution times out; zero if that time has passed. Differs between replays."""
+        """How long until the execution times out; zero if that time has passed. It differs between replays, so do not let it decide which
+        durable calls the code makes."""
         return self._scope.remaining()
 
     def patched(self, name: str) -> bool:
@@ -86,8 +88,8 @@ class BaseContext:
         """End this execution, and start a new one with this input and an empty history. For loops that never end.
 
         This raises ContinueAsNew to leave the handler: do not catch it. A caller that waits for the result gets the result of the last
-        execution. Raises ValidationError in a branch or a child context. On AWS Lambda the execution fails: only a Holdfast engine can
-        start the new one.
+        execution. Raises ValidationError in a branch or a child context, and PayloadNotJson, InvalidParameter or TypeError if `input`
+        cannot be stored as JSON. On AWS Lambda the execution fails: only a Holdfast engine can start the new one.
         """
         if self._scope.prefix is not None:
             raise ValidationError("continue_as_new: only the handler itself can continue as new, not a branch or a child context.")

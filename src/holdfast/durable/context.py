@@ -1,8 +1,8 @@
 """The contexts that handlers get, with one method for each durable call.
 
-`DurableContext` is for `def` handlers. A method that AWS's SDK also has, has the same signature. `AsyncDurableContext` is for `async def`
-handlers: the methods have the same names, and the code awaits what they return. A durable call gets its place in the order of calls when
-the method is called, not when its result is awaited.
+`DurableContext` is for `def` handlers. If AWS's SDK has the same method, the signature is the same. `AsyncDurableContext` is for `async
+def` handlers: the methods have the same names, and the code awaits what they return. A durable call gets its place in the order of calls
+when the code calls the method, not when it awaits the result. operation/ has the plans of the calls.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ R = TypeVar("R")
 class DurableContext(BaseContext):
     """The context of a `def` handler. A durable call returns its result or raises its error.
 
-    If a call must wait, it raises SuspendExecution: later the handler runs again from its start, and the calls that are recorded return
-    their recorded results (replay). `name` is the name of the operation in the history. `config` None means the default configuration.
+    If a call must wait, it raises SuspendExecution, which ends this invocation. Later the handler runs again from its start, and the calls
+    that are recorded return their recorded results (replay). `name` is the name of the operation in the history. `config` None means the
+    default configuration.
     """
 
     def _drive(self, call: tuple[Identity, Plan[T]]) -> T:
@@ -82,16 +83,17 @@ class DurableContext(BaseContext):
 
     def step(self, func: Callable[[StepContext], T], name: str | None = None, config: StepConfig | None = None) -> T:
         """Run `func(step_context)`, record its result and return it. If the result is recorded, a replay returns it and does not run
-        `func`. If `func` raises, the retry strategy decides whether it runs again; if not, this raises StepError."""
+        `func`. If `func` raises, the retry strategy decides whether it runs again; if not, this raises StepError. An ExecutionError is
+        raised unchanged. A result that cannot be written raises SerDesError."""
         return self._drive(step_call(self._scope, func, name, config))
 
     def wait(self, duration: Duration, name: str | None = None) -> None:
-        """Wait until `duration` (at least 1 second) has passed. No thread is used meanwhile."""
+        """Wait until `duration` (at least 1 second) has passed. The call uses no thread meanwhile."""
         self._drive(wait_call(self._scope, duration, name))
 
     def create_callback(self, name: str | None = None, config: CallbackConfig | None = None) -> Callback[Any]:
-        """Create a callback and return it; this does not wait for the answer. Give its `callback_id` to the system that will answer, then
-        call its `result()`."""
+        """Create a callback and return it; this does not wait for the answer. Give the `callback_id` of the callback to the system that
+        will answer, then call `result()` of the callback."""
         config = config or CallbackConfig()
         at, plan = callback_call(self._scope, name, config)
         callback_id, arn = self._drive((at, plan)), self._scope.state.durable_execution_arn
@@ -104,14 +106,15 @@ class DurableContext(BaseContext):
         config: WaitForCallbackConfig | None = None,
     ) -> Any:
         """Create a callback, run `submitter(callback_id, context)` as a step, wait for the answer and return it. `submitter` gives the id
-        to the system that will answer; if it fails, this raises CallbackSubmitterError. If the callback fails or times out, this raises the
-        errors that `Callback.result()` raises."""
+        to the system that will answer; if the step of the submitter fails, this raises CallbackSubmitterError. If the callback fails or
+        times out, this raises the errors that `Callback.result()` raises."""
         return self._drive(wait_for_callback_call(self._scope, submitter, name, config))
 
     def wait_for_condition(
         self, check: Callable[[T, WaitForConditionCheckContext], T], config: WaitForConditionConfig[T], name: str | None = None
     ) -> T:
-        """Call `check` again and again, with waits between the calls, until the wait strategy says stop; return the state of the last call.
+        """Call `check` again and again, with waits between the calls, until the wait strategy says stop; return the state that the last
+        call returned.
 
         The first call gets `config.initial_state`, each later call the state that the call before it returned. If `check` or the strategy
         raises, this raises WaitForConditionError.
@@ -119,13 +122,15 @@ class DurableContext(BaseContext):
         return self._drive(condition_call(self._scope, check, config, name))
 
     def run_in_child_context(self, func: Callable[[DurableContext], T], name: str | None = None, config: ChildConfig[T] | None = None) -> T:
-        """Run `func` with a context of its own, record its result and return it; if `func` raises, this raises ChildContextError. A replay
-        runs `func` again only if it had not ended, its result was too large to store, or the context is virtual."""
+        """Run `func` with a context of its own, record its result and return it. If `func` raises, this raises ChildContextError; only a
+        SerDesError is raised as SerDesError, and an ExecutionError unchanged. A replay runs `func` again only if it had not ended, its
+        result was too large to store, or the context is virtual."""
         return self._drive(child_call(self._scope, func, name, config))
 
     def invoke(self, function_name: str | Invocable, payload: P, name: str | None = None, config: InvokeConfig[P, R] | None = None) -> R:
         """Start another function as an execution of its own, wait for its end and return its result. `function_name` is a name, an ARN or
-        the function itself. Raises InvokeError if it cannot be started, fails, times out or is stopped."""
+        the function itself; `payload` is the input. Raises InvokeError if the execution cannot be started, fails, times out or is
+        stopped."""
         return self._drive(invoke_call(self._scope, function_name, payload, name, config))
 
     def run(
@@ -138,11 +143,12 @@ class DurableContext(BaseContext):
         constraints: Mapping[str, Any] | None = None,
         check: bool = True,
     ) -> RunResponse:
-        """Run the worker with this id (or `id@version`), wait for its response and return it. The wait includes approvals, retries and
-        pauses because of rate limits. No thread is used meanwhile.
+        """Run the worker with this id (or `id@version`), wait for the response and return it. The wait includes approvals, retries and
+        pauses because of rate limits. The call uses no thread meanwhile.
 
         If the status of the response is not `ok`, this raises `WorkerFailed`; with `check=False` it returns the response instead.
-        `constraints` are tighter limits for this run.
+        `constraints` are tighter limits for this run. Raises RunUnavailable in a process that has no engine, or whose engine serves no
+        workers.
         """
         return self._drive(run_call(self._scope, worker, inputs, name, version, constraints, check))
 
@@ -161,15 +167,17 @@ class DurableContext(BaseContext):
         units: int | None = None,
     ) -> str:
         """Put a function, a worker or a pipeline into a queue, and return the id of the new execution or run. This does not wait until the
-        new one runs, and a stop of this execution does not stop it. `key` names a lane of the queue. `delay` (after how long it enters the
-        lane), `ttl` (how long it may wait there; None: as long as the queue's settings say) and `head_start` (its priority: it counts as
-        enqueued this much earlier; an ordered queue ignores it) are seconds or a Duration. `units`: its estimated number of tokens. Raises
-        `EnqueueRefused` if it is refused; `retry_after_seconds` of the error is None unless the queue accepts nothing now."""
+        new execution runs, and a stop of this execution does not stop the new one. `key` names a lane of the queue. `delay` (after how long
+        the new execution enters the lane), `ttl` (how long it may wait there; None: as long as the queue's settings say) and `head_start`
+        (its priority: it counts as enqueued this much earlier; an ordered queue ignores it) are seconds or a Duration. `units`: its
+        estimated number of tokens. Raises `EnqueueRefused` if it is refused; `retry_after_seconds` of the error is None unless the queue
+        accepts nothing now. Raises RunUnavailable in a process that has no engine."""
         more = {"version": version, "delay": delay, "ttl": ttl, "head_start": head_start, "units": units}
         return self._drive(enqueue_call(self._scope, target, input, name, queue=queue, key=key, **more))
 
     def create_timer(self, duration: Duration, name: str | None = None) -> Timer:
-        """Begin a wait of `duration` (at least 1 second); return its Timer at once. Call its `result()` later, or pass it to `first_of`."""
+        """Begin a wait of `duration` (at least 1 second), and return its Timer; the code continues while the time passes. Call `result()`
+        of the timer later, or pass the timer to `first_of`."""
         at, plan = timer_call(self._scope, duration, name)
         self._drive((at, plan))
         return Timer(at, self._drive)
@@ -202,7 +210,8 @@ class DurableContext(BaseContext):
 
 
 class AsyncDurableContext(BaseContext):
-    """The context of an `async def` handler. Each durable call returns an awaitable, and begins when code or a task awaits it.
+    """The context of an `async def` handler. Each durable call returns an awaitable. The call begins when the code awaits it or a task runs
+    it.
 
     The calls do the same as those of `DurableContext` and raise the same errors. `name` is the name of the operation in the history.
     `config` None means the default configuration.
@@ -237,7 +246,8 @@ class AsyncDurableContext(BaseContext):
         return self._drive(wait_call(self._scope, duration, name))
 
     def create_callback(self, name: str | None = None, config: CallbackConfig | None = None) -> Awaitable[AsyncCallback[Any]]:
-        """Create a callback. Give its `callback_id` to the system that will answer, then await its `result()`."""
+        """Create a callback and return it; this does not wait for the answer. Give the `callback_id` of the callback to the system that
+        will answer, then await `result()` of the callback."""
         config = config or CallbackConfig()
         at, plan = callback_call(self._scope, name, config)
         return self._drive((at, self._created(at, plan, config)))
@@ -269,8 +279,8 @@ class AsyncDurableContext(BaseContext):
     def wait_for_condition(
         self, check: Callable[[Any, WaitForConditionCheckContext], Any], config: WaitForConditionConfig[Any], name: str | None = None
     ) -> Awaitable[Any]:
-        """Call `check` again and again, with waits between the calls, until the wait strategy says stop; return the state of the last
-        call. The first call gets `config.initial_state`, each later call the state that the call before it returned."""
+        """Call `check` again and again, with waits between the calls, until the wait strategy says stop; return the state that the last
+        call returned. The first call gets `config.initial_state`, each later call the state that the call before it returned."""
         return self._drive(condition_call(self._scope, check, config, name))
 
     def run_in_child_context(
@@ -283,7 +293,8 @@ class AsyncDurableContext(BaseContext):
     def invoke(
         self, function_name: str | Invocable, payload: P, name: str | None = None, config: InvokeConfig[P, R] | None = None
     ) -> Awaitable[R]:
-        """Start another function (a name, an ARN or the function itself) as its own execution, wait for its end and return its result."""
+        """Start another function (a name, an ARN or the function itself) as an execution of its own, with the input `payload`; wait for its
+        end and return its result."""
         return self._drive(invoke_call(self._scope, function_name, payload, name, config))
 
     def run(
@@ -296,8 +307,8 @@ class AsyncDurableContext(BaseContext):
         constraints: Mapping[str, Any] | None = None,
         check: bool = True,
     ) -> Awaitable[RunResponse]:
-        """Run the worker with this id (or `id@version`), wait for its response and return it. If its status is not `ok`, raise
-        `WorkerFailed`; with `check=False` return the response instead. `constraints` are tighter limits for this run."""
+        """Run the worker with this id (or `id@version`), wait for the response and return it. If the status of the response is not `ok`,
+        raise `WorkerFailed`; with `check=False` return the response instead. `constraints` are tighter limits for this run."""
         return self._drive(run_call(self._scope, worker, inputs, name, version, constraints, check))
 
     def enqueue(
@@ -315,15 +326,17 @@ class AsyncDurableContext(BaseContext):
         units: int | None = None,
     ) -> Awaitable[str]:
         """Put a function, a worker or a pipeline into a queue, and return the id of the new execution or run. This does not wait until the
-        new one runs, and a stop of this execution does not stop it. `key` names a lane of the queue. `delay` (after how long it enters the
-        lane), `ttl` (how long it may wait there; None: as long as the queue's settings say) and `head_start` (its priority: it counts as
-        enqueued this much earlier; an ordered queue ignores it) are seconds or a Duration. `units`: its estimated number of tokens. Raises
-        `EnqueueRefused` if it is refused; `retry_after_seconds` of the error is None unless the queue accepts nothing now."""
+        new execution runs, and a stop of this execution does not stop the new one. `key` names a lane of the queue. `delay` (after how long
+        the new execution enters the lane), `ttl` (how long it may wait there; None: as long as the queue's settings say) and `head_start`
+        (its priority: it counts as enqueued this much earlier; an ordered queue ignores it) are seconds or a Duration. `units`: its
+        estimated number of tokens. Raises `EnqueueRefused` if it is refused; `retry_after_seconds` of the error is None unless the queue
+        accepts nothing now."""
         more = {"version": version, "delay": delay, "ttl": ttl, "head_start": head_start, "units": units}
         return self._drive(enqueue_call(self._scope, target, input, name, queue=queue, key=key, **more))
 
     def create_timer(self, duration: Duration, name: str | None = None) -> Awaitable[AsyncTimer]:
-        """Begin a wait of `duration` (at least 1 second); return its AsyncTimer. Await its `result()` later, or pass it to `first_of`."""
+        """Begin a wait of `duration` (at least 1 second), and return its AsyncTimer; the code continues while the time passes. Await
+        `result()` of the timer later, or pass the timer to `first_of`."""
         at, plan = timer_call(self._scope, duration, name)
         return self._drive((at, self._timed(at, plan)))
 
@@ -342,7 +355,8 @@ class AsyncDurableContext(BaseContext):
         name: str | None = None,
         config: ParallelConfig | None = None,
     ) -> Awaitable[BatchResult[T]]:
-        """Run functions concurrently, each with a context of its own. To give a branch a name, pass a `ParallelBranch`."""
+        """Run functions concurrently, each with a context of its own, and return when `config.completion_config` says that the batch is
+        complete. The BatchResult also has the failures. To give a branch a name, pass a `ParallelBranch`."""
         return self._drive(parallel_call(self._scope, functions, name, config))
 
     def map(
@@ -352,5 +366,6 @@ class AsyncDurableContext(BaseContext):
         name: str | None = None,
         config: MapConfig[U] | None = None,
     ) -> Awaitable[BatchResult[T]]:
-        """Run `func(context, item, index, inputs)` for the items of `inputs` concurrently, each with a context of its own."""
+        """Run `func(context, item, index, inputs)` for the items of `inputs` concurrently, each with a context of its own, and return when
+        `config.completion_config` says that the batch is complete. The BatchResult also has the failures."""
         return self._drive(map_call(self._scope, inputs, func, name, config))

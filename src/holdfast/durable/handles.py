@@ -27,7 +27,8 @@ class Callback(Generic[T]):
 
 
 class AsyncCallback(Generic[T]):
-    """A callback that an `async def` handler created: `callback_id` is for the system that will answer, `result()` is awaited."""
+    """A callback that an `async def` handler created: `callback_id` is for the system that will answer, `await callback.result()` gives the
+    answer."""
 
     def __init__(self, callback_id: str, result: Callable[[], Awaitable[T | None]], at: Identity) -> None:
         self.callback_id = callback_id
@@ -35,7 +36,8 @@ class AsyncCallback(Generic[T]):
         self.at = at
 
     def result(self) -> Awaitable[T | None]:
-        """The answer, when it is awaited; None if it has no value. Raises the errors of `Callback.result()`."""
+        """Await this to get the answer; None if it has no value. The execution may be suspended meanwhile. Raises the errors that
+        `Callback.result()` raises."""
         return self._result()
 
 

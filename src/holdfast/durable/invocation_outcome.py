@@ -1,4 +1,5 @@
-"""The input of a handler, and its outcome if the handler raised an error. (`DurableFunction.succeeded` is the outcome if it returned.)"""
+"""The input of a handler, and the outcome of a handler that raised an error. (`DurableFunction.succeeded` gives the outcome of a handler
+that returned.)"""
 
 from __future__ import annotations
 
@@ -23,15 +24,19 @@ PENDING = Outcome(OutcomeStatus.PENDING)
 
 
 def given(invocation: Invocation, port: Port) -> str | None:
-    """The input that the execution was started with, as text; None if it has none. If the invocation does not have it, it is read through
-    the port."""
+    """The input that the execution was started with, as text; None if it has none. If `invocation` does not contain the input, this reads
+    it through the port."""
     return invocation.input if invocation.input is not None else port.input(invocation.token)
 
 
 def failed(state: ExecutionState, error: BaseException) -> Outcome:
-    """The outcome of a handler that raised. After a suspension the execution waits. After `continue_as_new` a new execution follows. After
-    a retryable InvocationError, a write that failed without a mistake of the handler, or an exit such as SystemExit, the handler is invoked
-    again. Any other error fails the execution. A mismatch fails it too, unless the host quarantines the execution.
+    """The outcome of a handler that raised `error`.
+
+    If the code did not match the history and the host quarantines such executions, the execution is quarantined, whatever `error` is.
+    Otherwise: after a suspension the execution waits. After `continue_as_new` a new execution follows. After a retryable InvocationError, a
+    write that failed but was not refused, or an exit such as SystemExit (of the handler or of a plugin), the handler is invoked again. Any
+    other error fails the execution. If `state.misuse` is set, `continue_as_new`, a retryable InvocationError and an exit of the handler
+    also fail it.
     """
     if state.quarantines and state.mismatch is not None:
         return mismatched(state.mismatch)
@@ -60,10 +65,9 @@ def failed(state: ExecutionState, error: BaseException) -> Outcome:
 
 
 def crashed(error: BaseException, through: BaseException | None = None) -> Outcome:
-    """The outcome of an invocation that failed without failing the execution: the handler is invoked again. The outcome names the author's
-    line, if it is known.
-
-    `through` is the exception that passed through the author's code; None means that `error` itself did.
+    """The outcome of an invocation that failed with `error`, but does not fail the execution: the handler is invoked again. The outcome
+    names the line of the author's code, if it is known. `through` is the exception that passed through the author's code; None means that
+    `error` itself did.
     """
     return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(error).to_failure(), place=_place(through or error))
 
@@ -74,7 +78,7 @@ def _place(error: BaseException) -> str | None:
 
 
 def mismatched(error: NonDeterministicExecutionError) -> Outcome:
-    """The outcome of code that does not match the history: the execution is quarantined."""
+    """The outcome of a handler whose code does not match the history, as `error` says: the execution is quarantined."""
     return Outcome(OutcomeStatus.MISMATCHED, error=ErrorObject.from_exception(error).to_failure())
 
 

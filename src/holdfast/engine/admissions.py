@@ -21,7 +21,8 @@ from holdfast.model.verbs import Answer, Start, Started
 from holdfast.store.seam import ExecutionStore, Target
 
 _SMALL: Final = 64 * 1024
-"""The inputs of admitted executions are read together. An input with more bytes than this is left out: its invocation reads it later."""
+"""The inputs of admitted executions are read together. The input of an execution with more stored bytes than this is left out: its
+invocation reads it later."""
 
 
 class _Claimants(Sequence[Claimant]):
@@ -51,7 +52,7 @@ class _Claimants(Sequence[Claimant]):
 
 
 class Admissions:
-    """The admissions of one runner."""
+    """Asks the store to admit queued executions for one runner, and begins their invocations."""
 
     def __init__(
         self,
@@ -115,7 +116,7 @@ class Admissions:
             self._invocations.interrupt(header)
 
     async def start_all(self, starts: Sequence[Start]) -> Sequence[Started | HoldfastError]:
-        """Make many executions together, and claim none of them. Returns an answer or an error for each start, in the order of `starts`. If
+        """Write many starts together, and claim no execution. Returns an answer or an error for each start, in the order of `starts`. If
         the write fails as a whole, the error is raised."""
         answers: list[Answer | HoldfastError] = []
 

@@ -40,7 +40,8 @@ Lot = Admission | Bulk
 
 
 class LotAnswer(NamedTuple):
-    """The answer to a lot: for each of its executions an answer or an error, in order."""
+    """The answer to a lot. For a Bulk: an answer or an error for each start, in the order of the starts. For an Admission: the headers of
+    the executions that the store admitted."""
 
     answers: Sequence[Answer | HoldfastError]
     opens_at: int | None = None
@@ -63,7 +64,7 @@ class Entry(NamedTuple):
 
 
 class Waiter:
-    """A thread that waits for its answer, or for its turn to write."""
+    """A thread that waits for the answer to its write, or for its turn to commit (writer.py)."""
 
     __slots__ = ("_lock", "answer")
 
@@ -73,7 +74,6 @@ class Waiter:
         self.answer: Reply | HoldfastError | None = None
 
     def deliver(self, answer: Reply | HoldfastError) -> None:
-        """Give the thread its answer."""
         self.answer = answer
         self.wake()
 

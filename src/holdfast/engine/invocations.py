@@ -6,13 +6,14 @@
       │          │              ▼                │  the store   │ settled it has claimed it, too
       │          │            drop               │  failed      │
       │          └───────────────────────────────┼──────────────┘
-      └─ refused: the room is free again         └─ the engine closes: nothing is written, another runner takes over
+      └─ refused: the room is free again         └─ the engine closes: `interrupt_all` gives the execution back instead
 
-1. claim    A write takes the execution for this runner: a start, a wake-up (an answer, a timer) or a claim. Room is reserved before it.
+1. claim    A write takes the execution for this runner: a start, a wake-up (an answer, a timer), a claim, an admission, or the checkpoint
+            of a parent. Room is reserved before it.
 2. begin    The write is on disk. The invocation is live from now on, and the host gets it.
 3. run      The host runs the handler, which writes its checkpoints through the port (port.py).
 4. ended    The host reports the outcome. The write that ends the invocation is a Settle.
-5. settled  The Settle is on disk: the execution is closed, suspended, ready again, or put aside.
+5. settled  The Settle is on disk: the execution is closed, suspended, ready or claimed again, or quarantined.
 6. finish   The room is free, and callers that wait for the end of the execution are answered.
 
 When a write fails: a claim that may have been written is looked for a second later (unsure_claims.py); a Settle is tried again every
@@ -58,7 +59,7 @@ NOTHING: Final[Mapping[str, Operation]] = {}
 
 
 class Invocations:
-    """The invocations of one runner."""
+    """Claims executions for one runner, lets the host run their invocations, and writes the ends of the invocations."""
 
     def __init__(
         self,
@@ -98,8 +99,8 @@ class Invocations:
     # --- 1. claim
 
     async def start(self, write: Start, function: Function) -> Execution:
-        """Write a start. Returns the new execution, or the existing one that the start found. If the write names a claimant, the caller has
-        reserved the room for it; room that is not used is given back."""
+        """Write a start. Returns the new execution, or the existing one that the start found. Raises the error if the start is refused or
+        fails. If the write names a claimant, the caller has reserved the room for it; room that is not used is given back."""
         started = await self._writer.write(write, partial(self._started, write, function))
         return cast("Started", started).header
 
@@ -155,9 +156,9 @@ class Invocations:
         await self.wake(partial(Fire, execution), execution)
 
     async def claim(self, execution: str, dead: frozenset[str], function: Function, *, alone: bool = False) -> None:
-        """Claim one execution. The caller has reserved the room. `dead`: the runners that are dead; an execution that one of them holds may
-        be claimed, too. `alone`: True for a suspect, which may be claimed only in this way (`Claim.alone`). If another runner was quicker,
-        this call only gives the room back."""
+        """Claim one execution, and begin its invocation. The caller has reserved the room. `dead`: the runners that are dead; an execution
+        that one of them holds may be claimed, too. `alone`: True for a suspect, which may be claimed only in this way (`Claim.alone`). If
+        another runner was quicker, this call only gives the room back. Any other error is raised, after the room was given back."""
         write = Claim(execution, Claimant(self._runner, self._ids(self._clock.now())), dead, alone)
         with contextlib.suppress(LeaseLost):  # another runner was quicker
             await self._writer.write(write, partial(self._claimed, write, function))
@@ -170,7 +171,8 @@ class Invocations:
             self._taken(answer, function)
 
     def _taken(self, header: Execution, function: Function) -> None:
-        """Called when a claim is on disk. Begins the invocation, unless the write ended the execution or put it aside instead."""
+        """Called when the write of a claim is on disk. Begins the invocation, unless the write changed the execution without claiming it
+        (`Claim.decide` lists these cases)."""
         if header.state is State.RUNNING and header.runner == self._runner:
             self.begin(header, function)
         else:
@@ -207,7 +209,7 @@ class Invocations:
 
     def _ended(self, live: LiveInvocation, outcome: Outcome, seen: int) -> None:
         """Write the end of an invocation. The host calls this with the outcome, and with the last revision of the execution that the
-        handler knew. Does nothing while the engine closes."""
+        handler knew. Does nothing while the engine closes: `interrupt_all` then gives the execution back."""
         if self._writer.open:
             outcome = blameless(outcome)
             # Only an execution that waits can be ready again at once, so only a PENDING outcome gets the id of a next invocation.
@@ -253,8 +255,8 @@ class Invocations:
 
     def _not_settled(self, live: LiveInvocation, outcome: Outcome, seen: int, trouble: HoldfastError) -> None:
         """Called when the write of an invocation's end failed. If the store can never write this end, write a crash instead; if that was
-        tried before, log an error and give the room back. If the store failed, try again a second later. If another runner has the
-        execution, leave it to that runner."""
+        tried before, log an error and give the room back. If the store failed, try again a second later. If the store refused it, because
+        another runner has or ended the execution, give the room back."""
         header = live.header
         lost = isinstance(trouble, LeaseLost | Rejected)
         if isinstance(trouble, WriteFailed | RowDamaged):

@@ -6,7 +6,7 @@ step reads the schedule, decides, and writes. The write that starts an occurrenc
 the store refuses the write, and the task reads the schedule again.
 
 A schedule whose occurrence waits for the end of an execution is looked at when that execution ends (endings.py). If an occurrence cannot be
-started now, because the disk fails or the function is hosted only in another version, it is tried again 5 seconds later.
+started now, for example because the disk fails or the function is hosted only in another version, it is tried again 5 seconds later.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ None if nothing was started (model.ports.ScheduleObserver)."""
 
 
 class Timetable:
-    """The schedules of one runner."""
+    """Starts the occurrences of schedules that are due, for one runner."""
 
     def __init__(
         self,
@@ -306,7 +306,7 @@ class Timetable:
 
     async def _wait_for(self, state: ScheduleState, executions: list[str]) -> None:
         """Called while an occurrence waits for executions to end. With the overlap `replace`, stop all of them. When the first one in the
-        list has ended, the schedule is looked at again; this call does not wait for that."""
+        list has ended, the schedule is looked at again; if that one is quarantined, every 5 seconds. This call does not wait for that."""
         if state.definition.overlap is Overlap.REPLACE:
             for execution in executions:
                 stop = Stop(execution, Failure(f"Replaced: schedule {state.name} was due again.", "Replaced"), inherited=True)

@@ -45,14 +45,15 @@ class UnsureClaims:
         self._store, self._writer, self._live, self._agenda, self._loop, self._runner = store, writer, live, agenda, loop, runner
 
     def answered(self, answer: Answer | HoldfastError) -> None:
-        """Called with the answer to a write that may contain a claim. If the write failed, plan a look a second later. Does nothing if the
-        write was made or refused."""
+        """Called with the answer to a write that may contain a claim. If the write failed, `let_go` runs a second later. Nothing happens if
+        the write was made or refused."""
         if isinstance(answer, HoldfastError) and not isinstance(answer, LeaseLost | Rejected):
             self._loop.call_later(_AGAIN_SECONDS, self.let_go)
 
     def let_go(self) -> None:
         """Give back the executions that this runner holds in the store and that are not live here. Any runner may claim them again. If the
-        invocation of such an execution is just beginning here, the execution is given back, too, and begins again."""
+        invocation of such an execution is just beginning here, the execution is given back, too, and begins again. If the store cannot be
+        read now, this is tried again a second later. Does nothing after the engine began to close."""
         if not self._writer.open:
             return
         try:

@@ -5,7 +5,7 @@ caller, and passes the turn on:
 - A thread that needs an answer takes the turn itself if the turn is free, so a lone writer needs no other thread. Else it waits.
 - Coroutines queue their writes during a tick of the loop. The loop takes the turn at the end of the tick, when all of them wait. If only a
   few writes are queued, the loop waits for the next tick, as long as each tick brings more. A lone coroutine commits at once, as long as
-  the loop gets its turn every few milliseconds.
+  the loop can do other work every few milliseconds.
 - While the disk is slow and other coroutines could still run, a writer thread takes the turn, so that the loop is not blocked.
 
 If the disk refuses a write of the engine's own work, the write goes back to the head of the queue and is tried again (health.py). Callers
@@ -56,10 +56,10 @@ _MAX_ENTRIES: Final = 512
 _MAX_BYTES: Final = 8 * 1024 * 1024
 _SLOW_SECONDS: Final = 0.01
 _LOOP_SECONDS: Final = 0.003
-"""A lone coroutine may commit without waiting (`write_now`) until the loop has had no turn for this many seconds."""
+"""A lone coroutine may commit without waiting (`write_now`) only if the loop has run `_flush` within the last so many seconds."""
 _SMALL_GROUP: Final = 16
-"""If fewer writes than this are queued, and more invocations may write, they wait for the loop's next tick, as long as each tick brings
-more writes. Requests over connections arrive one by one, and a commit of one write costs as much as a commit of many."""
+"""If fewer writes than this are queued, and more invocations may write, the queued writes wait for the loop's next tick, as long as each
+tick brings more. Requests over connections arrive one by one, and a commit of one write costs as much as a commit of many."""
 _KEPT: Final = (Checkpoint, Settle, Claim, Fire)
 """These are writes of the engine's own work. If the disk fails, they wait until it works again. Any other write gets the error, and its
 caller can try again."""
@@ -71,7 +71,7 @@ class WriterStore(CommitStore, QueueStore, Protocol):
 
 
 class Writer:
-    """Writes to the store for one engine. All writes of executions go through it."""
+    """Writes to the store for one engine. All changes that this engine makes to executions go through it."""
 
     def __init__(
         self,
@@ -118,8 +118,8 @@ class Writer:
 
     async def write(self, write: Write, on_answer: Deliver | None = None) -> Answer:
         """Write from the engine's loop. Returns the answer when the write is on disk. Raises the error if it is refused or fails.
-        `on_answer` is called with the answer or the error, even if the caller is cancelled meanwhile. If the engine is closed already, this
-        raises EngineClosed at once, and `on_answer` is not called."""
+        `on_answer` is called with the answer or the error, even if the caller is cancelled meanwhile. If the engine is closed or closes,
+        this raises EngineClosed at once, and `on_answer` is not called."""
         if not self.open:
             raise EngineClosed
         future: asyncio.Future[Answer] = self._loop.create_future()
@@ -127,7 +127,7 @@ class Writer:
         return await future
 
     async def write_lot(self, lot: Lot, on_answer: DeliverLot) -> None:
-        """Write a lot in a transaction of its own; otherwise as `write`. Raises the error if the lot as a whole fails."""
+        """Do what `write` does, for a lot. Only `on_answer` gets the answer. Raises the error if the lot fails as a whole."""
         if not self.open:
             raise EngineClosed
         future: asyncio.Future[LotAnswer] = self._loop.create_future()
@@ -135,8 +135,8 @@ class Writer:
         await future
 
     def submit(self, write: Write, on_answer: Deliver) -> None:
-        """Queue a write from the engine's loop, and do not wait for it. `on_answer` is called on the loop with the answer or the error; at
-        once if the disk fails and this write does not wait until it works again (`_KEPT`). Raises EngineClosed if the writer is closed."""
+        """Queue a write from the engine's loop, and do not wait for it. `on_answer` is called on the loop with the answer or the error. In
+        a pause (health.py) a write that is not in `_KEPT` gets its error at once. Raises EngineClosed if the writer is closed."""
         self._enqueue(Entry(write, on_answer))
 
     def _enqueue(self, entry: Entry) -> None:
@@ -151,8 +151,8 @@ class Writer:
             self._plan_flush()
 
     def write_now(self, write: Write) -> Answer | HoldfastError | None:
-        """Commit a write at once, if no other coroutine could use the time. Returns the answer, or the error if the write was refused.
-        Returns None if nothing was written, also because the disk failed; the caller must then submit the write."""
+        """Commit a write at once, if no other coroutine could use the time. Returns the answer, or the error if the write was refused or
+        failed. Returns None if this did not try, or if the disk failed; the caller must then submit the write."""
         if self._queue or self._closed or len(self._live) > 1 or monotonic() - self._flushed_at > _LOOP_SECONDS:
             return None
         if self._disk_seconds > _SLOW_SECONDS or self._health.trouble is not None or not self._turn.acquire(blocking=False):
@@ -166,8 +166,8 @@ class Writer:
         return None if isinstance(answer, DiskFailed | LotAnswer) else answer
 
     def call(self, write: Write) -> Answer:
-        """Write from another thread than the loop's. Blocks until the write is on disk, and returns the answer. Raises the error if the
-        write is refused or fails. Raises EngineClosed if the writer is closed."""
+        """Write from another thread than the loop's. Blocks until the write is on disk, also through a pause, and returns the answer.
+        Raises the error if the write is refused or fails. Raises EngineClosed if the writer is closed, or closes in a pause."""
         if self._closed:
             raise EngineClosed
         waiter = Waiter()
@@ -182,8 +182,8 @@ class Writer:
         return cast("Answer", waiter.answer)
 
     def retry(self) -> None:
-        """Try again, on the calling thread, to write what waits because the disk failed. The pause ends if the disk accepts it, or if
-        nothing waits."""
+        """Try again, on the calling thread, to commit what waits because the disk failed. The pause ends if the disk accepts the commit, or
+        if nothing waits."""
         with self._turn:
             batch = self._take()
             if batch:
@@ -193,8 +193,8 @@ class Writer:
         self._pass_on(on_loop=False)
 
     async def drain(self) -> None:
-        """Wait until everything queued is written and every caller has its answer. If the disk fails, callers that still wait get
-        EngineClosed."""
+        """Wait until everything queued is written and every caller has its answer. If the disk fails, waiting writes are given up: their
+        callers get EngineClosed."""
         if self._health.trouble is not None:
             self.retry()
         while not self.idle:
@@ -287,7 +287,7 @@ class Writer:
                 done = self._committed(writes, now)
             answers = [LotAnswer(done.answers, done.opens_at)] if isinstance(first, _LOTS) else done.answers
             if len(answers) != len(batch) or len(done.answers) != len(writes):
-                raise StoreBroken(f"The store answered {len(done.answers)} of {len(writes)} writes. This is a bug in its code.")
+                raise StoreBroken(f"The store answered {len(done.answers)} of {len(writes)} writes. This is a bug in the store's code.")
             self._tell_of(done)
             followed = done.changes
             if self._saw is not None and (writes or followed):

@@ -36,19 +36,20 @@ class ChoosingHost:
         raise FunctionNotFound(f"Function {header.function!r} has no version {header.version} here.")
 
     def cancel(self, execution: str) -> None:
-        """Tell all hosts that this process may not write to the execution any more. The host that runs it ends it, if it can."""
+        """Tell all hosts that this process may not write to the execution any more. The host that runs its invocation ends the invocation,
+        if it can."""
         for home in self._homes:
             home.cancel(execution)
 
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
-        """Tell all hosts that a write of another execution or process changed this execution. Only the host that runs its invocation
-        reacts."""
+        """Tell all hosts that a write which the live invocation of this execution did not make has changed it (`Host.learn`). Only the host
+        that runs the invocation reacts."""
         for home in self._homes:
             home.learn(header, operations)
 
     def look(self, execution: str) -> None:
-        """Tell all hosts to let the live invocation of this execution ask again whether it may stay live. Only the host that runs it
-        reacts."""
+        """Tell all hosts to let the live invocation of this execution ask again whether it may stay live. Only the host that runs the
+        invocation reacts."""
         for home in self._homes:
             home.look(execution)
 

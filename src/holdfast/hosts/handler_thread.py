@@ -26,7 +26,7 @@ def begin_on_thread(
     function: DurableFunction, invocation: Invocation, port: Port, report: Report, *, clock: Clock, threads: Threads, stragglers: Stragglers
 ) -> None:
     """Begin an invocation on a free thread, or as soon as one is free, and return at once. `report` is called on the event loop when the
-    invocation has ended. It is not called if the call was cancelled before it had a thread."""
+    invocation has ended. It is not called if the host was closed before the invocation had a thread."""
 
     def ended(future: asyncio.Future[tuple[Outcome, int]]) -> None:
         if future.cancelled():

@@ -9,9 +9,10 @@ runs           its code runs, in an invocation.
  │             when it learns of a change.
  └─▶ rests     it waits for anything else. The invocation ends as PENDING, and the coroutine is kept in memory. The next invocation
                resumes it instead of replaying, and its code runs again.
-A coroutine that stays rests as soon as no execution that it waits for is live here. A coroutine is evicted if there is no room for it, or
-if another process ran an invocation: then the next invocation replays. Nothing depends on resting: every wake is an invocation with an
-epoch, a token and an event of its own, and a resting coroutine can be evicted at any time.
+A coroutine that stays live begins to rest as soon as no execution that it waits for is live here, or another execution needs its room.
+A coroutine of a function with plugins never stays live. A resting coroutine is evicted if too many rest, or if another process ran an
+invocation of its execution: then the next invocation replays. Nothing depends on resting: every wake is an invocation with an epoch, a
+token and an event of its own, and a resting coroutine can be evicted at any time.
 """
 
 from __future__ import annotations
@@ -58,8 +59,9 @@ class InlineHost:
         return self
 
     def invoke(self, invocation: Invocation, port: Port, done: Report) -> None:
-        """Begin an invocation, or continue the coroutine that rests in memory for it, and return at once. When the invocation ends, `done`
-        is called with the outcome and the last revision that the invocation saw. It is not called for a cancelled coroutine."""
+        """Begin an invocation, or continue the coroutine that rests in memory for it, and do not wait for its end. When the invocation
+        ends, perhaps before this method returns, `done` is called with the outcome and the last revision that the invocation saw. `done` is
+        not called for a cancelled coroutine. Raises the error if the invocation cannot begin."""
         function = self._functions[invocation.header.function, invocation.header.version]
         if not function.is_async:
             begin_on_thread(function, invocation, port, done, clock=self._clock, threads=self._threads, stragglers=self._thread_stragglers)
@@ -90,24 +92,25 @@ class InlineHost:
 
     def cancel(self, execution: str) -> None:
         """Cancel the coroutine of an execution, because this process may not write to the execution any more. A handler on a thread cannot
-        be ended: it continues until its next durable call, which is refused."""
+        be ended: it continues until its next checkpoint, which is refused."""
         self._coroutines.cancel(execution)
 
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
-        """Tell the live invocation of an execution that a write which it did not make has changed `operations`; if empty, the invocation
-        reads what changed. A handler on a thread is not told."""
+        """Tell the live invocation of an execution that a write which it did not make has changed `operations`; if `operations` is empty,
+        the invocation reads what changed. A handler on a thread is not told."""
         running = self._coroutines.running(header.id)
         if running is not None:
             running.learn(header, operations)
 
     def look(self, execution: str) -> None:
-        """Let the live invocation of an execution ask again whether it may stay live, if its code only waits."""
+        """Let the live invocation of an execution ask again whether it may stay live, if its code only waits. Does nothing for a handler on
+        a thread."""
         running = self._coroutines.running(execution)
         if running is not None:
             running.look()
 
     def idle(self) -> bool:
-        """Whether no invocation runs in this host, and no call waits for a thread."""
+        """Whether no invocation runs in this host, and no call runs on a thread or waits for one."""
         return self._coroutines.idle and not self._threads.busy
 
     def close(self) -> None:
@@ -141,8 +144,8 @@ class Coroutines:
         return self._running.get(execution)
 
     def rest(self, coroutine: Coroutine) -> bool:
-        """Keep a waiting coroutine in memory, and return True. If more coroutines rest than the host allows, the one that has rested
-        longest is evicted. Returns False, and keeps nothing, if the host allows none."""
+        """Keep in memory a coroutine that only waits, and return True. If more coroutines rest than the host allows, the one that has
+        rested longest is evicted. Returns False, and keeps nothing, if the host lets no coroutine rest."""
         if not self._capacity:
             return False
         self._running.pop(coroutine.execution, None)
@@ -152,8 +155,8 @@ class Coroutines:
         return True
 
     def rested_for(self, invocation: Invocation) -> Coroutine | None:
-        """The resting coroutine that this invocation can continue; None if there is none. If the execution's resting coroutine is out of
-        date (`Coroutine.precedes`), it is evicted, and None is returned."""
+        """Remove the resting coroutine of the invocation's execution, and return it. Returns None if there is none, or if it is out of date
+        (`Coroutine.precedes`): then it is evicted."""
         resting = self._resting.pop(invocation.header.id, None)
         if resting is not None and not resting.precedes(invocation):
             resting.evict()
@@ -238,7 +241,8 @@ class Coroutine:
 
     async def _failed(self, error: BaseException) -> Outcome:
         """The outcome of a handler that raised `error`. Before this returns, updates that the handler had not yet written are written,
-        unless the coroutine is being closed."""
+        unless the coroutine is being closed. If this write fails, the outcome is that failure instead of PENDING; any other outcome
+        stays."""
         state = self._state
         outcome = failed(state, error)
         if state.unwritten and not isinstance(error, GeneratorExit):  # a coroutine that is being closed can wait for nothing
@@ -265,9 +269,9 @@ class Coroutine:
             log.warning("%s went on after its suspension; what it did after that is ignored", self._state.durable_execution_arn)
 
     def _quiet(self) -> None:
-        """Called when every strand rests: the handler, and every branch that it has begun. Ends the invocation when its last write is on
-        disk. The invocation does not end, but stays live, if it waits for an execution that is live in this process. If a write failed, or
-        a replay mismatch must quarantine the execution, the invocation ends with that failure at once.
+        """Called when every strand rests: the handler, and every branch that it has begun. Ends the invocation as PENDING when its last
+        write is on disk. The invocation does not end, but stays live, if it waits for an execution that is live in this process. If a write
+        failed, or a replay mismatch must quarantine the execution, the invocation ends with that failure, and the handler is cancelled.
 
         A handler with plugins does not stay live: plugins are made for each invocation, and must see the same invocations as on AWS.
         """
@@ -301,12 +305,13 @@ class Coroutine:
         report(outcome, self._state.revision)
 
     def precedes(self, invocation: Invocation) -> bool:
-        """Whether `invocation` comes directly after the last invocation of this coroutine. If not, another process has run an invocation in
-        between, and the coroutine is out of date."""
+        """Whether `invocation` comes directly after the last invocation of this coroutine. If not, the epoch has moved in between, for
+        example because another process ran an invocation, and the coroutine is out of date."""
         return invocation.header.epoch == self._state.header.epoch + 1
 
     def resume(self, invocation: Invocation, report: Report) -> None:
-        """Continue the coroutine in the next invocation. `report` is called when that invocation ends."""
+        """Continue the coroutine in the next invocation. `report` is called when that invocation ends, perhaps before this method
+        returns."""
         self._report = report
         self._stays = invocation.stays
         self._state.resume(invocation)
@@ -317,8 +322,8 @@ class Coroutine:
 
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         """Tell the invocation that a write which it did not make has changed these operations, and that the header is now this one. If
-        `operations` is empty, the invocation begins to read what changed. If it has ended, nothing happens: the next invocation reads the
-        change."""
+        `operations` is empty, the invocation begins to read what changed. If the invocation has ended, nothing happens: the next invocation
+        reads the change."""
         if self._report is not None and header.epoch == self._state.header.epoch:
             self._state.hear(header.revision, operations)
 
@@ -328,7 +333,7 @@ class Coroutine:
             self._quiet()
 
     def evict(self) -> None:
-        """Remove the coroutine from memory. The next invocation replays."""
+        """Remove the coroutine from memory: the handler's code gets a SuspendExecution where it waits. The next invocation replays."""
         self._state.evict()
 
     def cancel(self) -> None:

@@ -24,9 +24,9 @@ OnAnswer = Callable[[Checkpointed | HoldfastError], None]
 
 
 Stays = Callable[[str, Callable[[], Collection[Operation]]], bool]
-"""Answers whether an invocation whose code only waits may stay live; if not, the invocation must end as PENDING. It may stay live if an
-execution that it has invoked and waits for is live in the same process, and if no other execution needs its room. The arguments are the id
-of the execution, and a function that returns the operations which the code waits for."""
+"""Answers whether an invocation whose code only waits may stay live; if not, the invocation must end as PENDING. The invocation may stay
+live if an execution that it has invoked and waits for is live in the same process, and if no other execution needs the room of the
+invocation. The arguments are the id of the execution, and a function that returns the operations which the code waits for."""
 
 
 class Port(Protocol):
@@ -34,13 +34,13 @@ class Port(Protocol):
     `checkpoint_soon` calls back, for coroutines."""
 
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
-        """Write a checkpoint, and block until it is on disk. `client_token` is the ClientToken of the request, by which a repeated request
-        is recognised; None: it has none."""
+        """Write a checkpoint, block until it is on disk, and return the answer. Raises the error if the checkpoint is refused or fails.
+        `client_token` is the ClientToken of the request, by which a repeated request is recognised; None: the request has none."""
         ...
 
     def checkpoint_soon(self, token: Position, updates: Sequence[Update], on_answer: OnAnswer) -> None:
-        """Begin a checkpoint from the engine's event loop, and return at once. When the checkpoint is on disk or has failed, `on_answer` is
-        called on that loop with the answer or the error."""
+        """Write a checkpoint from the handler's event loop. When the checkpoint is on disk or has failed, `on_answer` is called on that
+        loop with the answer or the error, perhaps before this method returns."""
         ...
 
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
@@ -67,7 +67,7 @@ class ChargingPort(Port, Protocol):
 
 
 class Invocation(msgspec.Struct, frozen=True, gc=False):
-    """One call of a handler: the content of a Lambda event, inside a process."""
+    """One call of a handler. It has what AWS Lambda puts into the event of such a call."""
 
     arn: str
     header: Execution
@@ -80,27 +80,29 @@ class Invocation(msgspec.Struct, frozen=True, gc=False):
     """The ids of the operations that the service changed since the invocation before this one. None if the service did not send these ids:
     then the SDK finds the operations by their revisions."""
     stays: Stays | None = None
-    """Asked when the handler's code only waits; None: the invocation then ends."""
+    """The host calls this function when the handler's code only waits. None: the invocation then ends as PENDING."""
     kind: Kind | None = None
-    """What the execution runs, if the engine wrote its start in this process; None: the first event of the execution says it."""
+    """What the execution runs, if the engine has it in memory; None: the first event of the execution says it."""
 
 
 class Host(Protocol):
     """Runs the code of invocations, in this process or elsewhere."""
 
     def invoke(self, invocation: Invocation, port: Port, done: Callable[[Outcome, int], None]) -> None:
-        """Begin an invocation, and return at once. When it ends, the host calls `done` once, on the engine's event loop, with the outcome
-        and the last revision that the invocation saw. After `cancel` has ended the invocation, `done` is not called."""
+        """Begin an invocation, and do not wait for its end. When it ends, perhaps before this method returns, the host calls `done` once,
+        on the engine's event loop, with the outcome and the last revision that the invocation saw. After `cancel` has ended the invocation,
+        `done` is not called. Raises an error if the invocation cannot begin."""
         ...
 
     def cancel(self, execution: str) -> None:
-        """End the live invocation of an execution, because it may not write any more. A host that cannot end an invocation does nothing."""
+        """End the live invocation of an execution, because the invocation may not write to the execution any more. A host that cannot end
+        an invocation does nothing."""
         ...
 
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         """Tell the live invocation of an execution that a write which it did not make has changed `operations`, and that `header` is the
-        header now. If `operations` is empty, the invocation must read itself which operations changed. A host that cannot tell it does
-        nothing."""
+        header now. If `operations` is empty, the invocation must read itself which operations changed. A host that cannot tell its
+        invocations does nothing."""
         ...
 
     def look(self, execution: str) -> None:
@@ -137,7 +139,8 @@ class Observer(Protocol):
 
     def started(self, header: Execution) -> None: ...
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
-        """An invocation has ended. `header` is a header of the execution from the time of the invocation: at its beginning, or later."""
+        """An invocation has ended. `header` is the execution's header at the beginning of the invocation, or after a later write during it.
+        `ended_at` is the time of the write that ended the invocation."""
         ...
 
     def operated(self, header: Execution, operation: Operation) -> None:
@@ -146,13 +149,13 @@ class Observer(Protocol):
 
     def closed(self, header: Execution) -> None: ...
     def committed(self, writes: int) -> None:
-        """The store committed a batch of this many writes."""
+        """The store committed a batch of this many writes. Writes that the store refused are counted too."""
         ...
 
 
 class QueueObserver(Observer, Protocol):
     """An observer that is also told about queues: about executions of functions, workers and pipelines. An observer need not have all of
-    these methods; the engine calls those that it has."""
+    these methods; the engine calls those that the observer has."""
 
     def admitted(self, header: Execution) -> None:
         """A queue gave an execution a slot, and this engine runs it."""
@@ -175,6 +178,6 @@ class ScheduleObserver(Observer, Protocol):
     """An observer that is also told about occurrences of schedules."""
 
     def occurred(self, schedule: str, outcome: str, count: int, late_ms: int | None) -> None:
-        """This runner decided about `count` occurrences of a schedule; `outcome` is one of `schedules.Handled.outcome`. `late_ms` says how
-        many milliseconds late a started occurrence began; None for any other outcome."""
+        """This runner decided about `count` occurrences of a schedule (1,000 stands for 1,000 or more); `outcome` is one of
+        `schedules.Handled.outcome`. `late_ms` says how many milliseconds late a started occurrence began; None for any other outcome."""
         ...

@@ -1,4 +1,4 @@
-"""create_callback and its result: an outside system answers, and the execution waits where the code asks for the result."""
+"""create_callback, and the `result()` of a callback: an outside system answers, and the execution waits where the code calls `result()`."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def callback_call(scope: Scope, name: str | None, config: CallbackConfig) -> tup
 
 def create_callback(at: Identity, config: CallbackConfig) -> Plan[str]:
     """Create the callback, if the history does not have it, and return its id. If the callback has failed already, nothing is raised here;
-    `result()` raises the error. So the code between the two calls runs in a replay, too, as in the first run. Raises CallbackError if the
-    service gave no id."""
+    `result()` raises the error. So a replay also runs the code between `create_callback` and `result()`, as the first run did. Raises
+    CallbackError if the service gave no id."""
     seen = yield Lookup(at)
     if seen is None:
         update = at.update(

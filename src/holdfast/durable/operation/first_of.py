@@ -18,7 +18,7 @@ SUB_TYPE: Final = "FirstOf"
 
 
 class Awaited(Protocol):
-    """A callback or a timer: an element of the list that `first_of` accepts."""
+    """An element of the list that `first_of` accepts: a callback or a timer, which has the identity of its operation in `at`."""
 
     @property
     def at(self) -> Identity: ...
@@ -40,8 +40,8 @@ def first_of_call(scope: Scope, awaited: Sequence[Awaited], name: str | None) ->
 
 
 def first_of(at: Identity, scope: Scope, awaited: Sequence[Identity]) -> Plan[int]:
-    """The index, in `awaited`, of the callback or timer that ended first. The index is recorded as the result of a context, because at the
-    next replay more of them may have ended."""
+    """Wait until at least one of the callbacks and timers in `awaited` has ended, and return the index of the one that ended first. The
+    index is recorded as the result of a context, so that every replay returns the same index."""
 
     def body(_: Scope) -> Plan[int]:
         return _first(awaited)

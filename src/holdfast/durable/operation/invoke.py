@@ -54,9 +54,9 @@ def _address(function: object) -> object:
 def invoke(
     at: Identity, scope: Scope, function_name: str, payload: Any, config: InvokeConfig[Any, R], typing: Typing | None = None
 ) -> Plan[R]:
-    """Start another function, unless the history has this invoke already, wait for its end and return its result. `typing` turns the result
-    into its class; None leaves the result as it is. If the config has a `serdes_result`, `typing` is not used. Raises InvokeError if the
-    function could not be started, failed, timed out or was stopped."""
+    """Start another function, unless the history has this invoke already, wait for its end and return its result; None if it has no result.
+    `typing` turns the JSON values of the result into a class; if it is None, or the config has a `serdes_result`, that is not done. Raises
+    InvokeError if the function could not be started, failed, timed out or was stopped."""
     arn = scope.state.durable_execution_arn
     seen = yield Lookup(at)
     if seen is None:

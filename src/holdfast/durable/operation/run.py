@@ -1,7 +1,7 @@
 """run: ask for a run of a worker, which is an execution of its own, and wait for its response.
 
-If the request is refused, one write starts and fails the operation. If a rate limit refused it, the run is requested again when the limit
-allows it: each further request is an operation of its own, after a wait, which is an operation, too.
+If the request is refused, one write starts and fails the operation. If a rate limit refused the request, the run is requested again when
+the limit allows it, at most `MOST_ASKED` times. Each further request is an operation of its own, and so is the wait before it.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def run_call(
 
 
 def run(at: Identity, scope: Scope, asked: RunAsked, *, check: bool) -> Plan[RunResponse]:
-    """Request a run, wait until it has ended, and return its response. With `check`, this raises WorkerFailed if the status of the response
-    is not `ok`."""
+    """Request a run, wait until it has ended, and return its response. If the request is refused, the response has an error that says so.
+    With `check`, this raises WorkerFailed if the status of the response is not `ok`."""
     place, number = at, 1
     while True:
         seen: Operation = yield from _over(place, asked)
@@ -91,16 +91,16 @@ def _beside(at: Identity, number: int, kind: Type, sub_type: str) -> Identity:
 
 def _pause(seen: Operation, until: int, number: int) -> int:
     """How many seconds to wait until the run is requested again. `seen` is the refused request, `until` the time until which the limit
-    refuses, `number` how often it has refused this run. From the second refusal on, the wait is longer by a part that differs from run to
-    run and grows with each refusal, so that runs which were refused together do not ask again together."""
+    refuses (in milliseconds since the epoch), `number` how often it has refused this run. From the second refusal on, the wait is longer by
+    a part that differs from request to request, so that runs which were refused together are not requested again together."""
     seconds = max(1.0, (until - (seen.ended_at or seen.started_at)) / 1000)
     chance = int.from_bytes(blake2b(seen.id.encode(), digest_size=4).digest(), "big") / (1 << 32)
     return min(MAX_WAIT_SECONDS, math.ceil(seconds * (1 + chance * min(number - 1, _MOST_SPREAD))))
 
 
 def refused_until(seen: Operation) -> int | None:
-    """From when on a run that a rate limit refused may be requested again, in milliseconds since the epoch; None if no rate limit refused
-    it."""
+    """The time from which on a refused run may be requested again, in milliseconds since the epoch. `seen` is the operation of the request.
+    None if no rate limit refused the request."""
     if seen.error is None or seen.error.type != _LIMIT:
         return None
     return json_structs.decoded(seen.error.data or "{}", _Limit).until
@@ -113,8 +113,8 @@ class _Limit(msgspec.Struct):
 
 
 def response_in(seen: Operation, asked: RunAsked) -> RunResponse:
-    """The response in an operation that has ended. If the run did not begin, or ended without a response, this makes one, with an error
-    code such as `timeout`."""
+    """The response of the run whose operation `seen` has ended. If the run did not begin, or ended without a response, this makes a
+    response with an error code such as `timeout`."""
     error = seen.error
     if seen.status is Status.SUCCEEDED:
         return response_from(seen.result or "{}")

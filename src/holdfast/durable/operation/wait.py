@@ -1,5 +1,5 @@
-"""wait: the service wakes the execution after a time. A timer is a wait in two halves: it begins, other calls follow, then the code waits
-for its end."""
+"""wait: the service wakes the execution after a time. A timer is a wait in two halves: `create_timer` begins the wait, then the code may
+make other calls, and `result()` waits for the end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def timer_call(scope: Scope, duration: Duration, name: str | None) -> tuple[Iden
 
 
 def wait(at: Identity, seconds: int) -> Plan[None]:
-    """Begin the wait, unless the history has it already, and suspend until the time has passed."""
+    """Begin a wait of this many seconds, unless the history has the wait already, and suspend until the time has passed."""
     seen = yield Lookup(at)
     if seen is None:
         yield Record(at.update(Action.START, wait_seconds=seconds))
@@ -47,14 +47,14 @@ def wait(at: Identity, seconds: int) -> Plan[None]:
 
 
 def started(at: Identity, seconds: int) -> Plan[None]:
-    """The first half of a timer: begin the wait, unless the history has it already. Does not suspend."""
+    """The first half of a timer: begin a wait of this many seconds, unless the history has the wait already. Does not suspend."""
     seen = yield Lookup(at)
     if seen is None:
         yield Record(at.update(Action.START, wait_seconds=seconds))
 
 
 def rested(at: Identity) -> Plan[None]:
-    """The second half of a timer: suspend until its time has passed. Returns at once if the timer was cancelled."""
+    """The second half of a timer: suspend until its time has passed. Does not suspend if the time has passed or the timer was cancelled."""
     seen = yield Lookup(at)
     while seen.status is Status.STARTED:
         yield Suspend(at.operation_id)

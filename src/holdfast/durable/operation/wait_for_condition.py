@@ -35,9 +35,9 @@ def condition_call(scope: Scope, check: Check[T], config: WaitForConditionConfig
 
 
 def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T]) -> Plan[T]:
-    """Call the check until the wait strategy says stop, and return the state at which it said so. If the check or the strategy raises, this
-    raises WaitForConditionError (a SerDesError as SerDesError), and the check is not called again. Only a retryable InvocationError is
-    raised unchanged and not recorded."""
+    """Call the check until the wait strategy says stop, and return the state that the last check returned. If the check or the strategy
+    raises, this raises WaitForConditionError (after a SerDesError it raises SerDesError), and the check is not called again. Only a
+    retryable InvocationError is raised unchanged and not recorded."""
     state = StateOf(check, config.initial_state)
     while True:
         seen: Operation | None = yield Lookup(at)
@@ -72,8 +72,8 @@ def _looked(
     at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T], seen: Operation | None, kind: StateOf
 ) -> Plan[tuple[str | None, WaitForConditionDecision]]:
     """Call the check once. Returns the new state as text, and the decision of the strategy. `seen` is the recorded operation, which has the
-    state before this check; None if it is not recorded yet. Check and strategy get values that were written and read back, as in a
-    replay."""
+    state that the check before this one returned; None if it is not recorded yet. The check and the strategy get states that were written
+    and read back, as in a replay."""
     attempt = (seen.attempt if seen is not None else 0) + 1
     if seen is not None and seen.result:
         state = recalled(seen, config.serdes, scope, kind)

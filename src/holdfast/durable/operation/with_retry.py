@@ -1,4 +1,4 @@
-"""with_retry: run a block of durable calls, and after an error run it again from its beginning, after a durable wait."""
+"""with_retry: run a block of durable calls. After an error, and a durable wait, run the block again from its beginning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def retry_call(scope: Scope, func: Callable[..., Any], config: WithRetryConfig[T], name: str | None) -> tuple[Identity, Plan[T]]:
-    """Check the arguments of `context.with_retry` in a child context. Returns the identity of the call, and its plan."""
+    """Check the arguments of a `with_retry` that runs in a child context. Returns the identity of that context, and the plan."""
     argument_checks.function(func, "with_retry")
     child, name = config.child_context_config or ChildConfig(), argument_checks.name(name, "with_retry")
     at = scope.next_identity(Type.CONTEXT, child.sub_type or SubType.RUN_IN_CHILD_CONTEXT.value, name or None)
@@ -29,8 +29,9 @@ def retry_call(scope: Scope, func: Callable[..., Any], config: WithRetryConfig[T
 
 def retried(context: Any, func: Callable[..., Any], config: WithRetryConfig[T], name: str | None) -> Plan[T]:
     """Run `func(context, attempt)` until it returns, and return its result. If it raises and the strategy allows no other attempt, the
-    error is raised unchanged. Before each further attempt there is a durable wait, named `{name}-backoff-{attempt}` if `name` is given. Two
-    kinds of errors are raised at once, without asking the strategy: an ExecutionError, and an error of Holdfast's checks of arguments."""
+    error is raised unchanged. Before each further attempt there is a durable wait. If `name` is given, that wait is named
+    `{name}-backoff-{attempt}`, with the number of the attempt that failed. Two kinds of errors are raised at once, and the strategy is not
+    asked: an ExecutionError, and an error by which Holdfast refuses an argument."""
     strategy = config.retry_strategy or create_retry_strategy()
     attempt = 1
     while True:
@@ -50,8 +51,8 @@ def retried(context: Any, func: Callable[..., Any], config: WithRetryConfig[T], 
 
 
 def retried_inside(at: Identity, scope: Scope, func: Callable[..., Any], config: WithRetryConfig[T], child: ChildConfig[T]) -> Plan[T]:
-    """Run all attempts of `retried` in one child context. That context records the result of the attempt that succeeded, or the error of
-    the last attempt."""
+    """Run all attempts of `retried` in the child context `at`, and return the result. The context records the result of the attempt that
+    succeeded, or the error of the last attempt. `contained` says how that error is raised."""
 
     def body(inner: Scope) -> Plan[T]:
         value = yield from retried(scope.make_context(inner), func, config, at.name)
