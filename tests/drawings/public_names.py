@@ -35,7 +35,10 @@ CHOSEN: Final = {
 PARTS: Final = "holdfast.testing.stores"
 """A module with many public names of one kind: a table on a page lists them, and not an entry each."""
 INSIDE: Final = frozenset(
-    {"CompletionPolicy", "CompletionRecord", "envelope_summary_generator", "HasExecutionArn", "HasIdentity", "TypeTag", "wire_name"}
+    {
+        *("CompletionPolicy", "CompletionRecord", "envelope_summary_generator", "HasExecutionArn", "HasIdentity", "succeeded"),
+        *("TypeTag", "wire_name"),
+    }
 )
 """Names in the mirrors that only Holdfast itself uses."""
 VERBS: Final = ("Client", "DurableContext", "OpenEngine", "OpenExecution", "Pipeline", "Runner", "ToolCall", "WorkerContext")

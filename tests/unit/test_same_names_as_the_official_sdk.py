@@ -95,7 +95,7 @@ MISSING: dict[str, dict[str, str]] = {
 ADDED: dict[str, set[str]] = {
     "context": {"AsyncDurableContext"},
     "exceptions": {"wire_name"},
-    "execution": {"DurableFunction"},
+    "execution": {"DurableFunction", "succeeded"},
     "logger": {"HasExecutionArn", "HasIdentity"},
 }
 

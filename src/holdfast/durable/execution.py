@@ -87,22 +87,6 @@ class DurableFunction:
             hints.tell_of_lost_types(result, back if typing is None else hints.given_back(back, typing, what), self.handler, what)
         return text
 
-    def succeeded(self, state: ExecutionState, scope: Scope, result: Any) -> Outcome:
-        """The outcome of a handler that returned `result`. The execution fails if the result cannot be written, or if the code misused the
-        context, for example by catching a suspension. It is quarantined if a call did not match the history and the host quarantines such
-        executions. Otherwise it succeeds."""
-        if state.quarantines and state.mismatch is not None:
-            return mismatched(state.mismatch)
-        if state.misuse is not None:
-            return failed(state, ExecutionError(state.misuse))
-        try:
-            scope.check_not_swallowed()
-            written = self.write(result)
-            scope.tell_unread()
-            return written if isinstance(written, Outcome) else Outcome(OutcomeStatus.SUCCEEDED, written)
-        except (TypeError, ValueError, RecursionError, ExecutionError, SerDesError) as error:
-            return failed(state, error)
-
     def typed(self, result: Any) -> Any:
         """A stored result (JSON values) in the class that the handler's return annotation names. If the annotation names no dataclass or
         pydantic model, the result is returned unchanged. If the result does not fit the annotation, it is returned unchanged, too, and a
@@ -122,6 +106,23 @@ class DurableFunction:
         from holdfast.durable.remote.lambda_entry import answer  # engines do not need it, so it is loaded only here
 
         return answer(self, event, context)
+
+
+def succeeded(function: DurableFunction, state: ExecutionState, scope: Scope, result: Any) -> Outcome:
+    """The outcome of a handler that returned `result`. The execution fails if the result cannot be written, or if the code misused the
+    context, for example by catching a suspension. It is quarantined if a call did not match the history and the host quarantines such
+    executions. Otherwise it succeeds."""
+    if state.quarantines and state.mismatch is not None:
+        return mismatched(state.mismatch)
+    if state.misuse is not None:
+        return failed(state, ExecutionError(state.misuse))
+    try:
+        scope.check_not_swallowed()
+        written = function.write(result)
+        scope.tell_unread()
+        return written if isinstance(written, Outcome) else Outcome(OutcomeStatus.SUCCEEDED, written)
+    except (TypeError, ValueError, RecursionError, ExecutionError, SerDesError) as error:
+        return failed(state, error)
 
 
 @overload
