@@ -26,8 +26,9 @@ from bench.terms import PAYLOAD, Sizes, memory
 from holdfast import AsyncDurableContext, Settings, durable_execution
 from holdfast.model import codec
 from holdfast.model.clock import SystemClock
-from holdfast.model.execution import Terms, new_execution
+from holdfast.model.execution import Terms
 from holdfast.model.ids import id_at
+from holdfast.model.life import new_execution
 from holdfast.model.ports import Sight
 from holdfast.model.queues import Mode, QueueRow
 from holdfast.model.starts import Start

@@ -9,6 +9,7 @@ import asyncio
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,14 @@ from holdfast import (
     HoldfastError,
     InvalidParameter,
     InvalidRequest,
+    NodeNotFound,
+    Overloaded,
     PatternInvalid,
+    PayloadNotJson,
+    PayloadTooLarge,
     Pipeline,
     PipelineInvalid,
+    QueueBusy,
     QueueFull,
     QueueNotFound,
     ReadTooLong,
@@ -48,7 +54,9 @@ from holdfast import (
     RestartRefused,
     Retryable,
     RowDamaged,
+    RunUnavailable,
     Schedule,
+    ScheduleChanged,
     ScheduleInvalid,
     ScheduleNotFound,
     StoreNotFound,
@@ -121,6 +129,17 @@ with opened() as engine:
         engine.start("ordr", {"amount": 5})
     except FunctionNotFound as error:
         assert "ordr" in str(error)
+
+# --- PayloadNotJson, PayloadTooLarge
+with opened() as engine:
+    try:
+        engine.start(order, {"amount": {1, 2}})  # JSON has no sets
+    except PayloadNotJson as error:
+        assert error.code == "payload_not_json"
+    try:
+        engine.start(order, {"amount": 5, "note": "x" * 7_000_000})
+    except PayloadTooLarge as error:
+        assert "6291456 bytes" in str(error)
 
 # --- ExecutionNotFound, InvalidParameter
 with opened() as engine:
@@ -235,6 +254,15 @@ with holdfast.open(":memory:", workers=[counting]) as engine:
     except InvalidRequest as error:
         assert error.error_code == "schema_mismatch"
 
+# --- NodeNotFound
+with holdfast.open(store, workers=[counting]) as engine:
+    run = engine.enqueue("counting", {"word": "tea"}, queue="words")
+    run.result()
+    try:
+        client.restarts.prepare(run.id, nodes="cuont")
+    except NodeNotFound as error:
+        assert "Its nodes are count." in str(error)
+
 # --- PipelineInvalid
 try:
     Pipeline("empty", "1.0", inputs={"type": "object"}, outputs={"type": "object"}).draft()
@@ -263,6 +291,33 @@ def deliver(status: int) -> None:
 # --- ReadTooLong, TooManyViews, RowDamaged
 for refused in (ReadTooLong(), TooManyViews(), RowDamaged()):  # what a store raises for the console
     assert refused.code in ("read_too_long", "too_many_views", "row_damaged")
+
+
+# --- Overloaded, QueueBusy, ScheduleChanged
+def patiently(change: Callable[[], None], tries: int = 5) -> None:
+    """Try again: a server has no capacity now, or other processes change the same queue or schedule at this moment."""
+    for wait in range(tries):
+        try:
+            return change()
+        except (Overloaded, QueueBusy, ScheduleChanged):
+            time.sleep(0.1 * 2**wait)
+    raise TimeoutError("it stays busy")
+
+
+patiently(lambda: client.queues.resume("emails"))
+
+
+# --- RunUnavailable
+@durable_execution
+def asks(event: Any, context: DurableContext) -> str:
+    try:
+        return context.run("reviewer", {}).status
+    except RunUnavailable as error:  # this engine was opened without workers
+        return error.code
+
+
+with holdfast.open(":memory:", functions=[asks]) as engine:
+    assert engine.start(asks).result() == "run_unavailable"
 
 
 # --- NotYet, OperationMissing

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.contract.refusals import InvalidRequest as InvalidRequest
+    from holdfast.contract.refusals import Overloaded as Overloaded
     from holdfast.durable import AsyncDurableContext as AsyncDurableContext
     from holdfast.durable import DurableContext as DurableContext
     from holdfast.durable import StepContext as StepContext
@@ -58,18 +59,24 @@ if TYPE_CHECKING:
     from holdfast.model.errors import HoldfastError as HoldfastError
     from holdfast.model.errors import InvalidParameter as InvalidParameter
     from holdfast.model.errors import PatternInvalid as PatternInvalid
+    from holdfast.model.errors import PayloadNotJson as PayloadNotJson
+    from holdfast.model.errors import PayloadTooLarge as PayloadTooLarge
     from holdfast.model.errors import Rejected as Rejected
     from holdfast.model.errors import Retryable as Retryable
     from holdfast.model.errors import RowDamaged as RowDamaged
+    from holdfast.model.errors import RunUnavailable as RunUnavailable
     from holdfast.model.errors import StoreNotFound as StoreNotFound
     from holdfast.model.errors import Unsuccessful as Unsuccessful
     from holdfast.model.execution import ExecutionStatus as ExecutionStatus
     from holdfast.model.payloads import PayloadCodec as PayloadCodec
     from holdfast.model.places import Only as Only
+    from holdfast.model.queue_errors import QueueBusy as QueueBusy
     from holdfast.model.queue_errors import QueueFull as QueueFull
     from holdfast.model.queue_errors import QueueNotFound as QueueNotFound
     from holdfast.model.queues import Limits as Limits
+    from holdfast.model.restart_errors import NodeNotFound as NodeNotFound
     from holdfast.model.restart_errors import RestartRefused as RestartRefused
+    from holdfast.model.schedule_errors import ScheduleChanged as ScheduleChanged
     from holdfast.model.schedule_errors import ScheduleInvalid as ScheduleInvalid
     from holdfast.model.schedule_errors import ScheduleNotFound as ScheduleNotFound
     from holdfast.model.signals import StatusSignal as StatusSignal
@@ -135,17 +142,22 @@ _WHERE = {
     "InvokeConfig": "holdfast.durable.config",
     "Limits": "holdfast.model.queues",
     "MapConfig": "holdfast.durable.config",
+    "NodeNotFound": "holdfast.model.restart_errors",
     "NoteFilter": "holdfast.model.audit",
     "NoteKind": "holdfast.model.audit",
     "Only": "holdfast.model.places",
     "OpenEngine": "holdfast.service.engines",
     "OpenExecution": "holdfast.service.open_engine.open_execution",
+    "Overloaded": "holdfast.contract.refusals",
     "ParallelConfig": "holdfast.durable.config",
     "PatternInvalid": "holdfast.model.errors",
     "PayloadCodec": "holdfast.model.payloads",
+    "PayloadNotJson": "holdfast.model.errors",
+    "PayloadTooLarge": "holdfast.model.errors",
     "Pipeline": "holdfast.pipelines.builder.pipeline",
     "PipelineInvalid": "holdfast.pipelines.graph.refusals",
     "Queue": "holdfast.service.queues.declarations",
+    "QueueBusy": "holdfast.model.queue_errors",
     "QueueFull": "holdfast.model.queue_errors",
     "QueueNotFound": "holdfast.model.queue_errors",
     "ReadTooLong": "holdfast.model.browse_errors",
@@ -155,7 +167,9 @@ _WHERE = {
     "Retryable": "holdfast.model.errors",
     "RowDamaged": "holdfast.model.errors",
     "RunResponse": "holdfast.durable.run_response",
+    "RunUnavailable": "holdfast.model.errors",
     "Schedule": "holdfast.service.schedules.declarations",
+    "ScheduleChanged": "holdfast.model.schedule_errors",
     "ScheduleInvalid": "holdfast.model.schedule_errors",
     "ScheduleNotFound": "holdfast.model.schedule_errors",
     "Settings": "holdfast.service.settings",

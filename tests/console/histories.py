@@ -6,9 +6,10 @@ from hashlib import sha256
 
 import msgspec
 
-from holdfast.model.execution import Execution, ExecutionStatus, State, Terms, new_execution
+from holdfast.model.execution import Execution, ExecutionStatus, State, Terms
 from holdfast.model.history import Event, EventType
 from holdfast.model.ids import id_at
+from holdfast.model.life import new_execution
 from holdfast.model.operations import Operation, Status, SubType, Type
 from holdfast.store.seam import Snapshot, Store
 

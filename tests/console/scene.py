@@ -15,8 +15,9 @@ import httpx
 from holdfast.console.console import Console
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.codec import dumps
-from holdfast.model.execution import Execution, State, Terms, new_execution
+from holdfast.model.execution import Execution, State, Terms
 from holdfast.model.ids import id_at
+from holdfast.model.life import new_execution
 from holdfast.model.verbs import Start, Started
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Store

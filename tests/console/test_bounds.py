@@ -23,8 +23,9 @@ from holdfast.console.sources.viewer import Viewer
 from holdfast.console.ticks import Ticks, _Stream
 from holdfast.model.audit import Actor, NoteFilter
 from holdfast.model.errors import InvalidParameter
-from holdfast.model.execution import Execution, ExecutionStatus, State, Terms, new_execution
+from holdfast.model.execution import Execution, ExecutionStatus, State, Terms
 from holdfast.model.ids import id_at
+from holdfast.model.life import new_execution
 from holdfast.model.operations import SubType
 from holdfast.model.verbs import Start
 from holdfast.service.client import Client

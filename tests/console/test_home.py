@@ -20,9 +20,10 @@ from holdfast.console.sources.viewer import Viewer
 from holdfast.model.clock import VirtualClock
 from holdfast.model.enqueues import Enqueue
 from holdfast.model.errors import HoldfastError
-from holdfast.model.execution import OutcomeStatus, Terms, new_execution
+from holdfast.model.execution import OutcomeStatus, Terms
 from holdfast.model.ids import id_at
 from holdfast.model.ledger import EntryState, LedgerEntry, expiry
+from holdfast.model.life import new_execution
 from holdfast.model.queues import QueueRow
 from holdfast.model.schedules import Origin
 from holdfast.model.verbs import Checkpoint, Start

@@ -13,9 +13,10 @@ from holdfast.console.admission_counts import SPAN_MS, SPANS, AdmissionCounts
 from holdfast.console.tables import Bar, Spark, csv_text
 from holdfast.model.admission import Enqueue
 from holdfast.model.audit import Actor, NoteFilter
-from holdfast.model.execution import Claimant, Execution, Outcome, OutcomeStatus, Terms, new_execution
+from holdfast.model.execution import Claimant, Execution, Outcome, OutcomeStatus, Terms
 from holdfast.model.ids import id_at
 from holdfast.model.ledger import EntryState, LedgerEntry, expiry
+from holdfast.model.life import new_execution
 from holdfast.model.operations import Failure, Kind
 from holdfast.model.queues import checked_declaration
 from holdfast.model.schedules import Handled, Origin, changed

@@ -19,8 +19,9 @@ import pytest
 from holdfast.model import codec
 from holdfast.model.admission import Enqueue
 from holdfast.model.clock import SystemClock
-from holdfast.model.execution import Execution, ExecutionStatus, Terms, new_execution
+from holdfast.model.execution import Execution, ExecutionStatus, Terms
 from holdfast.model.ids import id_at
+from holdfast.model.life import new_execution
 from holdfast.model.queues import checked_declaration
 from holdfast.model.starts import Start, Started
 from holdfast.store.backends import open_store

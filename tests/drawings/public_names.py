@@ -22,7 +22,7 @@ MIRRORS: Final = tuple(
 """Modules named as the official SDK names its own: the classes and functions that their text defines are public."""
 CHOSEN: Final = {
     "holdfast.durable.config": ("JitterStrategy",),
-    "holdfast.durable.context": ("Invocable",),
+    "holdfast.durable.context": ("AsyncCallback", "AsyncTimer", "Callback", "Invocable", "Timer"),
     "holdfast.durable.types": ("LoggerInterface",),
     "holdfast.durable.retries": ("RetryDecision",),
     "holdfast.durable.serdes": ("SerDes", "SerDesContext"),
@@ -35,7 +35,10 @@ CHOSEN: Final = {
 PARTS: Final = "holdfast.testing.stores"
 """A module with many public names of one kind: a table on a page lists them, and not an entry each."""
 INSIDE: Final = frozenset(
-    {"CompletionPolicy", "CompletionRecord", "envelope_summary_generator", "HasExecutionArn", "HasIdentity", "TypeTag", "wire_name"}
+    {
+        *("CompletionPolicy", "CompletionRecord", "envelope_summary_generator", "HasExecutionArn", "HasIdentity", "succeeded"),
+        *("TypeTag", "wire_name"),
+    }
 )
 """Names in the mirrors that only Holdfast itself uses."""
 VERBS: Final = ("Client", "DurableContext", "OpenEngine", "OpenExecution", "Pipeline", "Runner", "ToolCall", "WorkerContext")
@@ -68,7 +71,7 @@ def public() -> dict[str, Name]:
         loaded = importlib.import_module(module)
         _add(found, module, [name for name in dir(loaded) if name[0] != "_"] if module == "holdfast" else loaded.__all__)
     for module in MIRRORS:
-        _add(found, module, _defined(module) - INSIDE)
+        _add(found, module, _defined(module) - INSIDE | set(CHOSEN.get(module, ())))
     for module, chosen in CHOSEN.items():
         _add(found, module, chosen)
     return {name.title: name for name in found.values()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.registry import Capacity, Function, Registry
 from holdfast.hosts.choosing_host import ChoosingHost
 from holdfast.model.errors import FunctionNotFound
-from holdfast.model.execution import State
-from holdfast.model.operations import Kind
+from holdfast.model.execution import Execution, State
+from holdfast.model.operations import Kind, Operation
 from holdfast.service.engines import OpenEngine
 from holdfast.store.seam import Hosted
 from tests.flow.harness import Harness, eventually, pending
@@ -142,8 +143,11 @@ class Home:
     def cancel(self, execution: str) -> None:
         self.asked.append("cancel")
 
-    def nudge(self, execution: str) -> None:
-        self.asked.append("nudge")
+    def learn(self, header: Execution, operations: Collection[Operation]) -> None:
+        self.asked.append("learn")
+
+    def look(self, execution: str) -> None:
+        self.asked.append("look")
 
     def idle(self) -> bool:
         return "invoke" not in self.asked
@@ -160,7 +164,9 @@ async def test_each_invocation_goes_to_the_host_of_its_function(harness: Harness
     host.invoke(invocation, none, none)
     assert (first.asked, second.asked, host.idle()) == ([], ["invoke"], False)
     host.cancel("x")
-    host.nudge("x")
-    assert first.asked == second.asked[1:] == ["cancel", "nudge"]
+    assert header is not None
+    host.learn(header, ())
+    host.look("x")
+    assert first.asked == second.asked[1:] == ["cancel", "learn", "look"]
     with pytest.raises(FunctionNotFound, match="Function 'twice' has no version 1 here"):
         ChoosingHost([first]).invoke(invocation, none, none)

@@ -13,7 +13,8 @@ from holdfast.durable.exceptions import NonDeterministicExecutionError
 from holdfast.engine.restarts import restarted
 from holdfast.model.admission import Enqueue
 from holdfast.model.errors import ExecutionFailed, ExecutionNotFound, FunctionNotFound, HoldfastError
-from holdfast.model.execution import ExecutionStatus, State, Terms, new_execution
+from holdfast.model.execution import ExecutionStatus, State, Terms
+from holdfast.model.life import new_execution
 from holdfast.model.places import Place
 from holdfast.model.restart_errors import OperationNotFound, RestartRefused
 from holdfast.model.starts import Restart

@@ -272,7 +272,7 @@ async def test_another_execution_of_that_id_or_name_is_a_conflict_and_nothing_is
         assert client.get("order/a") == before, "the living one is as it was"
     with elsewhere(tmp_path) as client:
         started = client.start(order, {}, name="a").header
-        with pytest.raises(ExecutionAlreadyStarted, match=f"another execution order/a in .*: {started.id}"):
+        with pytest.raises(ExecutionAlreadyStarted, match=f"another execution order/a in .*, with the id {started.id}"):
             client.import_execution(document)
         assert [x.id for x in client.list(Filter())] == [started.id]
 
@@ -479,6 +479,7 @@ async def test_a_replay_tells_where_today_s_code_goes(harness: Harness, change: 
         found = holdfast.replay(document, function)
         assert told in found.why
         assert found.matches is matches
+        assert change != "appended" or not closed or f" at {__file__}:" in found.why, "it names the author's line"
 
 
 @pytest.mark.parametrize("semantics", StepSemantics)

@@ -24,8 +24,9 @@ from holdfast.lambda_api.routes.app import make_app
 from holdfast.lambda_api.serving import open_serving
 from holdfast.lambda_api.templates.descriptions import DescribedFunction, TextCode
 from holdfast.model.clock import VirtualClock
-from holdfast.model.execution import Outcome, OutcomeStatus, Terms, new_execution
+from holdfast.model.execution import Outcome, OutcomeStatus, Terms
 from holdfast.model.ids import Ids
+from holdfast.model.life import new_execution
 from holdfast.model.ports import Observer
 from holdfast.server.metrics import MetricsRoutes
 from holdfast.service.engines import OpenEngine

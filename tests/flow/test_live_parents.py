@@ -220,7 +220,7 @@ async def test_a_child_that_ends_between_the_look_and_the_rest_of_its_parent_is_
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The parent finds no reason to stay, and its rest goes into the very commit in which its child ends."""
-    monkeypatch.setattr(LiveParents, "stays", lambda self, parent: False)
+    monkeypatch.setattr(LiveParents, "stays", lambda self, execution, awaited: False)
 
     @durable_execution
     async def chain(event: int, context: AsyncDurableContext) -> int:

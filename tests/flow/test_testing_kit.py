@@ -127,6 +127,8 @@ def test_what_does_not_come_says_why() -> None:
         arn = runner.run_async()
         with pytest.raises(NotYet, match=r"The execution ended, TIMED_OUT, without waiting for callback 'other'."):
             runner.wait_for_callback(arn, "other")
+        with pytest.raises(NotYet, match=r"The execution ended, TIMED_OUT, without waiting for callback 'for ever'."):
+            runner.wait_for_callback(arn, "for ever")  # it was open when the execution timed out
 
 
 def test_a_test_does_not_wait_for_ever() -> None:

@@ -125,7 +125,7 @@ async def test_the_contract_is_the_one_that_the_runner_read(folder: Path, packag
         (HEAD + "raise SystemExit(3)\n", "trial.py, line 3: SystemExit: 3"),
         (HEAD, "trial.py: <Pipeline 'trial.md'> has no outputs"),
         (HEAD + "del p\n", "trial.py: p is not a Pipeline any more"),
-        (HEAD.replace("trial.md", "gone.md"), "trial.py, line 2: The page gone.md is not beside the file."),
+        (HEAD.replace("trial.md", "gone.md"), "trial.py, line 2: There is no page gone.md in the folder of the file."),
         (HEAD + "p = Pipeline(1)", "trial.py, line 3: p is a pipeline already"),
         ("from holdfast import Pipeline\n" + INNER.replace("1.0", "!"), "trial.py, line 2: contract.version: '!' is not a valid version."),
     ],

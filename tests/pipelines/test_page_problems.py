@@ -55,7 +55,7 @@ ODD = [
     ("max_cost_usd: 0.50", "max_cost_usd: NaN§", "bad_value", "NaN is not an allowed amount"),
     ("on_block: escalate", "on_block: retry§", "bad_value", "`on_block`: `retry` is not one of fail, skip, escalate."),
     ("access_denied: skip", "access_denied: skp§", "bad_value", "`skp` is not one of fail, skip, escalate. Did you mean `skip`?"),
-    ("otherwise: large", "otherwise: null§", "bad_value", "If it should have no value, leave the key out"),
+    ("otherwise: large", "otherwise: null§", "bad_value", "To give no value, leave the key out"),
     ("otherwise: large", "otherwise: huge§", "bad_value", "'huge' is not one of the labels"),
     ("worker: post-worker\n", "worker: 'post-worker'§\n", "bad_value", "is in single quotes. Write a text in double quotes"),
     ("worker: post-worker\n", "worker: post worker§\n", "bad_value", "'post worker' is not the id of a worker"),

@@ -263,7 +263,7 @@ def _told(world: World) -> int:
 def check_room(engine: Engine) -> None:
     """When everything is over, no room is taken, no child is expected, and no parent waits for one."""
     parents = engine._reservations._parents
-    left = [engine._reservations._expected, parents._children, parents._waiting, parents._attached]
+    left = [engine._reservations._expected, parents._children, parents._waiting]
     assert engine.registry.is_unused(), f"{engine.runner} has not all its room back"
     assert not any(left), f"{engine.runner} waits for what is over: {left}"
 

@@ -18,7 +18,7 @@ import pytest
 from holdfast.durable.operation import step
 from holdfast.durable.plan import Record
 from holdfast.engine import timetable
-from holdfast.engine.invocations import Invocations
+from holdfast.engine.unsure_claims import UnsureClaims
 from holdfast.model import transitions
 from holdfast.model.draft import WriteDraft
 from holdfast.model.errors import StoreBroken, StoreBusy
@@ -165,7 +165,7 @@ def test_a_busy_store_does_not_keep_the_engine_from_what_a_write_that_seemed_to_
 
 
 def test_an_engine_that_trusts_every_failure_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Invocations, "_let_go", lambda invocations: None)
+    monkeypatch.setattr(UnsureClaims, "let_go", lambda claims: None)
     assert "does not end" in str(found(Deaf))
 
 
@@ -192,7 +192,7 @@ def test_what_was_admitted_by_a_call_that_seemed_to_fail_is_run_after_all() -> N
 
 @pytest.mark.long
 def test_an_engine_that_trusts_a_failed_admission_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Invocations, "_let_go", lambda invocations: None)
+    monkeypatch.setattr(UnsureClaims, "let_go", lambda claims: None)
     assert "does not end" in str(found(DeafAdmission))
 
 

@@ -45,7 +45,7 @@ def test_code_that_is_older_than_the_least_is_refused_whatever_the_version_says(
 @pytest.mark.parametrize("seal", ["a text", 5, b"", b"short"])
 def test_a_store_without_its_seal_is_damaged(file: Path, seal: object) -> None:
     plant(file, "seal", seal)
-    with pytest.raises(StoreBroken, match="it has no seal"):
+    with pytest.raises(StoreBroken, match="it has no valid seal"):
         open_store(str(file), "reader")
 
 

@@ -27,8 +27,8 @@ from holdfast.engine.port import EnginePort
 from holdfast.lambda_api.operations import LambdaApi
 from holdfast.lambda_api.routes.app import make_app
 from holdfast.model import wire
-from holdfast.model.execution import Outcome, OutcomeStatus
-from holdfast.model.operations import Failure, served_since
+from holdfast.model.execution import Execution, Outcome, OutcomeStatus
+from holdfast.model.operations import Failure, Operation, served_since
 from holdfast.model.pages import FIRST_OPERATION, cut, state_marker
 from holdfast.model.ports import Host, Invocation, Port
 from holdfast.model.seal import Seal
@@ -208,8 +208,11 @@ class SilentHost:
     def cancel(self, execution: str) -> None:
         """Nothing runs."""
 
-    def nudge(self, execution: str) -> None:
+    def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         """Nothing listens."""
+
+    def look(self, execution: str) -> None:
+        """Nothing stays live."""
 
     def idle(self) -> bool:
         """Nothing runs."""
@@ -291,8 +294,11 @@ class AwayHost:
     def cancel(self, execution: str) -> None:
         """A thread cannot be ended; its next checkpoint is refused."""
 
-    def nudge(self, execution: str) -> None:
+    def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         """A Lambda function hears of nothing between its invocations."""
+
+    def look(self, execution: str) -> None:
+        """Nothing stays live."""
 
     def idle(self) -> bool:
         """Whether nothing runs here."""

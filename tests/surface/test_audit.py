@@ -337,7 +337,8 @@ def test_how_long_lines_are_kept_is_a_setting() -> None:
 
 def test_executions_stopped_and_callbacks_answered_on_the_command_line_are_noted(holdfast: Program, tmp_path: Path) -> None:
     from holdfast.cli.arguments import StorePlace
-    from holdfast.model.execution import Terms, new_execution
+    from holdfast.model.execution import Terms
+    from holdfast.model.life import new_execution
     from holdfast.model.verbs import Start
     from holdfast.service.client import Client
 

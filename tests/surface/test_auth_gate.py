@@ -18,8 +18,9 @@ import pytest
 from holdfast.model.clock import SystemClock, VirtualClock
 from holdfast.model.credentials import Role, checked_roles
 from holdfast.model.errors import CredentialsNeeded, InvalidParameter, KeysSecretNeeded, StoreBroken
-from holdfast.model.execution import Terms, new_execution
+from holdfast.model.execution import Terms
 from holdfast.model.ids import Arn, id_at
+from holdfast.model.life import new_execution
 from holdfast.model.verbs import Start
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Store

@@ -10,7 +10,8 @@ import pytest
 
 from holdfast.cli import show
 from holdfast.durable.identifier import PATCH
-from holdfast.model.execution import ExecutionStatus, Quarantine, State, Terms, new_execution
+from holdfast.model.execution import ExecutionStatus, Quarantine, State, Terms
+from holdfast.model.life import new_execution
 from holdfast.service.descriptions.history import HistoryEvent
 from tests.surface.cli_program import Program
 

@@ -130,7 +130,7 @@ def test_show_prints_declared_and_operators_settings_side_by_side_and_what_count
     [
         (["at_once"], "'at_once' is not NAME=VALUE"),
         (["most=5"], "'most' is not a setting of a queue. There are at_once, rates, per_tenant.at_once"),
-        (["at_once=0"], "limits.at_once is 0"),
+        (["at_once=0"], "at_once is 0"),
         (["at_once=many"], "at_once is 'many'; write a whole number"),
         (["rates=often"], "'often' is not a rate"),
         (["parks=maybe"], "write true or false"),

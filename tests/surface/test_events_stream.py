@@ -16,8 +16,9 @@ import pytest
 import uvicorn
 
 from holdfast.model.clock import SystemClock
-from holdfast.model.execution import ExecutionStatus, Terms, new_execution
+from holdfast.model.execution import ExecutionStatus, Terms
 from holdfast.model.ids import Arn, id_at
+from holdfast.model.life import new_execution
 from holdfast.model.outside import Stop
 from holdfast.model.verbs import Start
 from holdfast.server.events import Events

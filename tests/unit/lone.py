@@ -7,11 +7,12 @@ from collections.abc import Iterable
 
 import msgspec
 
+from holdfast.model.draft import is_pending
 from holdfast.model.execution import Change, Execution, State, Terms
 from holdfast.model.history import TERMINAL, Event, EventType
 from holdfast.model.ids import Position
 from holdfast.model.life import Claimant
-from holdfast.model.operations import Action, Operation, Status, Type, Update, is_pending
+from holdfast.model.operations import Action, Operation, Status, Type, Update
 from holdfast.model.seal import Seal
 from holdfast.model.verbs import Answer, Checkpoint, Checkpointed, Claim, Start, Write
 

@@ -14,8 +14,9 @@ from holdfast.durable.blocking_driver import BlockingState
 from holdfast.durable.exceptions import BackgroundThreadError
 from holdfast.durable.stragglers import ThreadStragglers
 from holdfast.model.clock import VirtualClock
-from holdfast.model.execution import Terms, new_execution
+from holdfast.model.execution import Terms
 from holdfast.model.ids import Position
+from holdfast.model.life import new_execution
 from holdfast.model.operations import Action, Operation, Type, Update
 from holdfast.model.ports import Invocation
 from holdfast.model.verbs import Checkpointed

@@ -38,7 +38,7 @@ def test_a_declaration_says_only_what_differs_from_the_defaults() -> None:
 @pytest.mark.parametrize(
     "members, says",
     [
-        ({"at_once": 0}, "limits.at_once is 0"),
+        ({"at_once": 0}, "at_once is 0"),
         ({"at_once": "5"}, "`at_once` is a text, and must be a whole number."),
         ({"rates": "often"}, "'often' is not a rate"),
         ({"rates": ["1/s", "2/m"]}, "limits one kind of unit twice"),
@@ -88,7 +88,7 @@ def test_the_operators_file_wins_member_by_member(tmp_path: Path) -> None:
         ),
         ("[queues.emails]\nper_key = 3", "per_key is 3; write a table"),
         ('[queues."a b"]\nat_once = 3', "is not a name of a queue"),
-        ("[queues.emails]\nat_once = -1", "limits.at_once is -1"),
+        ("[queues.emails]\nat_once = -1", "at_once is -1"),
         ('[queues.emails]\nat_once = "many"', "The settings of a queue are not right: `at_once` is a text, and must be a whole number."),
         ("[queues.emails]\nat_onc = 3", "Did you mean `at_once`?"),
     ],

@@ -23,17 +23,8 @@ from holdfast.lambda_api.functions.function_records import Code, Config, Version
 from holdfast.lambda_api.operations.checks import FunctionReference
 from holdfast.lambda_api.routes.deploy_requests import Configured
 from holdfast.model.clock import Clock, SystemClock
-from holdfast.model.errors import (
-    CodeInvalid,
-    DiskFailed,
-    FunctionNotFound,
-    HoldfastError,
-    InvalidParameter,
-    ResourceConflict,
-    RevisionMismatch,
-    StoreBroken,
-    StoreBusy,
-)
+from holdfast.model.deploy_errors import CodeInvalid, ResourceConflict, RevisionMismatch
+from holdfast.model.errors import DiskFailed, FunctionNotFound, HoldfastError, InvalidParameter, StoreBroken, StoreBusy
 from holdfast.model.execution import Terms
 from holdfast.model.ids import id_at
 

@@ -63,9 +63,8 @@ ACTIVITIES = {
 # Public classes that share a name, and why. Everywhere else a name stands for one class.
 ONE_NAME_TWO_CLASSES = {
     "BatchResult": "AWS's SDK has a protocol of this name in `types`, and the class in `concurrency.models`",
-    "Callback": "AWS's SDK has a protocol of this name in `types`; the class is in `context`",
+    "Callback": "AWS's SDK has a protocol of this name in `types`; the class fits it",
     "DurableContext": "AWS's SDK has a protocol of this name in `types`, and the class in `context`",
-    "Function": "a function as the engine knows it, and as a remote invocation runs it",
     "Kind": "what an execution runs, and in which names `map` and `parallel` differ",
     "Ran": "a public name of `testing.worker_kit` and of `testing.pipeline_kit`: each is the run of a test",
     "RemoteState": "the same state, for `async def` and for `def` handlers",

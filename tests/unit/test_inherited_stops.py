@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from holdfast.model.execution import Execution, ExecutionStatus, State, Terms, new_execution
+from holdfast.model.execution import Execution, ExecutionStatus, State, Terms
+from holdfast.model.life import new_execution
 from holdfast.model.operations import CANCEL, CANCEL_ID, Failure, Operation, Status, Type
 from holdfast.model.outside import Stop
 from holdfast.model.seal import Seal

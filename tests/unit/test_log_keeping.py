@@ -20,7 +20,8 @@ from holdfast.lambda_api.logs.log_writer import LogWriter
 from holdfast.lambda_api.logs.segments import DAY_MS, LogFolder, LogRetention, folder_of
 from holdfast.lambda_api.runtime.process_output import OutputLine
 from holdfast.model.clock import VirtualClock
-from holdfast.model.errors import InvalidParameter, LogNotFound
+from holdfast.model.deploy_errors import LogNotFound
+from holdfast.model.errors import InvalidParameter
 
 GROUP = "/aws/lambda/f"
 

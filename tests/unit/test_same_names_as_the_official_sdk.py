@@ -93,9 +93,9 @@ MISSING: dict[str, dict[str, str]] = {
 
 # Names ours defines on top. Kept short: an author may depend on each of these names and lose it on AWS.
 ADDED: dict[str, set[str]] = {
-    "context": {"AsyncCallback", "AsyncDurableContext", "AsyncTimer", "Timer"},
+    "context": {"AsyncDurableContext"},
     "exceptions": {"wire_name"},
-    "execution": {"DurableFunction"},
+    "execution": {"DurableFunction", "succeeded"},
     "logger": {"HasExecutionArn", "HasIdentity"},
 }
 

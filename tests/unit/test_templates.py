@@ -18,7 +18,8 @@ from holdfast.lambda_api.templates import yaml_text
 from holdfast.lambda_api.templates.descriptions import DescribedFunction, FolderCode, FoundTargets, TextCode, ZipCode
 from holdfast.lambda_api.templates.targets import find_all
 from holdfast.lambda_api.templates.template import read_template
-from holdfast.model.errors import DuplicateFunction, TemplateInvalid
+from holdfast.model.deploy_errors import TemplateInvalid
+from holdfast.model.errors import DuplicateFunction
 from holdfast.model.execution import Terms
 from tests.parts import examples
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.lambda_api.templates.descriptions import FoundTargets
 from holdfast.lambda_api.templates.template import read_template
-from holdfast.model.errors import TemplateInvalid
+from holdfast.model.deploy_errors import TemplateInvalid
 
 TEMPLATE = """
 Transform: AWS::Serverless-2016-10-31

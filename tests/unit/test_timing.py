@@ -150,7 +150,7 @@ def test_jitter_is_always_the_same_for_one_occurrence_and_below_its_bound() -> N
         (Timing(cron="* * * * *", zone="../../etc/passwd"), "is not a time zone"),
         (Timing(cron="* * * * *", zone="x" * 5000), "is not a time zone"),
         (Timing(cron="* * * * *", zone="a\0b"), "is not a time zone"),
-        (Timing(cron="* * * * *", jitter=3601), "Write 0 to 3,600"),
+        (Timing(cron="* * * * *", jitter=3601), "It must be 0 to 3,600"),
         (Timing(every=10, jitter=11), "at most the interval"),
         (Timing(every=10, start=-1), "from 1970 to the beginning of 2200"),
         (Timing(every=10, start=20, end=10), "The end of the schedule is before its start"),

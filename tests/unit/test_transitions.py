@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from holdfast.model import codec, transitions
 from holdfast.model.draft import WriteDraft
 from holdfast.model.errors import InvalidParameter, PayloadTooLarge, Rejected
-from holdfast.model.execution import Birth, Terms, new_execution
+from holdfast.model.execution import Birth, Terms
 from holdfast.model.history import EventType as E
-from holdfast.model.life import Claimant
+from holdfast.model.life import Claimant, new_execution
 from holdfast.model.operations import Action, Failure, Operation, Status, Type, Update
 from holdfast.model.outside import Fire
 from tests.unit.lone import SEAL, SECOND, T0, Lone, update

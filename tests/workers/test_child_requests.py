@@ -15,7 +15,8 @@ from holdfast.contract.terms import RateLimit
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import identity_of
 from holdfast.model.clock import VirtualClock
-from holdfast.model.execution import Execution, Terms, new_execution
+from holdfast.model.execution import Execution, Terms
+from holdfast.model.life import new_execution
 from holdfast.model.operations import Failure, Kind, Order, Type
 from holdfast.signals.function_traces import span_of
 from holdfast.workers.accepted_request import AcceptedRequest, Budget, Labels, accepted_from

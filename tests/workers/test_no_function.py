@@ -19,9 +19,10 @@ from holdfast.lambda_api.operations import LambdaApi
 from holdfast.lambda_api.operations.invoke import Invoke
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import ExecutionNotFound, FunctionNotFound
-from holdfast.model.execution import ExecutionStatus, Terms, new_execution
+from holdfast.model.execution import ExecutionStatus, Terms
 from holdfast.model.history import KIND
 from holdfast.model.ids import LATEST, Ids
+from holdfast.model.life import new_execution
 from holdfast.model.operations import Action, Kind, Type
 from holdfast.model.verbs import Start
 from holdfast.model.wire import checkpoint_from_json

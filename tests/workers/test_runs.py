@@ -132,7 +132,7 @@ async def test_a_tool_that_is_not_allowed_is_refused_and_one_that_fails_says_why
     async with worker_service(InlineWorker(contract("look"), body, look), folder=tmp_path, resting=resting) as force:
         response = await force.invoke(request(), LOCAL)
     assert response.outputs == {
-        "codes": [["tool_not_allowed", "The contract does not allow the tool 'pay'."], ["access_denied", "keep out"]]
+        "codes": [["tool_not_allowed", "The contract or the request does not allow the tool 'pay'."], ["access_denied", "keep out"]]
     }
 
 

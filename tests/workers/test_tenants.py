@@ -15,8 +15,9 @@ from holdfast.contract.protocol import Response, WorkerRequest
 from holdfast.contract.terms import RateLimit, Retries
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import HoldfastError
-from holdfast.model.execution import Terms, new_execution
+from holdfast.model.execution import Terms
 from holdfast.model.ids import id_at
+from holdfast.model.life import new_execution
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import ArtifactMissing

@@ -68,6 +68,16 @@ async def other(inputs, ctx):
     assert worker_kit.run(file, {"at": "x"}, worker="other", tools=TOOLS).outputs == {"paid": "never"}
 
 
+def test_a_file_that_has_only_a_pipeline_is_refused_with_the_kit_that_runs_it(tmp_path: Path) -> None:
+    file = tmp_path / "flow.py"
+    file.write_text(
+        'from holdfast import Pipeline\np = Pipeline("flow", "1.0", inputs={"type": "object"}, outputs={"type": "object"})\n'
+        'p.human("h", show=p.inputs)\np.gives(p.inputs)\n'
+    )
+    with pytest.raises(InvalidParameter, match=r"flow.py declares no worker. .*pipeline_kit.run"):
+        worker_kit.run(file, {})
+
+
 def test_a_tool_may_answer_by_its_arguments_in_turn_or_with_a_failure(file: Path) -> None:
     answers = [ToolFailed("tool_unavailable", "closed"), {"id": "p-2"}]
     ran = worker_kit.run(file, {"at": "x"}, tools={"look": lambda at: {"cents": len(at)}, "pay": answers})

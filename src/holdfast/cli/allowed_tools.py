@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 def serve_settings(
     workers: Sequence[Path], place: StorePlace, isolation: str | None, config: Path | None, *, trust: bool
 ) -> tuple[WorkerSettings, OperatorFiles]:
-    """The operator's settings for these workers, and the files from which they come.
+    """The operator's settings for these workers, and the files from which they come. May ask the user for trust.
 
-    If a worker has tools and the command names no store, the current folder must be trusted: without trust this raises TrustNeeded.
-    Settings of the folder's holdfast.toml that need trust are ignored if the folder is not trusted.
+    If a worker has tools, and neither the command nor HOLDFAST_STORE names a store, the user must trust the current folder: without trust
+    this raises TrustNeeded. Settings of the folder's holdfast.toml that need trust are ignored if the folder is not trusted.
     """
     has_tools = any(author_code(worker) is not None for worker in workers)
     return operators_settings(isolation, config, Consent(trust=trust), store_request(place) if has_tools else ())

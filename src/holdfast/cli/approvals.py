@@ -39,7 +39,7 @@ CommentOption = Annotated[str | None, typer.Option("--comment", metavar="TEXT", 
 
 @app.command("list")
 def list_(run: RunOption = None, json_output: LinesOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """List the approvals that wait for a decision, oldest first."""
+    """List the approvals that wait for a decision, those of the oldest run first; with --run, at most 500."""
     from holdfast.workers.approvals import approval_document
 
     with StorePlace.of(store, codec).client() as client:
@@ -81,8 +81,8 @@ def approve(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Approve a call. It is made with exactly the arguments that were shown, or with those of --edit. Several approvals are decided one by
-    one. If several persons must approve, this is one vote."""
+    """Approve what is asked. A call is made with exactly the arguments that were shown, or with those of --edit. Several approvals are
+    decided one by one. If several persons must approve, this is one vote."""
     place, ids = StorePlace.of(store, codec), approval_ids or []
     if run is None and node is None and len(ids) == 1:
         _decide(ids[0], place, "approve", comment, edited_arguments=None if edit is None else read_json("--edit", edit))
@@ -124,7 +124,8 @@ def answer(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Answer a worker's question. If one answer is given to several questions, it is checked and stored for each question separately."""
+    """Answer a question of a worker or a pipeline. If one answer is given to several questions, it is checked and stored for each question
+    separately."""
     place, ids, result = StorePlace.of(store, codec), words[:-1], read_json("JSON", words[-1])
     if run is None and node is None and len(ids) == 1:
         _decide(ids[0], place, "answer", comment, result=result)

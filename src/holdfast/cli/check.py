@@ -42,10 +42,11 @@ def check(
 ) -> None:
     """Read pages, workers' files and pipelines, and print every problem, with its line.
 
-    For a page without errors it prints a summary: the worker's inputs and outputs, and what it may do. A worker's file is read, not run:
-    its @worker and @tool, and its pages. If it has tools, the command also prints which folder must be trusted before they run. A
-    pipeline's file is built in the sandbox, and a pipeline's page is read. Its graph is checked with the contracts of its workers: the
-    workers in the same folder, those of --worker, and the ready workers. The exit code is 2 if there is an error.
+    For a page without errors it prints a summary: the worker's inputs and outputs, and what the worker may do. The command does not run a
+    worker's file: it reads the file's @worker and @tool, and its pages. If the file has tools, the command also prints which folder must be
+    trusted before they run. A pipeline's file is built in the sandbox, and a pipeline's page is read. The graph of a pipeline is checked
+    with the contracts of its workers: the workers in the same folder, those of --worker, and the ready workers. The exit code is 2 if there
+    is an error.
     """
     readings: list[tuple[Path, PageReading]] = []
     needs: list[dict[str, Any]] = []

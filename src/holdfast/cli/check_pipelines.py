@@ -79,7 +79,8 @@ class CheckedPipeline(msgspec.Struct, frozen=True):
 
 def has_pipelines(file: Path) -> bool:
     """Whether `holdfast check` must check a file as a pipeline: a `.json` file, a pipeline.md, or a Python file that declares pipelines or
-    has mistakes in how it declares them. The file is read, not run."""
+    has mistakes in how it declares them. False for any other file, and for a page or a Python file that cannot be read. The file is not
+    run."""
     if file.suffix == ".json":
         return True
     try:

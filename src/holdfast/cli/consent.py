@@ -194,8 +194,8 @@ class RunTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_terms(workers: Sequence[Path], place: StorePlace, isolation: str | None, config: Path | None, *, trust: bool) -> RunTerms:
-    """Ask the user for the trust that a `holdfast run` of a function needs if the function runs these workers. Returns what the run may do.
-    Raises the errors of `Consent.settle`."""
+    """Ask the user for the trust that a `holdfast run` with these workers needs. Returns what the run may do. Raises the errors of
+    `Consent.settle`."""
     consent = Consent(trust=trust)
     codes = [code for worker in workers if (code := author_code(worker)) is not None]
     requests = [request for code in codes for request in code_request(code)] + (store_request(place) if codes else [])

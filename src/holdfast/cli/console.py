@@ -33,7 +33,8 @@ def console(
     ] = None,
     codec: CodecOption = None,
 ) -> None:
-    """Show the console of a store in a browser. It runs nothing: other processes do the work. `holdfast serve` has the console as well."""
+    """Serve the console of a store, for browsers. It runs nothing: other processes do the work. `holdfast serve` has the console as
+    well."""
     place = StorePlace.of(store, codec)
     try:
         import uvloop

@@ -40,7 +40,7 @@ def dev(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Serve targets while you work on them: changed code is published at once, and the console opens in the browser.
+    """Serve targets while you work on them: changed code is published as a new version, and the console opens in the browser.
 
     Without a target, it serves a sample pipeline and starts a run of it. The sample needs no key and no network.
     """
@@ -106,8 +106,8 @@ class _Greeting:
 
 
 async def _started(sample: Sample, workers: ServeWorkers) -> str:
-    """Start the run of the sample, or find an earlier one: the key of the run depends only on the port of the sample's web server. Returns
-    a line for the user: the run runs, has run already, or could not be started."""
+    """Start the run of the sample, or find an earlier one: the idempotency key of the run depends only on the port of the sample's web
+    server. Returns a line for the user: the run runs, has run already, or could not be started."""
     from holdfast.contract.protocol import Response
 
     asked = {"worker_id": PIPELINE, "inputs": sample.inputs(), "idempotency_key": f"dev-sample-{sample.port}"}

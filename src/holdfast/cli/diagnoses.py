@@ -81,8 +81,8 @@ def problem(check: str, said: str, mend: str) -> Diagnosis:
 
 
 def made(name: str, check: Check, question: Question, seconds: float = PATIENCE_SECONDS) -> Sequence[Diagnosis]:
-    """Run a check and return its diagnoses. If the check itself fails or takes too long, that is reported as a problem, and the other
-    checks still run."""
+    """Run a check and return its diagnoses. If the check itself fails or does not end within `seconds`, the result also has a problem that
+    says so. An error of the check is never raised, so that the other checks still run."""
     found: list[Diagnosis] = []
     failed: list[BaseException] = []
 

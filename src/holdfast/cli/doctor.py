@@ -58,8 +58,8 @@ def doctor(
 ) -> None:
     """Look at the store, the machine and the configuration. Nothing is changed.
 
-    Each line has a word (ok, warning or problem) and a sentence. A line of a warning or a problem also has the command that mends it. The
-    exit code is 3 if there is a problem.
+    Each line has a word (ok, warning or problem) and a sentence. A line of a warning or a problem also has a command, which mends it or
+    helps to find its cause. The exit code is 3 if there is a problem.
     """
     question = Question(
         where=StorePlace.of(store, None).where,

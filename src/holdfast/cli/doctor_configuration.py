@@ -35,8 +35,8 @@ def configuration(question: Question) -> Iterator[Diagnosis]:
 
 
 def _read(question: Question) -> Path:
-    """The path of the holdfast.toml that is read: the one that --config or HOLDFAST_CONFIG names, else the one of the current folder, else
-    the one of the user's configuration folder."""
+    """The path of the holdfast.toml that the user is advised to edit: the one that --config or HOLDFAST_CONFIG names, else the one of the
+    current folder, else the one of the user's configuration folder."""
     named = question.config or question.environment.get("HOLDFAST_CONFIG")
     here = Path(FILE)
     return Path(named) if named else here if here.is_file() else configuration_folder(question.environment) / FILE

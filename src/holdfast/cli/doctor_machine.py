@@ -129,7 +129,7 @@ def _is_ours(question: Question) -> bool:
 
 def clock(question: Question) -> Iterator[Diagnosis]:
     """Report the first fault of the wall clock: it shows a time before 2025, it jumped while the command ran, or the store's file was
-    written more than a minute later than now. If there is none, report that the clock is right."""
+    written more than a minute later than now. If there is no fault, report how well the wall clock agrees with the monotonic clock."""
     now = SystemClock().now()
     passed = round((monotonic() - question.began_monotonic) * 1000)
     drift = abs((now - question.began_wall) - passed)
@@ -146,7 +146,7 @@ def clock(question: Question) -> Iterator[Diagnosis]:
 
 
 def _newest(question: Question) -> int:
-    """When the store's file was last written, in milliseconds since 1970; 0 if there is no file."""
+    """When the store's file was last written, in milliseconds since 1970; 0 if there is no such file, and for a database."""
     try:
         return os.stat(question.where).st_mtime_ns // 1_000_000 if question.is_file else 0
     except OSError:

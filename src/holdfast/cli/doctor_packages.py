@@ -43,8 +43,8 @@ class Requirement(msgspec.Struct, frozen=True):
     """The extra that needs the package; None: Holdfast itself needs it."""
 
     def fault(self, find: Finder) -> str | None:
-        """What is wrong: the package is missing or too old. None if it is installed and new enough. `find` returns the installed
-        version."""
+        """What is wrong: the package is missing or too old. None if it is installed and new enough. `find` returns the version that is
+        installed, or None."""
         version = find(self.name)
         if version is None:
             return f"{self.name} is not installed"

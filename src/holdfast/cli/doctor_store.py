@@ -32,8 +32,8 @@ _COMMAND: Final = re.compile(r"`([^`]+)`")
 
 
 def store(question: Question) -> Iterator[Diagnosis]:
-    """Report whether the store can be opened, its schema, its size and its clock. Nothing is changed or migrated. The store is not opened
-    if one of its files has wrong permissions or another owner."""
+    """Report whether the store can be opened, its schema, its size and, for a database, its clock. Nothing is changed or migrated. The
+    store is not opened if one of its files has wrong permissions or another owner."""
     where = shown(question.where)
     if exposed := _exposed(_store_paths(question)):
         names = ", ".join(path.name for path, _, _ in exposed)
@@ -121,8 +121,8 @@ def disk(question: Question) -> Iterator[Diagnosis]:
 
 
 def permissions(question: Question) -> Iterator[Diagnosis]:
-    """Report which files and folders of the store and of the configuration belong to another user, or can be used or replaced by other
-    users."""
+    """Report which files and folders of the store belong to another user, or can be used or replaced by other users. The same for the
+    record of trusted folders."""
     exposed = _exposed([configuration_folder(question.environment) / "trusted.json", *_store_paths(question)])
     for path, said, mend in exposed:
         yield problem("permissions", f"{path} {said}.", mend)

@@ -37,8 +37,8 @@ def restart(
     """Restart an execution from an operation: start a new execution that begins with the history before that operation.
 
     The command runs the code on that part of the history first; no step's body runs then. If the code does not match the history, nothing
-    starts. Operations that had ended before this one are kept. This operation, those after it, and those that were still open run again.
-    The old execution stays, superseded by the new one. A runner that hosts the function runs the new execution.
+    starts. Operations that had ended before this one began are kept. This operation, those after it, and those that were still open run
+    again. The old execution stays, superseded by the new one. A runner that hosts the function runs the new execution.
     """
     from holdfast.service.author_files.function_loader import load
 

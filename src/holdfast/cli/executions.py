@@ -196,7 +196,7 @@ def stop(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Stop an execution now, with the status STOPPED. An execution that has ended does not change."""
+    """Stop an execution now, with the status STOPPED, and the executions below it. An execution that has ended does not change."""
     with StorePlace.of(store, codec).client() as client:
         header, ended = client.stop(execution, error_message, error_type)
     if json_output:

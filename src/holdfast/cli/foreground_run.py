@@ -56,7 +56,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     name: str | None
     place: StorePlace
     again: bool = False
-    """Whether to start the name again if its execution failed, timed out or was stopped."""
+    """Whether to start the function again under the same name, if the execution of this name failed, timed out or was stopped."""
     workers: WorkerOptions = WorkerOptions()
 
     @property
@@ -66,9 +66,9 @@ class RunOptions(msgspec.Struct, frozen=True):
 
 
 def follow(options: RunOptions, loaded: LoadedFunction) -> Description:
-    """Run the execution and return its description at the end. Raises ExecutionQuarantined if it is quarantined. If the user interrupts the
-    command, this raises typer.Exit. If the execution was started, it first prints the command that continues the execution, which stays in
-    the store."""
+    """Run the execution to its end and return its description. If other executions continued it, return the description of the last one of
+    them. Raises ExecutionQuarantined if the execution is quarantined. If the user interrupts the command, this prints the command that
+    continues the execution, which stays in the store, or that nothing was started; then it raises typer.Exit."""
     following = _ForegroundRun(options, loaded)
     try:
         return asyncio.run(following.to_the_end())

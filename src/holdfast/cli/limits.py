@@ -26,6 +26,7 @@ def limits(
     """Show what tenants have spent today (in UTC), compared with their caps.
 
     Caps are set in holdfast.toml: [policy.caps] for every tenant, [policy.tenant_caps.NAME] for one. Only amounts with a cap are shown.
+    Without --tenant, the command shows the tenant `default`, and the tenants that have caps of their own or credentials.
     """
     from holdfast.cli.consent import Consent, operators_settings
 

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 
 def meant_worker(served: Mapping[str, Mapping[str, ServedVersion]], file: Path) -> str:
-    """The id of the worker or pipeline to use if the command names only a file. If the file has exactly one pipeline, that one; if it has
-    no pipeline and exactly one worker, that worker. Otherwise raises InvalidParameter."""
+    """The id of the worker or pipeline to use if the command names only a file. `served` has the workers and pipelines of the file, and
+    those that its pipelines name. If `served` has exactly one pipeline, that one; if it has no pipeline and exactly one worker, that
+    worker. Otherwise raises InvalidParameter."""
     pipelines = [worker for worker, versions in served.items() if list(versions.values())[-1].kind is Kind.PIPELINE]
     for found in (pipelines, list(served)):
         if len(found) == 1:

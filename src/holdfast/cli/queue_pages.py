@@ -12,7 +12,7 @@ from holdfast.service.queues.store_queues import ParkedRun, QueueView
 
 
 def queues_table(found: Sequence[QueueView], now: int) -> None:
-    """Print a table of queues."""
+    """Print a table of queues. If there are none, print a line that says how a queue is made. `now` is in milliseconds since 1970."""
     if not found:
         say("no queues: an engine declares one with queues=[holdfast.Queue(…)], and a run that is enqueued makes one")
         return
@@ -73,7 +73,7 @@ def queue_page(view: QueueView, now: int) -> None:
 
 
 def parked_table(found: Sequence[ParkedRun], now: int) -> None:
-    """Print a table of parked runs."""
+    """Print a table of parked runs. If there are none, print a line that says so. `now` is in milliseconds since 1970."""
     if not found:
         say("nothing is parked")
         return

@@ -48,7 +48,7 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
     asked: Mapping[str, Any]
     """The arguments of `StoreQueues.push`."""
     options: PushOptions
-    """The same, checked: for a push to a worker or a pipeline."""
+    """The arguments of `asked`, checked, with times in milliseconds. A push to a worker or a pipeline uses these."""
     config: Path | None = None
     """The operator's file that --config names; None if the user named none."""
     trust: bool = False

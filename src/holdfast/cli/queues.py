@@ -100,8 +100,8 @@ def push(
     """Push many runs into a queue: up to a thousand in each commit, of a worker or pipeline up to two hundred. A line with a mistake is
     named by its number, and the others are pushed.
 
-    Queues that the target's file and the operator's file declare are written into the store first. Nothing is run, and no schedule is
-    declared.
+    Queues that the operator's file declares, and for a function also those that its file declares, are written into the store first.
+    Nothing is run, and no schedule is declared.
 
     If the command is interrupted, run it again: with --key-field it finds what it has pushed.
     """
@@ -179,7 +179,7 @@ def set_(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Set limits of a queue while it runs. What is set here wins over what code and holdfast.toml declare, until it is reset.
+    """Set settings of a queue, also while it is used. What is set here wins over what code and holdfast.toml declare, until it is reset.
 
     Names: at_once, rates, per_tenant.at_once, per_tenant.rates, per_key.at_once, per_key.rates, waiting, ordered, most_waiting,
     most_waiting_usd, oldest, ttl, parks. Several rates are separated by commas.
@@ -230,10 +230,10 @@ def redrive(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Start parked runs again, under the same keys and in the same queues. Prints how many first. The parked runs stay, superseded by the
-    new ones."""
+    """Start parked runs again, under the same keys and in the same queues. The command first prints how many it found. The parked runs stay
+    in the store, superseded by the new ones."""
     if every is bool(runs):
-        raise InvalidParameter("Name parked runs, or say --all for all of them (of --queue, with --error).")
+        raise InvalidParameter("Name parked runs by their ids, or give --all, alone or with --queue and --error.")
     if (queue or error) and not every:
         raise InvalidParameter("--queue and --error are for --all.")
     with StorePlace.of(store, codec).client() as client:

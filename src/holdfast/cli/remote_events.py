@@ -1,5 +1,5 @@
 """The events of a run from a server (`GET /v1/runs/{id}/events`). If the connection is lost, the command connects again and asks for the
-events after the last one."""
+events after the last event that it has."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _check(response: httpx.Response, run: str) -> None:
     if status == 404:
         raise ExecutionNotFound(said or f"The server has no run {run!r:.100}.")
     if status in (401, 403):
-        raise AccessRefused(f"The server refused: {str(said or status).rstrip('.')}. Set HOLDFAST_TOKEN to a credential of that server.")
+        raise AccessRefused(f"The server refused: {str(said or status).rstrip('.')}. Set HOLDFAST_TOKEN to a token that may see the run.")
     if status in (429, 503):
         raise Overloaded(said or f"The server answered {status}")
     raise InvalidParameter(f"The server answered {status}: {said or 'it did not say why'}")

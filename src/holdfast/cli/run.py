@@ -2,7 +2,7 @@
 
     load → find or start → follow → print
 
-A kill at any moment loses nothing: the same command with the same name continues the execution.
+A kill at any moment loses nothing that was recorded: the same command with the same name or key continues the execution.
 """
 
 from __future__ import annotations
@@ -105,9 +105,10 @@ def run(
 ) -> None:
     """Run a durable function or a worker to its end and print its result as JSON.
 
-    If the command is killed or interrupted, the execution stays in the store: the same command with the same --name continues it.
-    While it runs, the program hosts every durable function of the file. Their output goes to stderr, because stdout is for the result.
-    Their logs through context.logger go to stderr too, unless the file configures logging.
+    If a run of a worker waits for a person, the command ends with exit code 4. After the decision, or if the command was killed or
+    interrupted, the same command with the same --name (for a worker: with the same --key) continues the execution. While a durable function
+    runs, the program hosts every durable function of the file. Their output goes to stderr, because stdout is for the result; their logs
+    through context.logger go to stderr too, unless the file configures logging.
     """
     place = StorePlace.of(store, codec_address)
     is_worker = declares_workers(target)
@@ -139,8 +140,8 @@ def _check_again(again: bool, name: str | None, *, is_worker: bool, estimate: bo
 
 
 def _left(options: RunOptions, loaded: LoadedFunction) -> tuple[Execution, bool]:
-    """Write an execution that a runner will run later, or find the existing execution with this name. Returns the execution, and whether
-    this call wrote it."""
+    """Write an execution that a runner will run later, or find the execution that has this name. Returns the execution, and whether this
+    call wrote it."""
     if options.place.where == ":memory:":
         raise InvalidParameter("--detach needs a store that stays: a store in memory ends with this program. Name a file with --store.")
     function = loaded.function

@@ -1,5 +1,5 @@
 """`holdfast runs retry`, `restart` and `compare`. `retry` and `restart` plan a restart, ask the user, and start a new run. A runner that
-serves the worker or pipeline runs it. `compare` starts nothing."""
+serves the worker or pipeline runs the new run. `compare` starts nothing."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def retry(
     """Start a new run that does the failed part of a run again. What succeeded is reused, and writes are not made twice.
 
     The command says first what is reused and what runs again, and asks. The old run stays, superseded by the new one. A runner that serves
-    the pipeline takes the new run: `holdfast serve` or `holdfast runner`. The command acts for the operator and reads no holdfast.toml. So
-    the start does not count against a daily cap of runs or a rate, and `policy.estimate` does not refuse it. The calls that the new run
-    makes do count.
+    the worker or pipeline takes the new run: `holdfast serve` or `holdfast runner`. The command acts for the operator and reads no
+    holdfast.toml. So the start does not count against a daily cap of runs or a rate, and `policy.estimate` does not refuse it. The calls
+    that the new run makes do count.
     """
     _restarted(run, {}, ["runs", "retry", run], StorePlace.of(store, codec), yes=yes, json_output=json_output)
 
@@ -58,11 +58,12 @@ def restart(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Restart a run of a pipeline, in a new run. The nodes of --from and everything below them run again.
+    """Restart a run as a new run: of a pipeline, the nodes of --from and everything below them run again; of a worker, give --input.
 
     Every other node is reused if its inputs, its worker and the worker's code are the same. Writes that earlier runs made are not made
-    again; if a write has other arguments now, a person is asked. The command says first what it will do, and asks. As with `holdfast runs
-    retry`, the start does not count against a daily cap of runs or a rate, and `policy.estimate` does not refuse it.
+    again, except for nodes of --resend; if a write has other arguments now, a person is asked. The command says first what it will do, and
+    asks. As with `holdfast runs retry`, the start does not count against a daily cap of runs or a rate, and `policy.estimate` does not
+    refuse it.
     """
     inputs = None if input_ is None else read_json("--input", input_)
     if not isinstance(inputs, dict | None):
@@ -103,7 +104,8 @@ def agreed(question: str, command: str) -> None:
 
 
 def say_plan(plan: RestartPlan) -> None:
-    """Print to stderr what a restart will do: for each node whether it is reused or runs again, and the costs."""
+    """Print to stderr what a restart will do: for each node whether it is reused, runs again or may run again, and the costs. A worker runs
+    again as a whole."""
     width = max((len(one.node) for one in plan.nodes), default=0)
     for one in plan.nodes:
         cost = f" (cost {one.cost_usd} USD last time)" if one.cost_usd and one.what != "reused" else ""
@@ -125,7 +127,7 @@ def compare(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Compare two runs node by node: state, inputs, outputs, verdicts, time and cost.
+    """Compare two runs of the same worker or pipeline: inputs, outputs and, for each node, state, inputs, outputs, verdict, time and cost.
 
     The exit code is 1 if they differ in something else than time and cost.
     """

@@ -152,7 +152,7 @@ def runner(
         metrics_port=metrics_port,
     )
     if options.place.where == ":memory:":
-        raise InvalidParameter("A store in memory belongs to one program: there is nothing for a runner to take.")
+        raise InvalidParameter("A store in memory belongs to one program. A runner needs a file or a database: name it with --store.")
     found = _found(options)
     workers = ServeWorkers.of(found, options.place, options.isolation, options.config, trust=options.trust)
     _check_chosen(options, found, workers)

@@ -107,7 +107,7 @@ def list_(json_lines: LinesOption = False, store: StoreOption = None, codec: Cod
 
 @app.command("show")
 def show(name: NameArgument, json: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Show a schedule: its next times, how the last occurrences ended, and what an operator changed."""
+    """Show a schedule: its next times, how the last occurrences were handled, and what an operator changed."""
     with StorePlace.of(store, codec).client() as client:
         state = client.schedules.get(name)
     if json:
@@ -124,7 +124,7 @@ def next_(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Print the next times of a schedule."""
+    """Print the next times of a schedule; none while it is paused."""
     with StorePlace.of(store, codec).client() as client:
         state = client.schedules.get(name)
     if json:
@@ -137,7 +137,8 @@ def next_(
 
 @app.command("pause")
 def pause(name: NameArgument, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Pause a schedule: it starts nothing until it is resumed. Running executions go on."""
+    """Pause a schedule: what is due is not started until it is resumed. `run-now` and `backfill` still start runs. Running executions go
+    on."""
     with StorePlace.of(store, codec).client() as client:
         client.schedules.pause(name)
     say(f"paused {name}")
@@ -152,7 +153,8 @@ def resume(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Resume a paused schedule. Without --catch-up, what was due during the pause is not started."""
+    """Resume a paused schedule. Without --catch-up, what was due during the pause is not started, nor what waited for an earlier occurrence
+    to end."""
     with StorePlace.of(store, codec).client() as client:
         state = client.schedules.resume(name, catch_up=catch_up)
     say(f"resumed {name}")
@@ -194,7 +196,8 @@ def backfill(
 
 @app.command("remove")
 def remove(name: NameArgument, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Remove a schedule. Executions that it started go on. A schedule that code declares stays removed until you add it again."""
+    """Remove a schedule. Executions that it started go on. A schedule that code, a page or holdfast.toml declares stays removed until you
+    add it again."""
     with StorePlace.of(store, codec).client() as client:
         client.schedules.remove(name)
     say(f"removed {name}")

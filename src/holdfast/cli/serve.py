@@ -131,8 +131,8 @@ def serve(
 ) -> None:
     """Serve functions as AWS Lambda does, so that AWS's own clients and SDKs can use them, and workers over HTTP.
 
-    Ctrl-C or SIGTERM ends the server: it waits at most 5 seconds until running work can be stopped. That work goes on when the store is
-    served again.
+    Ctrl-C or SIGTERM ends the server: it waits at most 5 seconds until running work can be stopped. That work goes on in another runner of
+    the store, or when the store is served again.
     """
     if not targets and not allow_deploy:
         raise InvalidParameter("There is nothing to serve: name a template, a Python file, a worker or a folder, or use --allow-deploy.")

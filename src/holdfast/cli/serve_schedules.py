@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def schedules_of_file(isolation: str | None, config: Path | None, *, trust: bool) -> Sequence[Schedule]:
-    """The schedules of the operator's file, for a command without workers. The file of the current folder is used only if the folder is
-    trusted."""
+    """The schedules of the operator's file, for a command without workers. Those of the current folder's holdfast.toml are used only if the
+    folder is trusted. May ask the user for trust."""
     from holdfast.cli.consent import Consent, operators_settings
     from holdfast.service.operator.files import operator_files
 

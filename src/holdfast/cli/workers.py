@@ -75,9 +75,9 @@ def declares_workers(target: str) -> bool:
 
 
 def run_worker(options: WorkerRunOptions, *, json_output: bool, detach: bool = False, estimate: bool = False) -> int:
-    """Run the worker or pipeline, and return the exit code. Prints the outputs (with `json_output` the whole response) on stdout, and a
-    summary on stderr. With `estimate`, prints what the run may cost, and runs nothing. Raises InvalidParameter if `detach` is True, or if
-    the inputs or the constraints are not a JSON object."""
+    """Run the worker or pipeline until the run has ended or waits for a person, and return the exit code. Prints the outputs (with
+    `json_output` the whole response) on stdout, and a summary on stderr. With `estimate`, prints what the run may cost, and runs nothing.
+    Raises InvalidParameter if `detach` is True, or if the inputs or the constraints are not a JSON object."""
     from holdfast.contract.protocol import response_document
 
     if detach:

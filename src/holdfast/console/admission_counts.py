@@ -16,7 +16,7 @@ from typing import Final
 
 SPAN_MS: Final = 10_000
 SPANS: Final = 30
-"""How many spans are kept: five minutes together."""
+"""How many spans of ten seconds are kept: five minutes together."""
 _MOST_QUEUES: Final = 1000
 
 
@@ -39,7 +39,7 @@ class AdmissionCounts:
             self._seen.move_to_end(queue)
             if len(self._seen) > _MOST_QUEUES:
                 self._seen.popitem(last=False)
-            if looks and admitted < looks[-1][1]:  # the queue was removed and made again, so its total began at 0
+            if looks and admitted < looks[-1][1]:  # the total went back: another store is at this place now
                 looks.clear()
             if looks and looks[-1][0] == span and len(looks) > 1:
                 looks.pop()

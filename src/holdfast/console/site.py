@@ -35,7 +35,8 @@ View = Callable[[PageRequest], Reply]
 
 
 class Site:
-    """Makes the routes of the console's pages and actions. `acted` is called after each action, also if the action failed."""
+    """Makes the routes of the console's pages and actions. `acted` is called after each action, also if the action failed; but not if the
+    request was refused because of its CSRF token."""
 
     def __init__(
         self,

@@ -51,21 +51,22 @@ class Money(msgspec.Struct, frozen=True):
 
 
 class Time(msgspec.Struct, frozen=True):
-    """A moment, as a date and a time in UTC."""
+    """A moment, as a date and a time in UTC. `at` is in milliseconds since 1970; None is shown as a dash."""
 
     kind: ClassVar[str] = "time"
     at: int | None
 
 
 class Age(msgspec.Struct, frozen=True):
-    """How long ago a moment was."""
+    """How long ago a moment was. `at` is in milliseconds since 1970; None is shown as a dash."""
 
     kind: ClassVar[str] = "age"
     at: int | None
 
 
 class Until(msgspec.Struct, frozen=True):
-    """How long it is until a moment in the future; the word `over` if the moment has passed."""
+    """How long it is until a moment in the future; the word `over` if the moment has passed. `at` is in milliseconds since 1970; None is
+    shown as a dash."""
 
     kind: ClassVar[str] = "until"
     at: int | None

@@ -3,8 +3,8 @@
     data: {"id":"0190…","revision":12}      one execution has changed
     data: {"id":"","revision":3}            something in the store has changed: for lists
 
-One task looks at the store, at most twice a second, for all pages together. While no page listens, the task does not run. A change that
-only this console wrote gives no tick.
+One task looks at the store, at most twice a second, for all pages together. While no page listens, the task does not run. The store
+reports only what other connections wrote, so this console reports the writes of its own actions and jobs itself (`Ticks.touch`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ class Ticks:
         self._acted = False
 
     def routes(self) -> list[Route]:
-        """The route of the stream."""
         return [Route("GET", f"{PREFIX}ticks", self.stream, _POLICY)]
 
     def touch(self) -> None:
@@ -69,7 +68,7 @@ class Ticks:
         the id is too long."""
         run = request.text("run") or ""
         if len(run) > _MOST_ID:
-            raise InvalidParameter(f"run: is too long. The id of an execution has at most {_MOST_ID} characters.")
+            raise InvalidParameter(f"run: the text is too long. The id of an execution has at most {_MOST_ID} characters.")
         who = "" if request.identity == WITHOUT_CREDENTIAL else request.identity.name
         theirs = sum(stream.who == who for stream in self._streams) if who else 0
         if len(self._streams) >= _MOST_STREAMS or theirs >= _MOST_OF_ONE:

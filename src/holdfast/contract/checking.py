@@ -59,12 +59,13 @@ class Checker:
             raise SchemaInvalid((), str(error)) from None
 
     def fits(self, value: Any) -> bool:
-        """Whether the value fits the schema. False for a value that is not JSON."""
+        """Whether the value fits the schema. False for a value that is not JSON, if the schema reads a part that is not JSON; other parts
+        are not looked at."""
         return not self.problems(value)
 
     def problems(self, value: Any, *, patient: bool = False) -> tuple[Mismatch, ...]:
-        """The places where the value does not fit the schema, at most MAX_MISMATCHES; empty if it fits. A value that is not JSON, or that
-        does not fit and is nested too deep, gives one mismatch that says so.
+        """The places where the value does not fit the schema, at most MAX_MISMATCHES; empty if it fits. A value with a part that is not
+        JSON and that the schema reads, or a value that does not fit and is nested too deep, gives one mismatch that says so.
 
         Finding all places takes many times as long as finding the first one. If it could take too long, only the first place is returned.
         With `patient`, it may take longer: use `patient` only in a process that can be ended.
@@ -80,8 +81,8 @@ class Checker:
             return (Mismatch("", f"the value is not JSON: {error}"[:MAX_VALUE_CHARACTERS], ""),)
 
     def valid(self, value: Any) -> bool:
-        """Whether the value fits the schema. For a value that does not fit, this is faster than `fits`. For a value that is not JSON, this
-        raises an error, while `fits` returns False."""
+        """Whether the value fits the schema. For a value that does not fit, this is faster than `fits`. If the schema reads a part that is
+        not JSON, this raises an error, while `fits` returns False."""
         return bool(self._validator.is_valid(value))
 
     def _mismatches(self, value: Any, shown: Any, patient: bool) -> Iterator[Mismatch]:
@@ -99,8 +100,8 @@ class Checker:
 
 
 class Size(msgspec.Struct, frozen=True):
-    """The size of a value: how many places it has at most, and its JSON text. For a value that is not plain JSON, the number of places is
-    LISTED_IN_PLACE + 1."""
+    """The size of a value: how many values it contains at most, itself included (`places`), and its JSON text. For a value that is not
+    plain JSON, `places` is LISTED_IN_PLACE + 1."""
 
     places: int
     text: bytes
@@ -162,8 +163,8 @@ def brief(value: Any) -> str:
 
 
 def _clipped(value: Any, left: list[int]) -> Any:
-    """The beginning of a value, whose JSON text has at least as many characters as `left[0]` says, if the value is that long. `left[0]` is
-    lowered by what was taken, so at most this many parts are looked at, at any depth."""
+    """The beginning of a value: its first parts and texts, at any depth, until `left[0]` is used up. Each part lowers `left[0]` by 1, and
+    each text also by its length, so a large value is not read as a whole."""
     left[0] -= 1
     if isinstance(value, str):
         text = value[: MAX_VALUE_CHARACTERS + 1]

@@ -12,8 +12,8 @@ import msgspec
 
 
 class ResponseStatus(StrEnum):
-    """How a run ended. NEEDS_HUMAN: a person must decide or look; the run waits for that, or has ended. A caller decides by the status what
-    to do next."""
+    """How a run ended, or why it has not ended yet. NEEDS_HUMAN: a person must decide or look; the run waits for that, or has ended. A
+    caller decides by the status what to do next."""
 
     OK = "ok"
     RETRYABLE_ERROR = "retryable_error"
@@ -223,8 +223,8 @@ def ending_of(status: ResponseStatus) -> StatusEnding:
 
 
 def output_http(retryable: bool) -> int:
-    """The HTTP status for outputs that do not fit (INVALID_OUTPUT). If they are not retried, it is one that clients do not repeat by
-    themselves."""
+    """The HTTP status for outputs that do not fit (INVALID_OUTPUT). If they are not retried, it is a status after which clients do not
+    repeat the request by themselves."""
     return ENDINGS[ResponseStatus.INVALID_OUTPUT if retryable else ResponseStatus.PERMANENT_ERROR].http
 
 
@@ -241,7 +241,8 @@ def _said(code: str, retryable: bool | None) -> Meaning:
 
 
 def _output(known: Meaning, retryable: bool) -> Meaning:
-    """`known`, retried or not, if its status is INVALID_OUTPUT: such a code keeps its status in both cases. Any other is not changed."""
+    """`known` with this `retryable`, if its status is INVALID_OUTPUT: the status stays, and only the HTTP status may change. Any other
+    `known` is returned unchanged."""
     if known.status is not ResponseStatus.INVALID_OUTPUT:
         return known
     return msgspec.structs.replace(known, retryable=retryable, http=output_http(retryable))

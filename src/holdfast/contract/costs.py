@@ -55,7 +55,8 @@ _MULTIPLE_STEPS: Final = 1_500
 
 class SchemaInvalid(Exception):
     """The schema is not a valid draft 2020-12 schema, or it is above a limit. `code` says which: `schema_invalid`, `schema_too_large`,
-    `schema_too_deep`, `schema_too_costly`, or `schema_pattern` for a pattern that cannot be used or one pattern too many."""
+    `schema_too_deep`, `schema_too_costly`, or `schema_pattern` for a pattern that cannot be used or is too long, and for too many
+    patterns."""
 
     def __init__(self, path: Sequence[str | int], reason: str, code: str = "schema_invalid") -> None:
         self.path = tuple(str(part) for part in path)

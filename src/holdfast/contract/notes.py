@@ -47,8 +47,8 @@ class Notes:
 
     @contextlib.contextmanager
     def calling(self, words: Mapping[str, str]) -> Iterator[None]:
-        """Inside this block, each key of `words` is replaced by its value in the problems that are noted. A pipeline.md has a Pipeline spec
-        where a worker.md has a Worker spec."""
+        """Inside this `with` block, each key of `words` is replaced by its value in the problems that are noted. So the problems of a
+        `pipeline.md` speak of its Pipeline spec, and not of a Worker spec."""
         self._words = words
         try:
             yield
@@ -62,7 +62,7 @@ class Notes:
 
 @contextlib.contextmanager
 def few_guesses() -> Iterator[None]:
-    """Inside this block, `meant` searches at most MAX_GUESSES times."""
+    """Inside this `with` block, `meant` searches at most MAX_GUESSES times."""
     token = _left.set(iter(range(MAX_GUESSES)))
     try:
         yield

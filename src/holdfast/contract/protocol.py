@@ -18,7 +18,7 @@ from holdfast.model.shapes import crowding
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The trace to which the request belongs. If `trace_id` is None, the server makes one."""
+    """The trace to which the request belongs. If `trace_id` is None, the runner or server that accepts the request makes one."""
 
     trace_id: str | None = None
     span_id: str | None = None
@@ -42,7 +42,8 @@ class Constraints(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One call of a worker. It does not contain the tenant, which comes from the credential."""
+    """One call of a worker. It does not contain the tenant: over HTTP the tenant comes from the credential, in a program from an
+    argument."""
 
     worker_id: str
     version: str | None = None
@@ -94,7 +95,8 @@ class Observability(msgspec.Struct, frozen=True, kw_only=True):
     usage: ResponseUsage = ResponseUsage()
     isolation: str | None = None
     partial: bool = False
-    """Whether the response has both outputs and an error."""
+    """For a worker: whether the response has both outputs and an error. For a pipeline: whether it succeeded although a result that its
+    author wanted is missing or partial."""
     log_fields: dict[str, Any] = {}
 
 
@@ -110,7 +112,8 @@ class ArtifactRef(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a worker's run."""
+    """The result of a worker's or pipeline's run. Also the answer to a refused request, and the answer about a run that has not ended: then
+    `error` says why there are no outputs, and `approvals` has the questions that the run waits for."""
 
     run_id: str
     worker_id: str
@@ -161,8 +164,8 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def request_from(document: str | bytes | Mapping[str, Any], *, worker_id: str | None = None) -> WorkerRequest:
-    """The request in a JSON text or a document. Raises InvalidRequest (`schema_mismatch`) if the text is not JSON, if it has too many
-    values or is nested too deep, or if it does not fit the form of a request; the error then lists the places that do not fit.
+    """The request in a JSON text or a document. Raises InvalidRequest (`schema_mismatch`) if a text is not JSON, has too many values or is
+    nested too deep, or if the value does not fit the form of a request; the error then lists the places that do not fit.
 
     `worker_id` is the worker that the URL names, if it names one. The document may then leave `worker_id` out. The same error is raised if
     the document names another worker.

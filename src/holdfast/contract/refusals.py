@@ -35,6 +35,6 @@ class ContractInvalid(Rejected):
 
 
 class Overloaded(Retryable):
-    """A server has too much work now, or could not be reached. The caller may try again later."""
+    """This runner or server, or the server that was asked, has too much work now or did not answer. The caller may try again later."""
 
     code = "overloaded"

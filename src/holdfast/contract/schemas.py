@@ -75,7 +75,7 @@ _SMALLER = {
     "schema_too_large": "Make it smaller: check large parts of the value in the worker's code instead.",
     "schema_too_deep": "Make it flatter.",
     "schema_too_costly": "Refer to each definition fewer times: two references to the next definition double the work at each level.",
-    "schema_pattern": "Patterns are matched in linear time: use no look-around, no back reference, no large repetition of a repetition.",
+    "schema_pattern": "Use fewer or shorter patterns, and no look-around, no back reference, no large repetition of a repetition.",
 }
 
 

@@ -84,7 +84,8 @@ class RateLimit(msgspec.Struct, frozen=True):
 
 
 class Contract(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """The content of one worker.md page: the inputs and outputs of the worker, its limits and tools, and its error codes."""
+    """The content of a page (`worker.md` or `pipeline.md`), or of the arguments of a `Pipeline`: the inputs and outputs of the worker or
+    pipeline, its limits and tools, and its error codes."""
 
     worker_id: str
     version: str

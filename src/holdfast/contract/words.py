@@ -94,7 +94,8 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def is_open(text: str) -> bool:
-    """Whether a list or a map begins in this text and does not end in it. If so, the next line of the page belongs to it."""
+    """Whether this text begins with a list or a map that does not end in it. If so, the next line of the page belongs to that list or
+    map."""
     return text[:1] in ("[", "{") and text.count("[") + text.count("{") > text.count("]") + text.count("}")
 
 
@@ -142,8 +143,8 @@ def _bracketed(text: str) -> tuple[str, bool]:
 
 
 def rate_of(text: str) -> RateLimit | None:
-    """The rate in a text such as `10/min per tenant` or `per-tenant (example: 10/min)`; None if there is none. The rate
-    is for each tenant, unless the text says `per user`."""
+    """The rate in a text such as `10/min per tenant` or `per-tenant (example: 10/min)`; None if there is none. The rate is for each tenant,
+    unless the text says `per user`."""
     text = text[:_LONGEST_RATE]
     hit = _RATE.search(text)
     if not hit or int(hit.group(1)) == 0 or (hit.group(2) and int(hit.group(2)) == 0):

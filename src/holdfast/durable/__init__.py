@@ -1,6 +1,6 @@
 """durable — what authors of durable functions use: contexts whose calls are recorded once; a replay returns the recorded results.
 
-Belongs: the official SDK's modules and names, one operation per file (`operation/`), retries, serdes, the two drivers (`async_driver`,
+Belongs: the modules and names of AWS's SDK, one durable call per file (`operation/`), retries, serdes, the two drivers (`async_driver`,
 `blocking_driver`), plugins (`hooks/`), functions outside an engine's process (`remote/`), and the `journal` for workers and pipelines.
 Does not: engines, stores, HTTP; a Port reads and writes the state.   May import: holdfast.model.
 Start reading at plan.py, then operation/step.py, then context.py.

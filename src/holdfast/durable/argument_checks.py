@@ -1,4 +1,5 @@
-"""Checks of the arguments of durable calls: a wrong value raises ValidationError in the author's call, before anything is recorded.
+"""Checks of the arguments of durable calls: a wrong argument raises ValidationError in the author's call, before anything is recorded. Some
+values that the author's functions return during the call, such as delays and names, are checked in the same way.
 
 A member of a text enum becomes a plain str, and an instance of a subclass of int a plain int: stores and the wire accept only these.
 
@@ -20,8 +21,8 @@ MAX_NAME: Final = 256
 
 
 def name(given: object, call: str, what: str = "name") -> str | None:
-    """The name of an operation as a plain str; None if `given` is None. Raises ValidationError if it is no str, is longer than MAX_NAME, or
-    has characters that a store cannot hold. `call` and `what` name the durable call and the argument in the message."""
+    """The name of an operation as a plain str; None if `given` is None. Raises ValidationError if `given` is no str, has more than MAX_NAME
+    characters, or has characters that a store cannot hold. `call` and `what` name the durable call and the argument in the message."""
     if given is None:
         return None
     text = given if type(given) is str else _plain(given, call, what)
@@ -39,7 +40,7 @@ def text(given: object, call: str, what: str) -> str:
 
 
 def optional_text(given: object, call: str, what: str) -> str | None:
-    """An optional text as a plain str; None if `given` is None. Any other value is checked by `text`."""
+    """An optional text as a plain str; None if `given` is None. Raises the errors that `text` raises for any other value."""
     return None if given is None else text(given, call, what)
 
 
@@ -53,7 +54,7 @@ def seconds(duration: object, call: str, what: str = "duration") -> int:
 
 
 def _as_duration(given: object, call: str, what: str) -> str:
-    """The advice of the error message: how to write the argument correctly."""
+    """The part of an error message that says how to write the argument as a Duration."""
     if isinstance(given, timedelta):
         cure = "Duration.from_seconds(the_timedelta.total_seconds())"
     else:

@@ -22,8 +22,7 @@ _CUT_SHORT = (
     "the same point. Use the timeout that the durable call offers instead: `timeout` in StepConfig or CallbackConfig."
 )
 _orphans: set[asyncio.Task[Any]] = set()
-"""The branches, of all executions in this process, that the driver cancelled because their batch had ended. User code did not cancel them.
-"""
+"""The tasks of branches, of all executions in this process, that the driver itself cancelled, because their batch ended before them."""
 
 
 class _Exit(NamedTuple):
@@ -33,8 +32,8 @@ class _Exit(NamedTuple):
 
 
 async def _held(plan: Plan[T], state: AsyncState) -> T | _Exit:
-    """Run a branch. SystemExit or KeyboardInterrupt in a task would stop the event loop of all executions, so it is returned as an _Exit.
-    `next_done` raises it again in the code that waits for the branch."""
+    """Run the plan of a branch, and return its result. A SystemExit or KeyboardInterrupt in a task would stop the event loop of all
+    executions, so it is returned as an _Exit. `next_done` raises it again in the plan that waits for the branch."""
     try:
         return await drive(plan, state)
     except (SystemExit, KeyboardInterrupt) as error:
@@ -81,8 +80,9 @@ class _Strands:
         self._state.ended()
 
     async def next_done(self) -> Done:
-        """Wait until a branch has ended, and return its Done. Raises CancelledError if user code cancelled a branch. If a branch raised an
-        error that is neither an `Exception` nor a suspension, raises that error here, in the parent of the branch."""
+        """Rest until a branch has ended, and return its Done. Raises CancelledError if user code cancelled a branch, and SuspendExecution
+        if the coroutine is evicted. If a branch raised an error that is neither an `Exception` nor a suspension, raises that error here, in
+        the parent of the branch."""
         while not self._done:
             if self._fatal is not None:
                 raise self._fatal
@@ -91,15 +91,16 @@ class _Strands:
         return self._done.popleft()
 
     def cancel(self) -> None:
-        """Cancel the branches that the batch did not wait for."""
+        """Cancel the branches that have not ended."""
         for task in self._tasks:
             _orphans.add(task)
             task.cancel()
 
 
 async def drive(plan: Plan[T], state: AsyncState, scope: Scope | None = None, at: Identity | None = None) -> T:
-    """Run a plan to its end, and return its result or raise its error. `scope` belongs to the context that made the durable call; None for
-    a branch. `at` is the identity of the call; None for a branch, and for a `with_retry` without a child context."""
+    """Run a plan to its end, and return its result or raise its error. Where the plan must wait, the coroutine rests. `scope` is the scope
+    of the context on which the author's code made the durable call; None for a branch. `at` is the identity of the call; None for a branch,
+    and for a `with_retry` without a child context."""
     answer: Any = None
     raised: Exception | None = None
     strands: _Strands | None = None

@@ -1,9 +1,8 @@
-"""The state of an execution on its event loop: its strands, its token, and the writes of an `async def` handler.
+"""The state of an execution whose `async def` handler runs on an event loop: its strands, its token and its writes.
 
 A handler consists of strands: the handler itself, and every branch that it spawns. A strand either runs or rests (until an operation
 changes, or until a branch ends). When all strands rest, the invocation is quiet: it can end as PENDING. The coroutines stay in memory until
-the next invocation resumes them, or until the host removes them: then they get a SuspendExecution. async_driver.py runs plans on this
-state.
+the next invocation resumes them, or until the host evicts them: then they get a SuspendExecution. async_driver.py runs plans on this state.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from holdfast.model.verbs import Checkpointed
 
 T = TypeVar("T")
 Alone: TypeAlias = tuple[asyncio.Future[None], list[Update], tuple[Charge, ...], tuple[LedgerEntry, ...]]
-"""A write that shares no checkpoint with other writes: the future that is done when it is on disk, its updates, its charges and its ledger
-entries."""
+"""A write that shares no checkpoint with other writes: the future that is done when the write is on disk, the updates, the charges and the
+ledger entries."""
 
 _MOST_UPDATES: Final = 500
 _EVICTED = "This execution is suspended and continues later. This is not an error: do not catch it."
@@ -77,13 +76,13 @@ class AsyncState(ExecutionState):
         self._waiting: list[asyncio.Future[None]] = []
         """The futures that wait for the next write."""
         self._alone: Sequence[Alone] = ()
-        """Writes that share no checkpoint with other updates."""
+        """Writes that share no checkpoint with other updates, and that have not begun."""
         self._unsent = False
         """Whether the present write waits for the end of the loop's tick, so that strands which run until then can join it."""
         self._owed = 0
         """How many updates of the write under way are not sent yet. A large write is sent in parts: other executions write in between."""
         self.cancelled = False
-        """Whether the engine ended this invocation. Then a cancellation does not come from user code."""
+        """Whether the host cancelled the handler's task. If so, a CancelledError does not come from user code."""
 
     # --- strands
 
@@ -93,7 +92,7 @@ class AsyncState(ExecutionState):
         return self._running == 0
 
     def rest(self, suspend: Suspend) -> Awaitable[None]:
-        """Rest until one of the operations that `suspend` names changes."""
+        """Rest until one of the operations that `suspend` names changes. Raises SuspendExecution if `evict` is called before."""
         future = self._loop.create_future()
         for operation in (suspend.operation_id, *(other.id for other in suspend.others)):
             self._on_change[operation] = (*self._on_change.get(operation, ()), future)
@@ -147,7 +146,7 @@ class AsyncState(ExecutionState):
             self._quiet()
 
     def learn(self, operations: Iterable[Operation]) -> None:
-        """Store changed operations, and wake the strands that rest until they change."""
+        """Store changed operations, and wake the strands that rest until one of these operations changes."""
         for operation in operations:
             self.operations[operation.id] = operation
             if self._on_change:
@@ -156,11 +155,12 @@ class AsyncState(ExecutionState):
 
     def hear(self, revision: int, operations: Collection[Operation]) -> None:
         """Take over the changes of a write that did not come from this invocation. After that write the execution has the revision
-        `revision`. `operations` are the operations that it changed; if empty, it is not known which ones.
+        `revision`. `operations` are the operations that the write changed; if empty, it is not known which ones.
 
-        If `operations` is not empty, and `revision` follows directly on the revision that this state has, they are stored. Otherwise the
-        store is asked for all changes. Nothing is done in three cases: this state has `revision` already; durable calls are no longer
-        possible; or a write of this state was sent and not answered yet (its answer also brings these changes).
+        If `operations` is not empty, and `revision` follows directly on the revision that this state has, the operations are stored.
+        Otherwise this asks the service for all changes, and does not wait for the answer. Nothing is done in three cases: this state has
+        `revision` or a later one already; durable calls are no longer possible; or a write of this state was sent and not answered yet (its
+        answer also brings these changes).
         """
         is_sent = self._in_write is not None and not self._unsent
         if is_sent or self.broken is not None or self.suspended or revision <= self.revision:
@@ -170,13 +170,18 @@ class AsyncState(ExecutionState):
             return
         self.revision = revision
         self.token = self.token._replace(revision=revision)
+        self._take_over(operations)
+
+    def _take_over(self, operations: Iterable[Operation]) -> None:
+        """Store changed operations as `learn` does. If there are plugins, the hooks note the changes, to report them."""
         if self.hooks is None:
             self.learn(operations)
         else:
             self.hooks.learning(operations, self.learn)
 
     def resume(self, invocation: Invocation) -> None:
-        """Continue under a new invocation: read the changed operations, and wake the strands that rest until they change."""
+        """Continue under a new invocation: read the operations that changed since the last one, and wake the strands that rest until one of
+        these operations changes."""
         changed = self.port.state(invocation.token, self.revision)
         self.header = invocation.header
         self.token = invocation.token
@@ -196,13 +201,13 @@ class AsyncState(ExecutionState):
 
     @property
     def ends_ride(self) -> bool:
-        """Whether the end of a context is written together with the next write. If so, the code continues without waiting for that write.
-        False if there are plugins: they get the report of the end only when it is on disk, and the code waits for that."""
+        """Whether the end of a context may be written together with the next write, so that the code need not wait for that write. False if
+        there are plugins: they get the report of the end only when it is on disk, and the code waits for that report."""
         return self.hooks is None
 
     @property
     def has_service_clock(self) -> bool:
-        """True, because this state is inside the runner. (The state of a remote handler overrides it.)"""
+        """True: this state is inside the runner, whose clock dates the operations. (The state of a remote handler overrides this.)"""
         return True
 
     @property
@@ -211,8 +216,8 @@ class AsyncState(ExecutionState):
         return self._in_write is not None
 
     def flush(self) -> asyncio.Future[None]:
-        """A future that is done when all updates recorded so far are on disk. The future raises BackgroundThreadError if the write fails.
-        If an earlier write failed, this method itself raises that error."""
+        """Begin to write the recorded updates. Returns a future that is done when all updates recorded so far are on disk; the future
+        raises BackgroundThreadError if the write fails. If an earlier write failed, this method itself raises the error of that write."""
         if self.broken is not None:
             raise self.broken
         mine: asyncio.Future[None] = self._loop.create_future()
@@ -253,8 +258,8 @@ class AsyncState(ExecutionState):
             self._write_failed(error)
 
     def _go_on(self) -> None:
-        """Called when a write has ended. If a strand waits for another write, begin that write; updates that were recorded before it are
-        written first. If no strand waits for a write and all strands rest, call `quiet`."""
+        """Called when no write is under way. If a strand waits for a write, begin that write; before a write of `record_alone`, the updates
+        that were recorded earlier are written. If no strand waits for a write and all strands rest, call `quiet`."""
         if self._alone and not self.unwritten:
             self._write_alone()
         elif self._waiting or self._alone:
@@ -263,15 +268,23 @@ class AsyncState(ExecutionState):
         elif self._running == 0:
             self._quiet()
 
+    def record_later(self, update: Update) -> None:
+        """Add a deferred update: it is written together with the next write, or by the stragglers if no write follows within 5 ms."""
+        first = not self.unwritten
+        self.record(update)
+        if first:
+            self.unwritten_since = self._loop.time()
+            self.stragglers.add(self)
+
     def write_deferred(self) -> None:
-        """Write the deferred updates, if they are not written yet and no other write is under way. If the write fails, no error is raised
-        here; the next strand that writes gets it."""
+        """Begin to write the deferred updates, if they are not written yet and no other write is under way. If the write fails, this raises
+        no error; the strand that makes the next durable call gets the error."""
         if self.unwritten and self._in_write is None and self.broken is None:
             self._begin_write([])
 
     def refresh(self) -> None:
-        """Ask for changes, with a checkpoint that may have no updates. Does nothing while a write is under way, because the answer to that
-        write brings the changes. Also does nothing if durable calls are no longer possible."""
+        """Begin to ask the service for changes, with a checkpoint that may have no updates. Does nothing while a write is under way,
+        because the answer to that write brings the changes. Also does nothing if durable calls are no longer possible."""
         if self._in_write is None and self.broken is None and not self.suspended:
             self._begin_write([])
 
@@ -303,8 +316,8 @@ class AsyncState(ExecutionState):
             self._write_failed(error)
 
     def _write_failed(self, error: Exception) -> None:
-        """A write failed with an unexpected error, so the updates are not on disk. Raise BackgroundThreadError, made from a StoreBroken, in
-        all strands that wait for a write."""
+        """End a write that failed with an unexpected error: its updates are not on disk. All strands that wait for a write get a
+        BackgroundThreadError, whose `source_exception` is a StoreBroken with the text of `error`."""
         broken = StoreBroken(f"A write failed unexpectedly: {error!r}")
         broken.__cause__ = error
         self._written(broken)
@@ -315,6 +328,7 @@ class AsyncState(ExecutionState):
             if isinstance(answer, HoldfastError):
                 raise self.failed(answer)
             self.applied(answer)
+            self._take_over(answer.operations)
             if self._owed > 0:
                 self._send()
                 return

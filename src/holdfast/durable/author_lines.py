@@ -1,4 +1,4 @@
-"""The author's line: the line of user code that a message about a mistake should name."""
+"""The author's line: the line of the author's code that a message about a mistake names."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Line(NamedTuple):
 
 
 def raised_at(error: BaseException) -> Line | None:
-    """The innermost line of the author's own code in an error's traceback. If there is none, the innermost line outside Holdfast; if there
-    is none of these either, None."""
+    """The innermost line of the author's own code in an error's traceback. If there is none, the innermost line outside Holdfast, in a
+    library; if there is none of these either, None."""
     lines = list(_lines(error.__traceback__))
     for is_candidate in (_is_authors, _is_not_ours):
         for line in reversed(lines):
@@ -47,10 +47,10 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def refused_at(exception: BaseException, through: BaseException) -> str:
-    """The author's line as ` (at file:line in function)`, if the error was raised because a durable call is written wrongly. An empty text
-    for any other error, and if the message already names the line.
+    """The author's line as ` (at file:line in function)`, if Holdfast raised `exception` because a durable call is written wrongly. An
+    empty text for any other error, and if the line is unknown or the message already names it.
 
-    `through` is the exception that passed through the author's code. It may be another exception that contains `exception`.
+    `through` is the exception that passed through the author's code: `exception` itself, or an exception that contains it.
     """
     if not isinstance(exception, _REFUSALS) or getattr(exception, "tells_line", False) or not is_refusal(through):
         return ""
@@ -68,7 +68,7 @@ def calling_frame(depth: int) -> FrameType:
 
 
 def author_line() -> str:
-    """`file:line` of the author's code that called into Holdfast."""
+    """`file:line` of the author's code that called Holdfast, found on the present call stack."""
     frame = calling_frame(1)
     while _is_generated(frame) and frame.f_back is not None:
         frame = frame.f_back
@@ -81,8 +81,8 @@ def _is_generated(frame: FrameType) -> bool:
 
 
 def line_at(code: CodeType, instruction: int) -> Line:
-    """The line of an instruction of `code`; `instruction` is its offset in bytes, as in `frame.f_lasti`. Asking a frame for its instruction
-    costs less than asking it for its line."""
+    """The line of an instruction of `code`; `instruction` is its offset in bytes, as in `frame.f_lasti`. Callers keep the instruction and
+    not the line, because it costs less to read it from a frame."""
     positions = list(code.co_positions())
     number = positions[instruction // 2][0] if 0 <= instruction // 2 < len(positions) else None
     return Line(code.co_filename, number or code.co_firstlineno, code.co_name)

@@ -1,7 +1,7 @@
-"""The blocking driver: runs the plans of `def` handlers, each on a thread of a bounded pool.
+"""The blocking driver: runs the plans of a `def` handler on the thread of the handler.
 
-A suspension is an exception: it passes through user code and frees the thread. Branches run on other threads of the pool if some are free.
-The thread that waits for the branches runs the remaining ones itself, so that a pool of one thread can run nested branches.
+A suspension is an exception: it passes through user code and frees the thread. Branches run on free threads of a bounded pool, if there are
+some. The thread that waits for the branches runs the remaining ones itself, so that a pool of one thread can run nested branches.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from holdfast.durable.plan import Accept, Done, Lookup, NextDone, Plan, Record, 
 from holdfast.durable.run_acceptance import accepted_blocking
 from holdfast.durable.state import ExecutionState
 from holdfast.durable.stragglers import Stragglers
-from holdfast.model.clock import Clock
+from holdfast.model.clock import Clock, monotonic
 from holdfast.model.errors import HoldfastError
 from holdfast.model.operations import Operation, Update
 from holdfast.model.ports import Invocation, Port
 
 T = TypeVar("T")
 Lend = Callable[[Callable[[], None]], bool]
-"""Runs a call on a free thread and returns True, without waiting for its end. Returns False if no thread is free; then the call is not run.
-"""
+"""A function that runs a call on a free thread and returns True, without waiting for the end of the call. If no thread is free, it does not
+run the call, and returns False."""
 
 
 class Strands(Protocol):
-    """Runs the branches of one plan."""
+    """Runs the branches of one plan: `spawn` begins a branch, `next_done` waits until a branch has ended."""
 
     def spawn(self, spawn: Spawn) -> None: ...
     def next_done(self) -> Done: ...
@@ -50,11 +50,11 @@ class _Gate:
         self._lock.acquire()
 
     def open(self) -> None:
-        """Let all waiting threads pass, and all later ones."""
+        """Let all waiting threads pass, and all later threads. May be called only once."""
         self._lock.release()
 
     def wait(self) -> None:
-        """Wait until the gate is open. Each thread that passes lets the next one pass."""
+        """Wait until the gate is open. Each thread that passes lets the next thread pass."""
         with self._lock:
             pass
 
@@ -68,7 +68,7 @@ class _Write:
         self.turn = _Gate()
         self.done = _Gate()
         self.even_if_empty = False
-        """Whether the write must happen even without updates, because a thread wants to read what changed."""
+        """Whether the write must be made even without updates, because a thread wants to read what changed."""
 
 
 class BlockingState(ExecutionState):
@@ -87,36 +87,37 @@ class BlockingState(ExecutionState):
         super().__init__(invocation, port, clock, stragglers)
         self.lend = lend
         self.crowded = crowded
-        """Returns whether another execution waits for a thread, so that a lent thread should be given back."""
+        """A function that says whether another execution waits for a thread. If so, a lent thread is given back after its present
+        branch."""
         self._taking = threading.Lock()
         self._current: _Write | None = None
         """The write that is under way."""
         self._next: _Write | None = None
-        """The next write, which threads join while the present one is under way."""
+        """The write that follows the present one. Threads that flush while the present write is under way wait for this one."""
         self._blocked: dict[str, int] = {}
 
     def record(self, update: Update) -> None:
-        """Add an update to the next write."""
+        """Add an update to the next write. Raises what `check_usable` raises, if durable calls are no longer possible."""
         with self._taking:
             super().record(update)
 
     def block(self, operation_id: str, looked: Operation | None) -> None:
-        """Note that a strand frees its thread because it waits for an operation. `looked` is the operation in the state in which the strand
-        saw it; None if it was not recorded."""
+        """Note that a strand frees its thread because it waits for the operation `operation_id`. `looked` is that operation in the state in
+        which the strand saw it; None if it was not recorded."""
         self._blocked[operation_id] = looked.revision if looked is not None else 0
 
     @property
     def acted_on(self) -> int:
-        """The revision up to which every strand has seen all changes.
+        """The revision up to which every strand has seen all changes of the operations that it waits for.
 
-        While a strand waits for an operation, the write of another strand may bring a change of that operation. The waiting strand has not
-        seen this change: it runs again only in the next invocation.
+        While a strand waits for an operation, the answer to a write of another strand may bring a change of that operation. The waiting
+        strand has not seen this change: it runs again only in the next invocation.
         """
         news = [self.operations[at].revision for at, then in list(self._blocked.items()) if self.operations[at].revision > then]
         return min(news) - 1 if news else self.revision
 
     def suspension(self, effect: Suspend) -> SuspendExecution:
-        """The exception that frees the thread of a blocked strand."""
+        """The exception that frees the thread of a strand which must wait, as `effect` says."""
         return SuspendExecution(f"Waiting for operation {effect.operation_id}.")
 
     def strands(self) -> Strands:
@@ -172,6 +173,14 @@ class BlockingState(ExecutionState):
                     self._current.turn.open()
             write.done.open()
 
+    def record_later(self, update: Update) -> None:
+        """Add a deferred update: it is written together with the next write, or by the stragglers if no write follows within 5 ms."""
+        first = not self.unwritten
+        self.record(update)
+        if first:
+            self.unwritten_since = monotonic()
+            self.stragglers.add(self)
+
     def write_deferred(self) -> None:
         """Write the deferred updates, if they are not written yet. If the write fails, the strand that writes next gets the error."""
         with contextlib.suppress(BackgroundThreadError):
@@ -179,7 +188,12 @@ class BlockingState(ExecutionState):
 
     def _checkpoint(self, updates: list[Update]) -> None:
         try:
-            self.applied(self.port.checkpoint(self.token, updates))
+            answer = self.port.checkpoint(self.token, updates)
+            self.applied(answer)
+            if self.hooks is None:
+                self.learn(answer.operations)
+            else:
+                self.hooks.learning(answer.operations, self.learn)
         except HoldfastError as error:
             self.broken = self.failed(error)
             raise self.broken from error
@@ -204,7 +218,7 @@ class _Strands:
         self._lend()
 
     def _lend(self) -> None:
-        """Let another thread run branches, if one is free."""
+        """Let another thread run branches, if a thread is free."""
         with self._changed:
             self._elsewhere += 1
         context = contextvars.copy_context()
@@ -222,8 +236,8 @@ class _Strands:
                 self._changed.notify_all()
 
     def _run_one(self) -> bool:
-        """Run the next branch that has not begun, and return True. Return False if every branch has begun. If there are plugins, the branch
-        runs in a copy of the context variables, so that other branches do not see what plugins set there."""
+        """Run the next branch that has not begun, until it ends or must wait, and return True. Return False if every branch has begun. If
+        there are plugins, the branch runs in a copy of the context variables, so that other branches do not see what plugins set there."""
         return self._work() if self._state.hooks is None else contextvars.copy_context().run(self._work)
 
     def _work(self) -> bool:
@@ -266,7 +280,7 @@ class _Strands:
 
 
 def drive(plan: Plan[T], state: BlockingState) -> T:
-    """Run a plan to its end, and return its result or raise its error. Raises SuspendExecution if the plan must wait."""
+    """Run a plan to its end on this thread, and return its result or raise its error. Raises SuspendExecution if the plan must wait."""
     answer: Any = None
     raised: Exception | None = None
     strands: Strands | None = None
@@ -316,7 +330,7 @@ def drive(plan: Plan[T], state: BlockingState) -> T:
 
 
 def _run(run: Run) -> Any:
-    """Call user code. If it returns a coroutine, the coroutine runs on an event loop of its own."""
+    """Call user code and return its result. If the code returns a coroutine, the coroutine runs on an event loop of its own."""
     if run.timeout is not None:
         return _run_in_time(run, run.timeout)
     value = run.func(*run.arguments)

@@ -1,5 +1,5 @@
 """The configurations of durable operations. They are immutable. A number or a sub-type that is not allowed raises ValidationError when the
-configuration is made, so before anything is recorded."""
+author's code makes the configuration, so before the durable call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _SUB_TYPE = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
 
 def _check_sub_type(sub_type: object) -> None:
-    """Raise ValidationError for a sub-type that the service would refuse later, after user code has run."""
+    """Raise ValidationError for a sub-type that the service would refuse. Without this check, it would refuse it only after user code has
+    run."""
     if sub_type and not (isinstance(sub_type, str) and _SUB_TYPE.fullmatch(sub_type)):
         raise ValidationError(f"sub_type must be 1 to 32 characters from A-Z, a-z, 0-9, hyphen, and underscore, got: {sub_type!r}")
 
@@ -64,8 +65,8 @@ class CompletionOutcome(Enum):
 
 @dataclass(frozen=True)
 class CompletionDecision:
-    """What a `should_complete` function returns. Make it with `continue_batch()` or `complete_batch(outcome)`. `outcome` is None if the
-    batch continues."""
+    """What a `should_complete` function returns. Make it with `continue_batch()` or `complete_batch(outcome)`. `complete`: whether the
+    batch ends now. `outcome` is None if the batch continues."""
 
     complete: bool
     outcome: CompletionOutcome | None = None
@@ -114,9 +115,9 @@ class CompletionConfig:
     """When a `map` or `parallel` ends. It always ends when all branches have ended. If no field is set, it also ends at the first failure.
 
     `min_successful`: it ends after this many successes. `tolerated_failure_count` and `tolerated_failure_percentage` (of all branches): it
-    ends when *more* branches than this have failed. `should_complete` replaces these three fields and cannot be combined with them. It is
-    called before the first branch begins and each time a branch has ended. It must depend only on its argument. If it has said that the
-    batch is complete, it must say the same for any further progress: in a replay the branches may end in another order.
+    ends when *more* branches than this have failed. `should_complete` replaces these three fields and cannot be combined with them.
+    Holdfast calls it before the first branch begins and each time a branch has ended. It must depend only on its argument. If it has said
+    that the batch is complete, it must say the same for any further progress: in a replay the branches may end in another order.
     """
 
     min_successful: int | None = None
@@ -184,7 +185,8 @@ class ParallelConfig:
 
 @dataclass(frozen=True)
 class ParallelBranch(Generic[T]):
-    """A branch of `parallel` with a name for the history. If `name` is None, the branch is called `parallel-branch-{index}`."""
+    """A branch of `parallel`: its function, and its name in the history. If `name` is None, the branch is named
+    `parallel-branch-{index}`."""
 
     func: Callable[..., T]
     name: str | None = None
@@ -266,21 +268,21 @@ class MapConfig(Generic[T]):
 
 @dataclass(frozen=True)
 class InvokeConfig(Generic[P, R]):
-    """How another function is invoked. Payload and result are plain JSON unless a serdes is given. `tenant_id` is the tenant of the invoked
-    execution; None means the tenant of this one."""
+    """How `context.invoke` invokes another function. Payload and result are plain JSON unless a serdes is given. `tenant_id` is the tenant
+    of the invoked execution; None means the tenant of the execution that invokes."""
 
     serdes_payload: SerDes[P] | None = None
     serdes_result: SerDes[R] | None = None
     tenant_id: str | None = None
     cascade: bool = field(default=True, kw_only=True)
-    """Whether the invoked execution is stopped when this one is stopped or times out. On AWS it is never stopped."""
+    """Whether the invoked execution is stopped when the execution that invoked it is stopped or times out. On AWS it is never stopped."""
 
 
 @dataclass(frozen=True)
 class CallbackConfig:
     """How long a callback waits for its answer, and how the answer is read. `timeout` limits the whole wait; `heartbeat_timeout` limits the
-    time until the next heartbeat. For both, a Duration of zero means no limit. Without `serdes` the answer is the text that was sent.
-    `sub_type` replaces "Callback" in the history."""
+    time until the next heartbeat of the system that will answer. For both, a Duration of zero means no limit. Without `serdes` the answer
+    is the text that was sent. `sub_type` replaces "Callback" in the history."""
 
     timeout: Duration = field(default_factory=Duration)
     heartbeat_timeout: Duration = field(default_factory=Duration)

@@ -1,6 +1,6 @@
 """Decorators for functions that durable calls run. The author writes `f(context, *args)`, and calls the decorated function as `f(*args)`.
-That call does not run the author's code. It returns an object for the durable call, which runs the code: `context.step(f(1, 2))`. A step, a
-child context and a wait for a callback get the name of `f`, unless another name is given."""
+That call does not run the author's code. It returns an object for a durable call, and the durable call runs the code:
+`context.step(f(1, 2))`. A step, a child context and a wait for a callback get the name of `f`, unless another name is given."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ Params = ParamSpec("Params")
 
 
 def named(name: str | None, func: Callable[..., Any]) -> str | None:
-    """`name`, if it is given. Else the name of the function that a decorator of this module was applied to; None if `func` does not come
-    from such a decorator."""
+    """The name of a durable call: `name`, if it is given. Else the name of the author's function, if `func` was made by a decorator of this
+    module. Else None."""
     return name or getattr(func, "_original_name", None)
 
 
 def _bound(func: Callable[..., Any], call: Callable[..., T]) -> Callable[..., T]:
-    """Note in `call` that it was made from `func`: `named` reads the name of `func` from it, and `is_async` reads whether `func` is an
-    `async def`. Returns `call`."""
+    """Note in `call` that it was made from the author's function `func`. `named` and `is_async` read this note to find the name of `func`,
+    and whether `func` is an `async def`. Returns `call`."""
     call._original_name = func.__name__  # type: ignore[attr-defined]
     call._original = func  # type: ignore[attr-defined]
     return call
 
 
 def _binding(bind: Any, decorator: str) -> None:
-    """Mark a function that must first be called with its arguments. If an author passes the function itself to a durable call, the error
-    message can say so. `decorator` is the name of the decorator, for this message."""
+    """Mark a decorated function, which must be called with its arguments before a durable call gets it. If an author passes the function
+    itself to a durable call, the error message can say so. `decorator` is the name of the decorator, for this message."""
     bind._binds_arguments = decorator
 
 
@@ -80,7 +80,7 @@ def durable_wait_for_callback(
     func: Callable[Concatenate[str, WaitForCallbackContext, Params], T],
 ) -> Callable[Params, Callable[[str, WaitForCallbackContext], T]]:
     """Turn `f(callback_id, context, *args)` into a submitter for `context.wait_for_callback`: write
-    `context.wait_for_callback(f(*args))`."""
+    `context.wait_for_callback(f(*args))`. The wait is named `f`, unless a name is given."""
 
     @functools.wraps(func)
     def bind(*args: Params.args, **kwargs: Params.kwargs) -> Callable[[str, WaitForCallbackContext], T]:

@@ -60,7 +60,8 @@ class Duration:
 
 
 def _cut(value: float, unit: int) -> int:
-    """The whole seconds in `value` units of `unit` seconds each. Raises ValidationError if the value is no finite number."""
+    """The whole seconds in `value` times `unit` seconds; a fraction of a second is cut off. Raises ValidationError if `value` is no finite
+    number."""
     if isinstance(value, bool) or not isinstance(value, SupportsFloat):
         raise ValidationError(f"Duration: {argument_checks.shown(value)} is not a length of time; it must be a finite number.")
     try:
@@ -97,8 +98,8 @@ class JitterStrategy(StrEnum):
 
 
 def exponential_delay(initial: float, rate: float, most: float, attempt: int) -> float:
-    """The delay that follows attempt number `attempt` (from 1), in seconds and before jitter. After the first attempt it is `initial`;
-    after each further attempt it is multiplied by `rate` once more. It is never longer than `most`."""
+    """The delay after attempt number `attempt` (from 1), in seconds and before jitter. After the first attempt it is `initial`; after each
+    further attempt it is multiplied by `rate` once more. It is never longer than `most`."""
     try:
         return min(initial * rate ** (attempt - 1), most)
     except OverflowError:  # with rate 2 a float overflows near attempt 1024; the delay reached `most` long before
@@ -106,14 +107,15 @@ def exponential_delay(initial: float, rate: float, most: float, attempt: int) ->
 
 
 def linear_delay(initial: float, increment: float, most: float, attempt: int) -> float:
-    """The delay that follows attempt number `attempt` (from 1), in seconds and before jitter. After the first attempt it is `initial`;
-    after each further attempt it is `increment` longer. It is never longer than `most`."""
+    """The delay after attempt number `attempt` (from 1), in seconds and before jitter. After the first attempt it is `initial`; after each
+    further attempt it is `increment` longer. It is never longer than `most`."""
     return min(initial + increment * (attempt - 1), most)
 
 
 @dataclass
 class RetryDecision:
-    """What a retry strategy returns: another attempt after `delay`, or no other attempt."""
+    """What a retry strategy returns: whether another attempt follows, and after which delay. `delay` has no meaning if `should_retry` is
+    False."""
 
     should_retry: bool
     delay: Duration
@@ -130,7 +132,7 @@ class RetryDecision:
 
     @classmethod
     def no_retry(cls) -> RetryDecision:
-        """The decision not to try again: the operation fails with the error of the last attempt."""
+        """The decision not to try again: the step or block fails with the error of the attempt that just failed."""
         return cls(False, Duration())
 
 

@@ -8,27 +8,33 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args, overload
 
 from holdfast.durable import hints
-from holdfast.durable.invocation_outcome import event_of, text_of
+from holdfast.durable.exceptions import ExecutionError, SerDesError
+from holdfast.durable.invocation_outcome import failed, mismatched
+from holdfast.durable.plain_json import json_text
 from holdfast.durable.plugin import DurableInstrumentationPluginFactory
 from holdfast.durable.plugin_discovery import load_configured_plugins
+from holdfast.durable.scope import Scope
+from holdfast.durable.state import ExecutionState
 from holdfast.durable.user_code import is_async
 from holdfast.model.errors import InvalidParameter
-from holdfast.model.execution import Outcome, Terms
+from holdfast.model.execution import Outcome, OutcomeStatus, Terms
 from holdfast.model.ids import LATEST, checked_function, checked_version
 from holdfast.model.operations import Kind
+from holdfast.model.serialization_advice import OF_A_RESULT
 from holdfast.model.typed import Unfitting, models_in, typed
 
 _TERMS = Terms()
 _OnMismatch = Literal["quarantine", "fail"]
-"""What happens to an execution whose history the code does not match: "quarantine": it does not run until the code is corrected and a
-person releases it; "fail": it fails, as on AWS."""
+"""What happens to an execution if the code does not match its history. "quarantine": the execution does not run until the code is corrected
+and a person releases it. "fail": the execution fails, as on AWS."""
 
 
 class DurableFunction:
     """A handler with what an engine must know to run it.
 
-    Only Holdfast's own code sets these: `read` turns the stored text into the input, `write` turns the result into text (or into an outcome
-    that also has data for the execution's queue), `kind` says whether this is a function, a worker or a pipeline.
+    Only Holdfast's own code sets `read`, `write` and `kind`. `read` turns the stored text into the event that the handler gets. `write`
+    turns the result into text (or into an outcome that also has data for the execution's queue). `kind` says whether this is a function, a
+    worker or a pipeline.
     """
 
     def __init__(
@@ -40,8 +46,8 @@ class DurableFunction:
         terms: Terms,
         boto3_client: Any = None,
         plugins: Sequence[DurableInstrumentationPluginFactory] = (),
-        read: Callable[[str | None], Any] = event_of,
-        write: Callable[[Any], str | Outcome] = text_of,
+        read: Callable[[str | None], Any] | None = None,
+        write: Callable[[Any], str | Outcome] | None = None,
         kind: Kind = Kind.FUNCTION,
         on_mismatch: _OnMismatch = "quarantine",
     ) -> None:
@@ -52,8 +58,8 @@ class DurableFunction:
         self.terms = terms
         self.boto3_client = boto3_client
         self.plugins = plugins
-        self.read = read if read is not event_of else self._event
-        self.write = write if write is not text_of else self._text
+        self.read = read or self._event
+        self.write = write or self._text
         self.kind = kind
         if on_mismatch not in get_args(_OnMismatch):
             raise InvalidParameter(f"on_mismatch is {on_mismatch!r}; use 'quarantine' or 'fail'.")
@@ -61,19 +67,20 @@ class DurableFunction:
         self.is_async = is_async(handler)
 
     def _event(self, payload: str | None) -> Any:
-        """The input as the handler gets it: in the class that the annotation of its first parameter names; without such an annotation, as
-        plain JSON values. Raises SerDesError if the input does not fit the annotation."""
-        event, hint = event_of(payload), hints.taken(self.handler)
+        """The event that the handler gets: the input as plain JSON values, or an empty dict if there is no input. If the annotation of the
+        handler's first parameter names a dataclass or a pydantic model, the event is in that class. Raises ValueError if the input is not
+        JSON, and SerDesError if it does not fit the annotation."""
+        event, hint = json.loads(payload) if payload and payload.strip() else {}, hints.taken(self.handler)
         if hint is None:
             return event
         typing = functools.partial(typed, hint=hint)
         return hints.given_back(event, typing, f"The input of function {self.name!r}", "Send an input that fits")
 
     def _text(self, result: Any) -> str:
-        """The handler's result as the JSON text that is stored. Logs a warning if a model is in the result and no return annotation names
-        its class. Raises SerDesError if the result contains models and does not fit the annotation, and TypeError or ValueError if it
-        cannot be written as JSON."""
-        text = text_of(result)
+        """The handler's result as the JSON text that is stored. Logs a warning if the result contains a model (a dataclass or a pydantic
+        model) whose class no return annotation names. Raises SerDesError if the result contains models and does not fit the annotation, and
+        TypeError or ValueError if the result cannot be written as JSON."""
+        text = json_text(result, OF_A_RESULT, allow_nan=False)
         if models_in(result):
             what, typing = f"What function {self.name!r} returned", hints.typing_of(self.handler)
             back = json.loads(text)
@@ -81,8 +88,9 @@ class DurableFunction:
         return text
 
     def typed(self, result: Any) -> Any:
-        """A stored result in the class that the handler's return annotation names. Without such an annotation the result is returned
-        unchanged. If it does not fit the annotation, it is returned unchanged, too, and a warning is logged."""
+        """A stored result (JSON values) in the class that the handler's return annotation names. If the annotation names no dataclass or
+        pydantic model, the result is returned unchanged. If the result does not fit the annotation, it is returned unchanged, too, and a
+        warning is logged."""
         typing = hints.typing_of(self.handler)
         if typing is None:
             return result
@@ -93,10 +101,28 @@ class DurableFunction:
             return result
 
     def __call__(self, event: Any, context: Any) -> Any:
-        """Run one invocation, and return its output for the Lambda service. A Lambda runtime calls this."""
+        """Run one invocation, and return its output for the Lambda service. A Lambda runtime or AWS's test runner calls this, with the
+        event of a durable invocation and the runtime's context. To start an execution, use an engine or a client."""
         from holdfast.durable.remote.lambda_entry import answer  # engines do not need it, so it is loaded only here
 
         return answer(self, event, context)
+
+
+def succeeded(function: DurableFunction, state: ExecutionState, scope: Scope, result: Any) -> Outcome:
+    """The outcome of a handler that returned `result`. The execution fails if the result cannot be written, or if the code misused the
+    context, for example by catching a suspension. It is quarantined if a call did not match the history and the host quarantines such
+    executions. Otherwise it succeeds."""
+    if state.quarantines and state.mismatch is not None:
+        return mismatched(state.mismatch)
+    if state.misuse is not None:
+        return failed(state, ExecutionError(state.misuse))
+    try:
+        scope.check_not_swallowed()
+        written = function.write(result)
+        scope.tell_unread()
+        return written if isinstance(written, Outcome) else Outcome(OutcomeStatus.SUCCEEDED, written)
+    except (TypeError, ValueError, RecursionError, ExecutionError, SerDesError) as error:
+        return failed(state, error)
 
 
 @overload
@@ -130,13 +156,13 @@ def durable_execution(
 ) -> DurableFunction | Callable[[Callable[..., Any]], DurableFunction]:
     """Make `handler(event, context)` durable; `def` and `async def` both work.
 
-    `name` is the handler's name unless given. `version`: an execution runs to its end with the version that it was started with.
+    `name` None means the name of the handler. `version`: an execution runs to its end with the version that it was started with.
     `execution_timeout` is the time limit of the whole execution in seconds. A closed execution is kept for `retention_days`. An execution
     with more than `max_operations`, or with more than `max_bytes` of payloads, fails: this stops endless loops; you may raise both limits.
     `plugins` are factories of plugins, which observe the function (plugin.py); plugins that the environment names are called after them.
-    `on_mismatch` says what happens to an execution whose history the code does not match: "quarantine" keeps it until the code is corrected
-    and a person releases it, "fail" fails it, as AWS does. `boto3_client` is the client of the Lambda service; it is used only if a Lambda
-    runtime calls the function.
+    `on_mismatch` says what happens to an execution if the code does not match its history: "quarantine" keeps the execution until the code
+    is corrected and a person releases it, "fail" fails the execution. In a Lambda runtime it always fails. `boto3_client` is the client of
+    the Lambda service; it is used only if a Lambda runtime calls the function.
     """
     terms = Terms(execution_timeout, retention_days, max_operations, max_bytes).checked()
 

@@ -1,5 +1,5 @@
-"""The identity of an operation: its id, which follows from its place in the order of the durable calls, and the check that a replay finds
-the same operation."""
+"""The identity of an operation. Its id follows from the place of the call in the order of durable calls. A replay checks with the identity
+that it finds the same operation again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def patch_id(prefix: str | None, name: str) -> str:
 
 
 class Identity(msgspec.Struct, frozen=True, gc=False):
-    """The operation that a durable call of the code asks for."""
+    """The operation that a durable call asks for. In a replay it is compared with the recorded operation that has the same id."""
 
     operation_id: str
     type: Type

@@ -1,5 +1,5 @@
-"""Exceptions that end the handler, or a branch of it, in this invocation. They are raised by durable calls in the author's code. They
-derive from BaseException, so that `except Exception` does not catch them. Do not catch them.
+"""Exceptions that leave the handler, or a branch of it, in this invocation. Durable calls raise them in the author's code. They derive from
+BaseException, so that `except Exception` does not catch them. Do not catch them.
 
 Users import them from exceptions.py, except ContinueAsNew.
 """
@@ -16,7 +16,7 @@ _WALL_CLOCK = SystemClock()
 
 class BackgroundThreadError(BaseException):
     """This invocation ends here: no more checkpoints can be written, or a plugin stopped it. `source_exception` is the cause. Do not catch
-    it."""
+    this exception."""
 
     code: ClassVar[str] = "background_thread_error"
 
@@ -72,7 +72,7 @@ class ContinueAsNew(BaseException):
 
 
 class OrphanedChildException(BaseException):
-    """The `map` or `parallel` of this branch has ended before the branch, so the branch ends too. Do not catch it.
+    """The `map` or `parallel` of this branch has ended before the branch, so the branch ends too. Do not catch this exception.
 
     Holdfast does not raise it; the class exists because AWS's SDK has it.
     """

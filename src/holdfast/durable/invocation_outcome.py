@@ -1,10 +1,7 @@
-"""The input of a handler, and its outcome: what the handler returned or raised."""
+"""The input of a handler, and the outcome of a handler that raised an error. (`DurableFunction.succeeded` gives the outcome of a handler
+that returned.)"""
 
 from __future__ import annotations
-
-import json
-from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -14,60 +11,32 @@ from holdfast.durable.exceptions import (
     ExecutionError,
     InvocationError,
     NonDeterministicExecutionError,
-    SerDesError,
     SuspendExecution,
 )
 from holdfast.durable.failure_logs import tell_raised
 from holdfast.durable.interrupts import ContinueAsNew
 from holdfast.durable.lambda_service import ErrorObject
-from holdfast.durable.plain_json import json_text
-from holdfast.durable.scope import Scope
 from holdfast.durable.state import ExecutionState
 from holdfast.model.execution import Outcome, OutcomeStatus
 from holdfast.model.ports import Invocation, Port
-from holdfast.model.serialization_advice import OF_A_RESULT
 
 PENDING = Outcome(OutcomeStatus.PENDING)
 
 
 def given(invocation: Invocation, port: Port) -> str | None:
-    """The input that the execution was started with, as text; None if it has none. If the invocation does not have it, it is read through
-    the port."""
+    """The input that the execution was started with, as text; None if it has none. If `invocation` does not contain the input, this reads
+    it through the port."""
     return invocation.input if invocation.input is not None else port.input(invocation.token)
 
 
-def event_of(payload: str | None) -> Any:
-    """The event that a handler gets: the value of the input's JSON; an empty dict if there is no input. Raises ValueError if the input is
-    not JSON."""
-    return json.loads(payload) if payload and payload.strip() else {}
-
-
-def text_of(result: Any) -> str:
-    """A handler's result as JSON text. Raises TypeError for a type that JSON does not have, ValueError for NaN or an infinite number."""
-    return json_text(result, OF_A_RESULT, allow_nan=False)
-
-
-def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[[Any], str | Outcome] = text_of) -> Outcome:
-    """The outcome of a handler that returned `result`. `write` makes the text of the result, or the whole outcome. It is a failure if the
-    result cannot be written, or if the code misused the context, for example by catching a suspension. It is a mismatch if a call did not
-    match the history and the host quarantines such executions."""
-    if state.quarantines and state.mismatch is not None:
-        return mismatched(state.mismatch)
-    if state.misuse is not None:
-        return failed(state, ExecutionError(state.misuse))
-    try:
-        scope.check_not_swallowed()
-        written = write(result)
-        scope.tell_unread()
-        return written if isinstance(written, Outcome) else Outcome(OutcomeStatus.SUCCEEDED, written)
-    except (TypeError, ValueError, RecursionError, ExecutionError, SerDesError) as error:
-        return failed(state, error)
-
-
 def failed(state: ExecutionState, error: BaseException) -> Outcome:
-    """The outcome of a handler that raised. After a suspension the execution waits. After `continue_as_new` a new execution follows. After
-    a retryable InvocationError, a write that failed without a mistake of the handler, or an exit such as SystemExit, the handler is invoked
-    again. Any other error fails the execution. A mismatch fails it too, unless the host quarantines the execution.
+    """The outcome of a handler that raised `error`.
+
+    If the code did not match the history and the host quarantines such executions, the execution is quarantined, whatever `error` is.
+    Otherwise: after a suspension the execution waits. After `continue_as_new` a new execution follows. After a retryable InvocationError, a
+    write that failed but was not refused, or an exit such as SystemExit (of the handler or of a plugin), the handler is invoked again. Any
+    other error fails the execution. If `state.misuse` is set, `continue_as_new`, a retryable InvocationError and an exit of the handler
+    also fail it.
     """
     if state.quarantines and state.mismatch is not None:
         return mismatched(state.mismatch)
@@ -96,10 +65,9 @@ def failed(state: ExecutionState, error: BaseException) -> Outcome:
 
 
 def crashed(error: BaseException, through: BaseException | None = None) -> Outcome:
-    """The outcome of an invocation that failed without failing the execution: the handler is invoked again. The outcome names the author's
-    line, if it is known.
-
-    `through` is the exception that passed through the author's code; None means that `error` itself did.
+    """The outcome of an invocation that failed with `error`, but does not fail the execution: the handler is invoked again. The outcome
+    names the line of the author's code, if it is known. `through` is the exception that passed through the author's code; None means that
+    `error` itself did.
     """
     return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(error).to_failure(), place=_place(through or error))
 
@@ -110,7 +78,7 @@ def _place(error: BaseException) -> str | None:
 
 
 def mismatched(error: NonDeterministicExecutionError) -> Outcome:
-    """The outcome of code that does not match the history: the execution is quarantined."""
+    """The outcome of a handler whose code does not match the history, as `error` says: the execution is quarantined."""
     return Outcome(OutcomeStatus.MISMATCHED, error=ErrorObject.from_exception(error).to_failure())
 
 

@@ -16,8 +16,8 @@ _UNCHANGED = frozenset({type(None), str, bool, int, float})
 
 
 def copied(value: Any) -> Any:
-    """A copy of the value, equal to what parsing its JSON text would give. UNSURE if the value, or a value inside it, does not have a plain
-    type."""
+    """A copy of the value, equal to the value that parsing its JSON text would give. UNSURE if the value, or a value inside it, does not
+    have a plain type, so that the caller must parse the text."""
     kind = type(value)
     if kind in _UNCHANGED:
         return value
@@ -43,8 +43,8 @@ def copied(value: Any) -> Any:
 
 
 def _copied_batch(batch: BatchResult[Any]) -> Any:
-    """A copy of a batch without failures whose results have only plain types. UNSURE for any other batch. It exists because parsing a large
-    batch takes long."""
+    """A copy of a batch whose branches have no errors and only results of plain types. UNSURE for any other batch. Copying saves the time
+    that parsing a large batch takes."""
     items = []
     for item in batch.all:
         result = item.result if type(item.result) in _UNCHANGED else copied(item.result)

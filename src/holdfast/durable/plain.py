@@ -20,7 +20,7 @@ MAX_SECONDS = 900
 
 
 class PlainContext:
-    """The context object of an ordinary Lambda handler, with the members that Holdfast supports."""
+    """The context object that a plain function gets. It has those members of Lambda's context object that Holdfast supports."""
 
     def __init__(self, calls: BaseContext) -> None:
         arn = calls.execution_context.durable_execution_arn
@@ -41,7 +41,7 @@ class PlainContext:
 
 
 class PlainFunction(DurableFunction):
-    """An ordinary handler with what an engine must know to run it."""
+    """A plain function: an ordinary handler with what an engine must know to run it."""
 
     def __init__(
         self, call: Callable[..., Any], plain: Callable[[Any, Any], Any], *, name: str | None, version: int | str, terms: Terms
@@ -50,7 +50,7 @@ class PlainFunction(DurableFunction):
         self._plain = plain
 
     def __call__(self, event: Any, context: Any) -> Any:
-        """Call the handler itself, as a Lambda runtime does."""
+        """Call the ordinary handler itself, without an engine, and return what it returns. A Lambda runtime calls this."""
         return self._plain(event, context)
 
 
@@ -70,7 +70,7 @@ def plain_function(
     """Make an ordinary `handler(event, context)` a function that `context.invoke` and `context.enqueue` can start; `def` and `async def`
     both work.
 
-    Each call is an execution of its own. The result of the handler is stored; if the handler raises, the execution fails. If the process
+    Each start is an execution of its own. The result of the handler is stored; if the handler raises, the execution fails. If the process
     dies before the result or the failure is stored, the handler is called again. `name` None means the name of the handler. `version` is
     the version of this function. `timeout` is the time limit of one execution in seconds.
     """

@@ -5,8 +5,8 @@ A plan is a plain generator. It yields a request, a driver carries it out, and t
     Lookup    ask the history for an operation                   → Operation | None
     Record    write an update: `wait` until it is on disk, or leave it to the next write
     Run       call user code                                     → its result, or its exception is thrown into the plan
-    Accept    ask the service of workers to accept a run or an entry of a queue   → Order | Failure
-    Suspend   continue when an operation has changed
+    Accept    ask the worker service to accept a run or an enqueue   → Order | Failure
+    Suspend   wait until an operation has changed
     Spawn     begin another plan, which runs concurrently
     NextDone  wait until one of the spawned plans has ended      → Done
 
@@ -28,15 +28,15 @@ T = TypeVar("T")
 
 
 class Lookup(msgspec.Struct, frozen=True, gc=False):
-    """Ask the history for the operation with this identity. The answer is None if no operation has its id. Raises
-    NonDeterministicExecutionError if an operation has its id, but another type, sub-type, name or parent."""
+    """Ask the history for the operation with this identity. The answer is None if no recorded operation has the same id. If one has the
+    same id, but another type, sub-type, name or parent, the driver raises NonDeterministicExecutionError."""
 
     identity: Identity
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """Write an update. With `wait` the plan continues when the update is on disk. Without `wait` the plan continues at once; the update is
-    written together with the next write, or without other updates after some milliseconds."""
+    """Write an update. With `wait` the plan continues when the update is on disk. Without `wait` the plan continues at once. Then the
+    update is written together with the next write, or alone if no write follows within some milliseconds."""
 
     update: Update
     wait: bool = True
@@ -55,16 +55,16 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Accept(msgspec.Struct, frozen=True):
-    """Ask the service of workers to accept a run or an entry of a queue. This writes nothing: the plan itself records the answer, together
-    with the operation."""
+    """Ask the worker service to accept a run or an enqueue, for the call with this identity. This request writes nothing: the plan records
+    the answer, together with the operation."""
 
     identity: Identity
     asked: RunAsked | EnqueueAsked
 
 
 class Suspend(msgspec.Struct, frozen=True, gc=False):
-    """Wait until the operation `operation_id`, or one of `others`, changes. The plan has just looked all of them up, and `operation_id` as
-    the last one."""
+    """Wait until the operation `operation_id`, or one of `others`, changes. The plan has just looked up all of these operations,
+    `operation_id` as the last one."""
 
     operation_id: str
     others: tuple[Operation, ...] = ()
@@ -85,7 +85,8 @@ class NextDone(msgspec.Struct, frozen=True, gc=False):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The end of a spawned plan: `result` is what it returned, or `error` what it raised. `key` is the key of its `Spawn`."""
+    """The end of a spawned plan: `result` is what the plan returned, or `error` the error that it raised (None: it raised none). `key` is
+    the key of its `Spawn`."""
 
     key: int
     result: Any = None
@@ -97,7 +98,7 @@ Plan = Generator[Effect, Any, T]
 
 
 def too_late(run: Run, *, cancelled: bool) -> TimeoutError:
-    """The error for a step's body that did not end in time. `cancelled`: whether the body was cancelled. If it was not, its thread may
-    still run."""
+    """The error for a step's body that did not end within `run.timeout` seconds. `cancelled`: whether the driver cancelled the body. If
+    not, the body may still run in its thread, and the message says so."""
     what = "it was cancelled" if cancelled else "a thread cannot be stopped, so its body may still be running; its result is dropped"
     return TimeoutError(f"The step did not end within {run.timeout:g} s: {what}.")

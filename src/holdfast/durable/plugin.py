@@ -1,4 +1,4 @@
-"""Plugins: code that observes an execution and does not change it, for traces, metrics and audit logs.
+"""Plugins: code that observes executions and does not change them, for traces, metrics and audit logs.
 
     class Counting(DurableInstrumentationPlugin):
         def on_operation_end(self, info: OperationEndInfo) -> None:
@@ -10,7 +10,7 @@
 
     @durable_execution(plugins=[CountingFactory()])
 
-A factory is used as long as the function is loaded. It makes a plugin for each invocation. hooks/moments.py calls the plugins.
+A factory is used as long as the function is loaded. It makes a new plugin for each invocation. hooks/moments.py calls the plugins.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def _instant(at: int | None) -> datetime | None:
 
 @dataclass(frozen=True)
 class OperationInfo:
-    """An operation at one moment. `result` is the stored text; None if there is none. `sub_type` is a plain str, not an enum member."""
+    """An operation, as it is at the moment of a report. `result` is the stored text; None if there is none. `sub_type` is a plain str, not
+    an enum member."""
 
     operation_id: str
     operation_type: OperationType
@@ -107,19 +108,19 @@ class OperationInfo:
 
 @dataclass(frozen=True)
 class OperationStartInfo(OperationInfo):
-    """An operation begins, a step begins its next attempt, or a replay reaches an operation that has not ended. `start_time` is None,
-    unless a replay reached the operation."""
+    """The report that an operation begins, that a step begins its next attempt, or that a replay reaches an operation that has not ended.
+    `start_time` is None, unless a replay reached the operation."""
 
 
 @dataclass(frozen=True)
 class OperationEndInfo(OperationInfo):
-    """An operation has ended."""
+    """The report that an operation has ended."""
 
 
 @dataclass(frozen=True)
 class OperationChangeInfo:
-    """Operations have changed. `updated_operations` are those that got a new status; `operations` are all operations that plugins can see.
-    Both are by id."""
+    """The report that operations have changed. `updated_operations` has the operations that got a new status; `operations` has all
+    operations that plugins can see. The keys of both are operation ids."""
 
     execution_arn: str | None
     updated_operations: dict[str, OperationInfo]
@@ -145,7 +146,7 @@ class UserFunctionOutcome(Enum):
 
 @dataclass(frozen=True)
 class UserFunctionStartInfo(OperationInfo):
-    """A user's function begins: the body of a step, of a condition, of a context."""
+    """The report that a user's function begins: the body of a step or of a context, or the check of a `wait_for_condition`."""
 
     is_replay_children: bool = False
     """Whether the function runs again only because its result was too large to be stored."""
@@ -153,7 +154,7 @@ class UserFunctionStartInfo(OperationInfo):
 
 @dataclass(frozen=True)
 class UserFunctionEndInfo(OperationInfo):
-    """A user's function returned, raised, or was interrupted."""
+    """The report that a user's function returned, raised or was interrupted."""
 
     is_replay_children: bool
     outcome: UserFunctionOutcome
@@ -191,8 +192,8 @@ class UserFunctionEndInfo(OperationInfo):
 
 @dataclass(frozen=True)
 class InvocationInfo:
-    """One invocation of an execution. `operations` has, by id, all operations that a replay needs, and one that stands for the execution
-    itself."""
+    """One invocation of an execution. `operations` has all operations that a replay needs, and one that stands for the execution itself;
+    the keys are operation ids."""
 
     request_id: str | None
     execution_arn: str | None
@@ -207,7 +208,7 @@ class InvocationInfo:
 
 @dataclass(frozen=True)
 class InvocationStartInfo(InvocationInfo):
-    """An invocation begins."""
+    """The report that an invocation begins."""
 
     updated_operations: dict[str, OperationInfo] = field(default_factory=dict, kw_only=True, repr=False, compare=False, hash=False)
     """The operations that the service changed between the invocation before this one and now, by id: waits and invokes that ended,
@@ -216,7 +217,8 @@ class InvocationStartInfo(InvocationInfo):
 
 @dataclass(frozen=True)
 class InvocationEndInfo(InvocationInfo):
-    """An invocation has ended. `operations` shows the operations as they are at this end."""
+    """The report that an invocation has ended. `operations` shows the operations as they are at the end. `status` is RETRY if the
+    invocation failed and the handler is invoked again, or if the execution is quarantined."""
 
     status: InvocationStatus = field(kw_only=True)
     error: ErrorObject | None = None
@@ -273,9 +275,10 @@ class DurableInstrumentationPlugin:
     """The base of plugins: override the hooks that you need. One instance serves one invocation, so it can keep its state in attributes.
 
     Hooks are plain functions (`def`). A hook is called on the thread, or in the asyncio task, of the operation that it reports, and the
-    operation waits until the hook returns. In an `async def` handler a slow hook blocks the engine's event loop: do slow work on a thread
-    of the plugin's own, and finish it in `on_invocation_end`. The branches of a `def` handler run on several threads, so hooks need a lock
-    for the data that they share. A hook must not make durable calls.
+    operation waits until the hook returns. (Reports that are made when an invocation begins or ends may come from another one.) In an
+    `async def` handler a slow hook blocks the engine's event loop: do slow work on a thread of the plugin's own, and finish it in
+    `on_invocation_end`. The branches of a `def` handler run on several threads, so hooks need a lock for the data that they share. A hook
+    must not make durable calls.
 
     The reports of one operation: its start, the start and the end of its function, then its end, before the durable call returns. The end
     of a child is reported before the end of its parent. The end of an operation is reported once, in the invocation that first sees it
@@ -288,11 +291,11 @@ class DurableInstrumentationPlugin:
 
     def provide_propagation_metadata(self, info: PropagationInput) -> PropagationMetadata | None:
         """Called before a chained invoke is made, but not when the invoke is replayed. The invoked execution gets the trace id that this
-        returns; None adds none. If several plugins return one, it gets that of the first plugin in their order."""
+        returns; None adds no trace id. If several plugins return a trace id, the first plugin in their order decides."""
         return None
 
     def on_invocation_start(self, info: InvocationStartInfo) -> None:
-        """Called in every invocation, before the handler."""
+        """Called in every invocation, before the handler runs."""
 
     def on_invocation_end(self, info: InvocationEndInfo) -> None:
         """Called as the last hook of an invocation, also if the handler raised or was suspended."""

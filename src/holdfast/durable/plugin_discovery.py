@@ -1,7 +1,7 @@
 """Which plugins a function has: those that its decorator gets, and after them those that an environment variable names.
 
-`DURABLE_EXECUTION_PLUGINS=tracing,audit` names entry points of the group `aws_durable_execution.plugins`. The plugins are found once, when
-the function is decorated. If a name is not found, or an object is not a factory, PluginLoadError is raised at that moment.
+`DURABLE_EXECUTION_PLUGINS=tracing,audit` names entry points of the group `aws_durable_execution.plugins`. The factories of the plugins are
+found once, when the function is decorated. If a name is not found, or an object is not a factory, PluginLoadError is raised at that moment.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def load_configured_plugins(
     `exclusive_group`."""
     factories = list(explicit_plugins or ())
     met: list[object] = list(factories)
-    """All objects that were found, also those that are no factories. If loading fails, `on_registration_result(False)` is called on each,
-    so that it can free its resources."""
+    """All objects that were found, also those that are no factories. If loading fails, `on_registration_result(False)` is called on those
+    that have this method and the mark, so that they can free their resources."""
     try:
         for place, factory in enumerate(factories):
             _check(factory, f"plugins[{place}]", "Pass an instance of a factory: plugins=[MyFactory()].")

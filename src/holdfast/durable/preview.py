@@ -1,4 +1,4 @@
-"""A preview of a large value: the part of it that a checkpoint shows, if the checkpoint only refers to the whole value.
+"""A preview of a large value that is stored outside the checkpoint: the part of the value that the checkpoint shows.
 
 Use it for `FileSystemSerDesConfig.generate_preview`, or in a `SerDes` of your own that stores values elsewhere:
 `lambda value: build_preview(value, PreviewConfig(mode=PreviewMode.EXCLUDE_ALL, include=[PreviewField("order_id")]))`.
@@ -42,8 +42,8 @@ class PreviewConfig:
     """What a preview shows. `mode` decides about fields that are in no list; `include` names fields that are shown in the mode EXCLUDE_ALL.
     In both modes a field in `exclude` is not shown, and a field in `mask` is shown as `mask_string`.
 
-    Fields are added in the order of the value. At the first field that would make the JSON larger than `max_preview_bytes`, the preview
-    ends.
+    Fields are added in the order of the value. `max_preview_bytes` limits the JSON of all fields that are added, each with its dotted path.
+    At the first field that goes beyond this limit, the preview ends.
     """
 
     mode: PreviewMode
@@ -74,8 +74,8 @@ def build_preview(value: Any, config: PreviewConfig) -> dict[str, Any] | None:
 
 
 def _shown(value: object, above: str, config: PreviewConfig) -> Iterator[tuple[str, Any]]:
-    """The dotted path and the value of each leaf that the preview shows. `above` is the dotted path of `value`; empty for the root. This is
-    a generator, so that nothing more is read from a large value when the preview is full."""
+    """The dotted path and the value of each plain value in `value` that the preview shows. `above` is the dotted path of `value`; empty for
+    the root. This is a generator, so that nothing more is read from a large value when the preview is full."""
     if isinstance(value, list):
         for item in value:
             yield from _shown(item, above, config)

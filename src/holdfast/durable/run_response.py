@@ -1,7 +1,7 @@
 """The response of a run, as `context.run` gives it to a durable function, and the error for a response that is not `ok`.
 
-It has the fields of the response that `engine.run` gives outside a durable function. The classes are dataclasses, so a durable function may
-return a response, or use it in a step. A replay makes an equal response from the recorded text.
+The response has the fields of the response that `engine.run` gives outside a durable function. The classes are dataclasses, so a durable
+function may return a response, or use it in a step. A replay makes an equal response from the recorded text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from holdfast.model import json_structs
 
 @dataclass(frozen=True, kw_only=True)
 class RunError:
-    """The error of a run. `retry_after_seconds` is None if no time is known; what is in `details` depends on the error code."""
+    """The error of a run. `retryable`: whether the same request may succeed later. `retry_after_seconds` is None if no time is known. What
+    is in `details` depends on the error code."""
 
     error_code: str
     message: str
@@ -75,7 +76,7 @@ class RunArtifact:
 
 @dataclass(frozen=True, kw_only=True)
 class RunResponse:
-    """The result of a worker's run."""
+    """The response of a worker's run: how the run ended, its outputs and its error. `outputs` and `error` are None if the run has none."""
 
     run_id: str
     """The id of the run, for `holdfast runs show`. Empty if no run began, or if the run ended without a response."""
@@ -108,7 +109,7 @@ _WITHOUT_RESPONSE: Final = {
 
 
 def response_from(text: str) -> RunResponse:
-    """The response in a JSON text."""
+    """The response in a JSON text. Raises msgspec.DecodeError if the text is not the JSON of a response."""
     return _decoder.decode(text)
 
 

@@ -1,5 +1,5 @@
 """A scope: the part of the execution that belongs to one context. It counts the calls of the context, knows whether the context replays,
-and computes its time, its ids and its random numbers.
+and computes the context's time, ids and random numbers.
 
 The contexts of `def` and of `async def` handlers use it. Only one strand (the handler, or one branch) uses a scope at a time: with two
 strands the order of the ids could differ from replay to replay.
@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from holdfast.durable.author_lines import calling_frame
 from holdfast.durable.concurrency.unread import is_unread
 from holdfast.durable.exceptions import ExecutionError, NonDeterministicExecutionError, SuspendExecution
 from holdfast.durable.identifier import PATCH, Identity, described, operation_id, patch_id
@@ -22,7 +23,7 @@ from holdfast.durable.logger import Logger, LogInfo
 from holdfast.durable.plan import Plan
 from holdfast.durable.protocols import LoggerInterface
 from holdfast.durable.state import ExecutionState
-from holdfast.durable.unawaited import Unstarteds, let_go, not_awaited, remembered
+from holdfast.durable.unawaited import Unstarted, Unstarteds, let_go, not_awaited
 from holdfast.model.operations import OPEN, Action, Operation, SubType, Type
 
 log = logging.getLogger("holdfast.durable")
@@ -60,12 +61,12 @@ class Unread(NamedTuple):
     total: int
 
     def described(self) -> str:
-        """The call, as a message names it: with the name that the author gave it."""
+        """The `map` or `parallel` as log messages name it, such as `Map 'orders'`; without a name, `unnamed Map`."""
         return described(self.at.type, self.at.sub_type, self.at.name)
 
 
 class Scope:
-    """The state of one context: the number of its calls, whether it replays, and what it must check when its code ends."""
+    """The state of one context: the number of its calls, whether it replays, and what Holdfast must check when its code ends."""
 
     __slots__ = (
         "_beginnings",
@@ -106,7 +107,8 @@ class Scope:
         self.prefix = prefix if prefix is not None else parent_id
         self.replaying = replaying
         self.suspended = False
-        """Whether a suspension passed through this context. If code calls the context again, it has caught the suspension."""
+        """Whether a suspension passed through this context. Then its further calls are refused. If its code returns, the code has caught
+        the suspension."""
         self.continuing = False
         """Whether the handler called continue_as_new. If the handler returns after that, it has caught the exception."""
         self.unstarted: Unstarteds | None = None
@@ -129,7 +131,8 @@ class Scope:
 
     @property
     def logger(self) -> Logger:
-        """A logger with this context's fields. Made at the first use: most contexts log nothing, and many wait in memory."""
+        """A logger that adds this context's fields to each line. It is made at the first use: most contexts log nothing, and many wait in
+        memory."""
         if self._logger is None:
             self._logger = Logger.from_log_info(self._logs_to(), LogInfo(self.state, self.parent_id), self.is_replaying)
         return self._logger
@@ -151,8 +154,8 @@ class Scope:
         return self.replaying
 
     def next_identity(self, kind: Type, sub_type: str, name: str | None) -> Identity:
-        """The identity of the next call, with this type, sub-type and name. A call takes it when the method is called, not when the result
-        is awaited, so that the ids follow the order of the code."""
+        """The identity of the next call, with this type, sub-type and name. A durable call takes its identity when the code calls the
+        method, not when it awaits the result, so that the ids follow the order of the code."""
         self._count += 1
         id, self._upcoming = self._upcoming or operation_id(self.prefix, self._count), None
         return Identity(id, kind, sub_type, self.parent_id, name)
@@ -172,18 +175,19 @@ class Scope:
         return made
 
     def branch(self, identity: Identity, index: int, sub_type: SubType, name: str) -> Identity:
-        """The identity of a branch. `identity` is that of its batch. The branch's id depends only on the batch and on `index`, not on the
-        order in which branches run."""
+        """The identity of a branch. `identity` is the identity of the branch's batch. The branch's id depends only on the batch and on
+        `index`, not on the order in which branches run."""
         return Identity(operation_id(identity.operation_id, index), Type.CONTEXT, sub_type.value, identity.operation_id, name)
 
     def call(self, identity: Identity) -> _Call:
-        """A context manager around one durable call. It raises ExecutionError if another call of this context is under way. It also notes
-        whether the replay ends with this call."""
+        """A context manager around one durable call: it calls `began` at the start and `ended` at the end, and notes a suspension that
+        passes through it."""
         return _Call(self, identity)
 
     def began(self, identity: Identity) -> bool:
-        """Note that a durable call begins. Returns whether the replay ends when this call returns, because the operation of the call is
-        still open. Raises ExecutionError if another call of this context is under way, SuspendExecution if this context is suspended."""
+        """Note that a durable call begins. Returns True if this context replays, and the replay ends when this call returns, because the
+        operation of the call is still open. Raises ExecutionError if another call of this context is under way, SuspendExecution if this
+        context is suspended."""
         self._check_free()
         self._busy = True
         return self._begin_call(identity) if self.replaying else False
@@ -196,7 +200,7 @@ class Scope:
 
     def ended(self, identity: Identity, *, resumed: bool) -> None:
         """Note that a durable call returns to user code, with a result, an error or a suspension. `resumed` is what `began` returned for
-        this call: if it is True, the replay ends now."""
+        this call. The replay ends now if `resumed` is True, or if the history does not have the next call."""
         self._busy = False
         operations = self.state.operations
         done = operations.get(identity.operation_id)
@@ -211,20 +215,21 @@ class Scope:
 
     def only_begins(self, identity: Identity) -> Identity:
         """Note that the next call with this identity only begins its operation, and returns before the operation has ended. In a replay the
-        operation may have ended already. `now` must not show this, so it moves only to the time at which the operation began. Returns the
-        identity."""
+        operation may have ended already. `now` must not show that, so after this call it moves only to the time at which the operation
+        began. Returns `identity`."""
         self._beginnings = {*(self._beginnings or ()), identity.operation_id}
         return identity
 
     def ends_now(self) -> int:
-        """The time at which a child context ends now, although its end is written later. `now` returns this time from now on."""
+        """The present time in milliseconds since the epoch: a child context ends now, although its end is written later. From now on `now`
+        returns this time or a later one."""
         ended_at = self.state.clock.now()
         self._seen_at = max(self._seen_at, ended_at)
         return ended_at
 
     def passed(self, done: Operation) -> None:
-        """Note when `done` ended (if it is open: when it began), so that `now` returns that time or a later one. `done` is the last
-        operation that the current call used."""
+        """Note when the operation `done` ended (if it is open: when it began), so that `now` returns that time or a later one. `done` is
+        the last operation that the current call used."""
         self._seen_at = max(self._seen_at, done.ended_at or done.started_at)
 
     def check_not_swallowed(self) -> None:
@@ -240,7 +245,8 @@ class Scope:
     def asked(self, plan: Plan[Any], coroutine: Coroutine[Any, Any, Any], identity: Identity | None) -> None:
         """Note that the code of an `async def` handler made a call. The call has not begun: it begins when it is awaited. `identity` is
         None for a `with_retry` without a child context."""
-        plan, call = remembered(plan, coroutine, identity)
+        frame = calling_frame(3)  # the author's code called a method of the context, which called `_drive`, which called this
+        call = Unstarted(coroutine, identity, frame.f_code, frame.f_lasti)
         if self.unstarted is None:
             self.unstarted = {plan: call}
         else:
@@ -263,15 +269,15 @@ class Scope:
         self.unread = ()
 
     def leave(self) -> None:
-        """Close the calls that were never awaited, so that Python does not warn about them. Called when the context's code has ended, with
-        a result or an error."""
+        """Close the coroutines of calls that were never awaited, so that Python does not warn about them. Called when the context's code
+        has ended, with a result or an error."""
         if self.unstarted:
             let_go(self.unstarted)
 
     def _begin_call(self, identity: Identity) -> bool:
-        """Called at the start of a call while this context replays. If the call is new, or is a step that has not ended, the replay ends
-        now, and False is returned. Otherwise returns whether the operation of the call is still open: in that case the replay ends when the
-        call returns."""
+        """Called at the start of a call while this context replays. If the history does not have the call, or has it as a step that has not
+        ended, the replay ends now, and False is returned. Otherwise returns whether the operation of the call is still open: in that case
+        the replay ends when the call returns."""
         found: Operation | None = self.state.operations.get(identity.operation_id)
         if found is not None and self.state.hooks is not None:
             with contextlib.suppress(NonDeterministicExecutionError):  # the call itself raises if it is another operation
@@ -285,8 +291,8 @@ class Scope:
     # --- changed code
 
     def patched(self, name: str) -> bool:
-        """Whether the changed code runs (`context.patched`). The first call with this name in this context decides, so that a loop always
-        gets the same answer."""
+        """What `context.patched` returns: whether the changed code runs. The first call with this name in this context decides for all
+        later ones, so that a loop always gets the same answer."""
         self._check_free()
         known = self._patches = self._patches if self._patches is not None else {}
         if name not in known:
@@ -299,8 +305,8 @@ class Scope:
         return known[name]
 
     def _goes_on(self) -> bool:
-        """Whether the history shows that an earlier invocation passed this point: it has the next call of this context, or the end of this
-        context."""
+        """Whether the history shows that an earlier invocation passed this point of the code: the history has the next call of this
+        context, or the end of this context (for a virtual context: of the context around it)."""
         operations = self.state.operations
         around = [operations[id] for id in {self.prefix, self.parent_id} if id is not None and id in operations]
         return operation_id(self.prefix, self._count + 1) in operations or any(op.status not in OPEN for op in around)

@@ -38,7 +38,7 @@ VALUE_TOKEN = "v"
 
 
 class TypeTag(StrEnum):
-    """The tag of an envelope: the type of its value."""
+    """The tag of an envelope: it names the type of the value."""
 
     NONE = "n"
     STR = "s"
@@ -150,7 +150,7 @@ def _key(key: object) -> str:
 
 
 class _Unsupported(Exception):
-    """There is no writer for a type. `_write` replaces it by an error that names the type."""
+    """There is no writer for a type. `_write` raises a SerDesError in place of this exception, which names the type."""
 
 
 class _Writers(dict[type, Callable[[Any], str]]):
@@ -307,14 +307,14 @@ def _read(data: str) -> Any:
 
 
 class PassThroughSerDes(SerDes[T]):
-    """Stores text unchanged."""
+    """A serdes for values that are text already: it stores them unchanged."""
 
     def serialize(self, value: T, _: SerDesContext) -> str:
         """The value itself, which must be a str."""
         return cast(str, value)
 
     def deserialize(self, data: str, _: SerDesContext) -> T:
-        """The text itself."""
+        """The stored text, unchanged."""
         return cast(T, data)
 
 
@@ -334,8 +334,8 @@ class JsonSerDes(SerDes[T]):
         return json_text(value, OF_A_PAYLOAD)
 
     def deserialize(self, data: str, _: SerDesContext) -> T:
-        """The value that the JSON text describes; if a class was given to JsonSerDes, in that class. Raises SerDesError if the value does
-        not fit the class."""
+        """The value in the JSON text. If a type was given to JsonSerDes, the value is of that type. Raises SerDesError if the value does
+        not fit the type, ValueError if the text is not JSON."""
         value = json.loads(data)
         if self.named is None:
             return cast(T, value)
@@ -355,7 +355,7 @@ class ExtendedTypeSerDes(SerDes[T]):
         return _write(value)
 
     def deserialize(self, data: str, context: SerDesContext | None = None) -> Any:
-        """The value in a text that `serialize` made. Raises SerDesError for other JSON."""
+        """The value in a text that `serialize` made. Raises SerDesError for other JSON, ValueError for a text that is not JSON."""
         return _read(data)
 
 
@@ -365,8 +365,9 @@ EXTENDED_TYPES_SERDES: SerDes[Any] = ExtendedTypeSerDes()
 
 def serialize(serdes: SerDes[T] | None, value: T, operation_id: str, durable_execution_arn: str) -> str:
     """The text of `value`, written by `serdes`; None means the default serdes. The two ids tell the serdes to which operation of which
-    execution the value belongs. If the serdes raises RetryableSerDesError, that error is raised unchanged; if it raises any other error,
-    SerDesError is raised, and also if it returns something else than a text. Only for the value None it may return None."""
+    execution the value belongs. If the serdes raises RetryableSerDesError, that error is raised unchanged. If it raises any other error, or
+    returns something else than a text, SerDesError is raised. Only for the value None the serdes may return None; then this returns
+    None."""
     try:
         if serdes is None:
             return _write(value)

@@ -24,6 +24,7 @@ class Deferring(Protocol):
 
     unwritten: list[Update]
     unwritten_since: float
+    """When the first of them was recorded: the event loop's time in a coroutine, `clock.monotonic` in a thread."""
 
     def write_deferred(self) -> None: ...
 
@@ -34,10 +35,9 @@ class Stragglers(Protocol):
     def add(self, state: Deferring) -> None: ...
 
 
-def _due(states: dict[Deferring, None]) -> list[Deferring]:
+def _due(states: dict[Deferring, None], now: float) -> list[Deferring]:
     """The states in `states` whose deferred updates have waited long enough. They are removed from `states`; so are states that have
     nothing left to write."""
-    now = monotonic()
     due = []
     for state in list(states):
         if not state.unwritten:
@@ -71,11 +71,12 @@ class LoopStragglers:
             asyncio.get_running_loop().call_later(_DEFERRED_SECONDS, self._write)
 
     def _write(self) -> None:
-        for state in _due(self._states):
+        loop = asyncio.get_running_loop()
+        for state in _due(self._states, loop.time()):
             _write(state)
         self._planned = bool(self._states)
         if self._planned:
-            asyncio.get_running_loop().call_later(_DEFERRED_SECONDS, self._write)
+            loop.call_later(_DEFERRED_SECONDS, self._write)
 
 
 class Unhurried:
@@ -121,7 +122,7 @@ class ThreadStragglers:
             pause.wait(_DEFERRED_SECONDS)
             self._wake.clear()
             with self._adding:
-                due = _due(self._states)
+                due = _due(self._states, monotonic())
                 if self._states:
                     self._wake.set()
             for state in due:

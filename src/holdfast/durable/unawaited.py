@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from types import CodeType
 from typing import Any, Final, NamedTuple
 
-from holdfast.durable.author_lines import calling_frame, line_at
+from holdfast.durable.author_lines import line_at
 from holdfast.durable.exceptions import ExecutionError
 from holdfast.durable.identifier import Identity, described
 from holdfast.durable.plan import Plan
@@ -27,6 +27,7 @@ class Unstarted(NamedTuple):
 
     coroutine: Coroutine[Any, Any, Any]
     at: Identity | None
+    """None for `with_retry`, which is not an operation."""
     code: CodeType
     instruction: int
 
@@ -36,13 +37,6 @@ class Unstarted(NamedTuple):
 
 
 Unstarteds = dict[Plan[Any], Unstarted]
-
-
-def remembered(plan: Plan[Any], coroutine: Coroutine[Any, Any, Any], at: Identity | None) -> tuple[Plan[Any], Unstarted]:
-    """The plan, and the record of a call that has not begun. `at` is None for `with_retry`, which is not an operation. The record has the
-    author's line; the search for it begins four frames above this function."""
-    frame = calling_frame(4)
-    return plan, Unstarted(coroutine, at, frame.f_code, frame.f_lasti)
 
 
 def let_go(calls: Unstarteds) -> list[Unstarted]:

@@ -16,15 +16,15 @@ T = TypeVar("T")
 
 
 class Threads(Protocol):
-    """Threads for steps that may block."""
+    """Threads for plain `def` functions, which may block. `submit` runs a call as soon as a thread is free."""
 
     def submit(self, call: Callable[[], T], /) -> Future[T]: ...
 
 
 async def ran_in_time(run: Run, threads: Threads) -> Any:
-    """Call user code with the time limit `run.timeout`, and return its result. The time begins when the code begins, so waiting for a free
-    thread does not count. If the code does not end in time, this raises TimeoutError: an `async def` is cancelled, a `def` may continue in
-    its thread."""
+    """Call user code with the time limit `run.timeout` (seconds), and return its result. The time begins when the code begins, so waiting
+    for a free thread does not count. If the code does not end in time, this raises TimeoutError: an `async def` is cancelled, a `def`
+    continues in its thread."""
     loop, seconds = asyncio.get_running_loop(), run.timeout or 0.0
     cancelled = is_async(run.func)
     limit = asyncio.timeout(seconds if cancelled else None)
@@ -59,8 +59,7 @@ async def ran(run: Run, threads: Threads) -> Any:
 
 
 def is_async(func: Callable[..., Any]) -> bool:
-    """Whether this function is an `async def`. If the function is a wrapper that Holdfast made, the author's function inside it is looked
-    at."""
+    """Whether this function is an `async def`. If Holdfast wrapped the author's function, the answer is that of the author's function."""
     func = getattr(func, "_original", func)
     code = getattr(func, "__code__", None)
     return bool(code.co_flags & inspect.CO_COROUTINE) if code is not None else inspect.iscoroutinefunction(func)

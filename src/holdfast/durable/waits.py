@@ -1,5 +1,5 @@
-"""Wait strategies. A wait strategy gets the state that a check returned, and the number of checks so far. It decides whether to check
-again, and after which delay. It has no side effects; only the jitter uses random numbers."""
+"""Wait strategies. `wait_for_condition` calls a wait strategy with the state that a check returned, and the number of checks so far. The
+strategy decides whether to check again, and after which delay. It has no side effects; only the jitter uses random numbers."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class WaitStrategyConfig(Generic[T]):
 
 @dataclass(frozen=True)
 class WaitForConditionDecision:
-    """What a wait strategy returns: check again after `delay`, or stop. If it says stop, the state that the latest check returned is the
-    result of `wait_for_condition`."""
+    """What a wait strategy returns: check again after `delay`, or stop (`should_continue` is False). If the strategy says stop, the state
+    that the latest check returned is the result of `wait_for_condition`."""
 
     should_continue: bool
     delay: Duration

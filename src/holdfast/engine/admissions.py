@@ -11,6 +11,7 @@ from holdfast.engine.entries import Admission, Bulk, LotAnswer
 from holdfast.engine.health import spared
 from holdfast.engine.invocations import Invocations
 from holdfast.engine.registry import Capacity, Registry
+from holdfast.engine.unsure_claims import UnsureClaims
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError
@@ -20,7 +21,8 @@ from holdfast.model.verbs import Answer, Start, Started
 from holdfast.store.seam import ExecutionStore, Target
 
 _SMALL: Final = 64 * 1024
-"""The inputs of admitted executions are read together. An input with more bytes than this is left out: its invocation reads it later."""
+"""The inputs of admitted executions are read together. The input of an execution with more stored bytes than this is left out: its
+invocation reads it later."""
 
 
 class _Claimants(Sequence[Claimant]):
@@ -50,7 +52,7 @@ class _Claimants(Sequence[Claimant]):
 
 
 class Admissions:
-    """The admissions of one runner."""
+    """Asks the store to admit queued executions for one runner, and begins their invocations."""
 
     def __init__(
         self,
@@ -59,13 +61,14 @@ class Admissions:
         registry: Registry,
         agenda: Agenda,
         invocations: Invocations,
+        claims: UnsureClaims,
         *,
         clock: Clock,
         ids: IdSource,
         runner: str,
     ) -> None:
         self._store = store
-        self._writer, self._registry, self._agenda, self._invocations = writer, registry, agenda, invocations
+        self._writer, self._registry, self._agenda, self._invocations, self._claims = writer, registry, agenda, invocations, claims
         self._clock, self._ids, self._runner = clock, ids, runner
 
     async def admit(self, targets: Sequence[Target], capacity: Capacity, room: int) -> int:
@@ -79,7 +82,7 @@ class Admissions:
         def on_answer(answer: LotAnswer | HoldfastError) -> None:
             if isinstance(answer, HoldfastError):
                 self._agenda.queued = True
-                self._invocations.doubt(answer)
+                self._claims.answered(answer)
             else:
                 taken.extend(one for one in answer.answers if isinstance(one, Execution))
                 if answer.opens_at is not None:
@@ -113,7 +116,7 @@ class Admissions:
             self._invocations.interrupt(header)
 
     async def start_all(self, starts: Sequence[Start]) -> Sequence[Started | HoldfastError]:
-        """Make many executions together, and claim none of them. Returns an answer or an error for each start, in the order of `starts`. If
+        """Write many starts together, and claim no execution. Returns an answer or an error for each start, in the order of `starts`. If
         the write fails as a whole, the error is raised."""
         answers: list[Answer | HoldfastError] = []
 

@@ -1,7 +1,7 @@
 """The agenda: when the runner looks for work next.
 
-It is plain state. Invocations and the outbox note in it when the scheduler must look again, the poller's thread rings it, and the scheduler
-reads it. The agenda calls none of them, so they need not know each other.
+It is plain state. Invocations, admissions, the timetable and the outbox note in it when the scheduler must look again, the poller lets the
+loop ring it, and the scheduler reads it. The agenda calls none of them, so they need not know the scheduler.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Agenda:
         self.rung.set()
 
     def plan(self, at: int) -> None:
-        """Let the scheduler look for work at this time at the latest. Does nothing if it is going to look earlier anyway."""
+        """Let the scheduler look for work at this time at the latest. Does nothing if the agenda has this time or an earlier one
+        already."""
         if self.timer_at is None or at < self.timer_at:
             self.ring_at(at)
 

@@ -3,18 +3,19 @@
 Three kinds of writes make an execution ready and may claim it at the same time: a start, a wake-up, and a birth. A birth is the start of a
 child that a parent invokes; the checkpoint of the parent writes it. The engine reserves room for the child before that checkpoint, and the
 child begins when the commit reports it (`Invocations.followed`). When the checkpoint is answered, the engine gives back the room of each
-child that the checkpoint did not start.
+child that the checkpoint did not start. No room is reserved if the parent's handler runs on a thread, or if the checkpoint has a client
+token: then the scheduler claims the child.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
 
 from holdfast.engine.live_parents import LiveParents
 from holdfast.engine.registry import Function, Registry
+from holdfast.engine.unsure_claims import UnsureClaims
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError
@@ -22,7 +23,7 @@ from holdfast.model.execution import Birth, Claimant, Execution, State
 from holdfast.model.ids import IdSource
 from holdfast.model.operations import Failure, Kind, Status
 from holdfast.model.transitions import Children
-from holdfast.model.verbs import Answer, Checkpointed
+from holdfast.model.verbs import Checkpointed
 
 
 class Expected(NamedTuple):
@@ -35,20 +36,20 @@ class Expected(NamedTuple):
 
 
 class CapacityReservations:
-    """The reserved capacity of one runner."""
+    """Reserves capacity of one runner for invocations that are about to begin, and gives back what is not used."""
 
-    def __init__(self, registry: Registry, parents: LiveParents, writer: Writer, *, clock: Clock, ids: IdSource, runner: str) -> None:
-        self._registry, self._parents, self._writer = registry, parents, writer
+    def __init__(
+        self, registry: Registry, parents: LiveParents, writer: Writer, claims: UnsureClaims, *, clock: Clock, ids: IdSource, runner: str
+    ) -> None:
+        self._registry, self._parents, self._writer, self._claims = registry, parents, writer, claims
         self._clock, self._ids, self._runner = clock, ids, runner
         self._expected: dict[str, Expected] = {}
         """By the id of the invocation that will begin: the expected child."""
-        self.doubt: Callable[[Answer | HoldfastError], None] = lambda _: None
-        """Called when a write that may contain a claim has failed."""
 
-    def reserve(self, function: Function, now: int, header: Execution, queue: str | None = None) -> Claimant | None:
-        """Reserve room for an invocation of this execution. Returns a claimant with the id of the new invocation, for the write that shall
-        claim the execution. None if there is no room, or if this runner claims no such executions (`Only`). `queue`: the queue that the
-        write puts the execution into; None: it is in the queue of its header, if that has one."""
+    def reserve(self, function: Function, invocation: str, header: Execution, queue: str | None = None) -> Claimant | None:
+        """Reserve room for an invocation of this execution; `invocation` is its id. Returns a claimant for the write that shall claim the
+        execution. None if there is no room, or if this runner claims no such executions (`Only`). `queue`: the queue into which the write
+        puts an execution that has no place yet; None: into none."""
         if function.capacity.free <= 0:
             return None
         only, place = self._registry.only, header.place
@@ -56,10 +57,10 @@ class CapacityReservations:
         if only is not None and not only.claims(in_queue, header.tenant, is_child=header.parent is not None):
             return None
         function.capacity.free -= 1
-        return Claimant(self._runner, self._ids(now))
+        return Claimant(self._runner, invocation)
 
     def for_births(self, children: Children) -> Children:
-        """The children of a checkpoint, each with a claimant if its function is hosted here and has room. A child that is enqueued gets no
+        """The children of a checkpoint, each with a claimant if `reserve` finds room for it here. A child that is enqueued gets no
         claimant. While the engine closes, no child gets one."""
         if not self._writer.open:
             return children
@@ -68,7 +69,7 @@ class CapacityReservations:
 
     def _claimed(self, child: Birth, now: int) -> Birth:
         function = self._registry.get(child.header.function, child.header.version)
-        by = None if function is None or child.enqueue is not None else self.reserve(function, now, child.header)
+        by = None if function is None or child.enqueue is not None else self.reserve(function, self._ids(now), child.header)
         if function is None or by is None:
             return child
         self._expected[by.invocation] = Expected(function, child.input, child.kind)
@@ -77,14 +78,13 @@ class CapacityReservations:
 
     def answered(self, children: Children, answer: Checkpointed | HoldfastError) -> None:
         """Called with the answer to a checkpoint that was to start children: give back the room of each child that the checkpoint did not
-        start."""
+        start. If the checkpoint failed, its claims are unsure (`UnsureClaims.answered`)."""
         operations = answer.operations if isinstance(answer, Checkpointed) else ()
         made = {operation.id for operation in operations if operation.status is Status.STARTED}
         for at, child in children.items():
             if at not in made:
                 self._give_back(child)
-        if isinstance(answer, HoldfastError):
-            self.doubt(answer)
+        self._claims.answered(answer)
 
     def _give_back(self, child: Birth | Failure) -> None:
         if not isinstance(child, Birth) or child.by is None:
@@ -95,8 +95,8 @@ class CapacityReservations:
             self._parents.remove(child.header)
 
     def taken(self, header: Execution) -> Expected | None:
-        """For a child that this runner claimed with the write that started it: the function whose room was reserved, and the child's input.
-        None for any other execution, and at a second call for the same child."""
+        """For a child that this runner claimed with the write that started it: the function whose room was reserved, and the child's input
+        and kind. None for any other execution, and at a second call for the same child."""
         if header.state is not State.RUNNING or header.invocation is None:
             return None
         return self._expected.pop(header.invocation, None)

@@ -25,7 +25,7 @@ class Ending(NamedTuple):
 
 
 class Endings:
-    """The callers of one engine that wait for the end of an execution. It is used on the engine's loop."""
+    """Answers the callers of one engine that wait for the end of an execution. It is used on the engine's loop."""
 
     def __init__(self, store: ExecutionStore) -> None:
         self._store = store
@@ -77,10 +77,10 @@ class Endings:
                     del self._waiters[waited]
 
     def tell(self, header: Execution, payload: str | None = None, *, ours: bool = False) -> None:
-        """Answer the callers that wait for this execution: with its ending if it has ended, with an error if it is quarantined. If it
-        continued as another execution, its callers wait for that other one. Does nothing if the execution still runs. `payload`: the
-        payload of the ending; None: it is read from the store. `ours`: whether this engine wrote the end; only such an end is reported to
-        `heard`."""
+        """Answer the callers that wait for this execution: with its ending if it has ended, with an error if it is quarantined or if its
+        payload cannot be read. If it continued as another execution, its callers wait for that other one. Does nothing if the execution
+        still runs. `payload`: the payload of the ending; None: it is read from the store. `ours`: whether this engine wrote the end; only
+        such an end is reported to `heard`."""
         if ours and self.heard is not None and header.status is not ExecutionStatus.RUNNING:
             try:
                 self.heard(header, payload)
@@ -112,7 +112,7 @@ class Endings:
         _answer(waiters, ending)
 
     def close(self) -> None:
-        """Answer every caller that still waits with an error, because the engine closes."""
+        """Give EngineClosed to every caller that still waits, because the engine closes."""
         closed = EngineClosed("The engine was closed while a caller waited for a result.")
         for waiters in self._waiters.values():
             _answer(waiters, closed)

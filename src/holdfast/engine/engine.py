@@ -6,7 +6,8 @@
                work)          queues)            └──▶ host (runs handlers), endings (callers that wait for a result)
 
 Each part knows only the parts to its right. They share the agenda (agenda.py): the time at which the scheduler looks for work next.
-Everything here runs on one event loop; only commits, handlers, subscribers and the poller may run in other threads or processes.
+Everything here runs on one event loop; only commits, handlers, subscribers, the poller, the upkeep and writes of schedules may run in
+other threads or processes.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from holdfast.engine.registry import Function, Registry
 from holdfast.engine.restarts import failed_as, is_restart
 from holdfast.engine.scheduler import Scheduler
 from holdfast.engine.timetable import OccurrenceAcceptor, Timetable
+from holdfast.engine.unsure_claims import UnsureClaims
 from holdfast.engine.upkeep import Chore
 from holdfast.engine.writer import Writer
 from holdfast.model.admission import Enqueue
@@ -43,9 +45,9 @@ from holdfast.model.audit import Notes
 from holdfast.model.charges import Charge
 from holdfast.model.clock import Clock
 from holdfast.model.errors import ExecutionNotFound, HoldfastError
-from holdfast.model.execution import Execution, ExecutionStatus, Terms, goes_on_as, new_execution
+from holdfast.model.execution import Execution, ExecutionStatus, Terms, goes_on_as
 from holdfast.model.ids import IdSource, checked_key
-from holdfast.model.life import Claimant
+from holdfast.model.life import Claimant, new_execution
 from holdfast.model.operations import Failure, Kind, Order
 from holdfast.model.outside import Answering, Heartbeat, Release, Stop
 from holdfast.model.places import Only
@@ -90,9 +92,9 @@ class Engine:
         self.acceptor: Acceptor | None = None
         """Accepts the runs of workers that handlers ask for; None if this engine serves no workers."""
         self.occurrence_acceptor: OccurrenceAcceptor | None = None
-        """Accepts the runs of workers that schedules ask for; None if this engine serves no workers."""
+        """Accepts the runs of workers that schedules ask for; None if this engine serves no workers. It must be set before `open`."""
         self.chores: list[Chore] = []
-        """Functions that the runner calls once a minute, before it removes expired rows."""
+        """Functions that the runner calls about once a minute, before it removes expired rows (upkeep.py)."""
         self._open = False
 
     # --- opening and closing
@@ -103,9 +105,10 @@ class Engine:
         loop = asyncio.get_running_loop()
         live: dict[str, LiveInvocation] = {}
         self.health = Health(runner, lambda: loop.call_soon_threadsafe(agenda.ring))
-        parents = LiveParents(live, agenda, loop)
+        parents = LiveParents(live, self._host, agenda, loop)
         self._writer = Writer(store, clock, loop, parents, self.health)
-        self._reservations = CapacityReservations(registry, parents, self._writer, clock=clock, ids=self._ids, runner=runner)
+        claims = UnsureClaims(store, self._writer, live, agenda, loop, runner)
+        self._reservations = CapacityReservations(registry, parents, self._writer, claims, clock=clock, ids=self._ids, runner=runner)
         targets = InvokeTargets(store, registry, clock, self._ids, self.new_queues)
         self.port = EnginePort(store, self._writer, targets, self.health, self._reservations, parents)
         self.invocations = Invocations(
@@ -119,14 +122,16 @@ class Engine:
             live,
             self._reservations,
             parents,
+            claims,
             loop=loop,
             clock=clock,
             ids=self._ids,
             chance=self._chance,
             runner=runner,
         )
-        self._reservations.doubt = self.invocations.doubt
-        self._admissions = Admissions(store, self._writer, registry, agenda, self.invocations, clock=clock, ids=self._ids, runner=runner)
+        self._admissions = Admissions(
+            store, self._writer, registry, agenda, self.invocations, claims, clock=clock, ids=self._ids, runner=runner
+        )
         self.port.acceptor = lambda: self.acceptor
         sight = EngineSight(store, registry, clock, live)
         observers = Observers(self._observers, sight, registry, runner) if self._observers else None
@@ -156,8 +161,9 @@ class Engine:
         await self._scheduler.begin(self._poller)
 
     async def close(self) -> None:
-        """Stop claiming, give the running executions back, and leave the store. Every write that was answered is on disk. Any runner can
-        continue the executions that have not ended."""
+        """Stop claiming, give the running executions back, and leave the store. Any runner can continue the executions that have not ended.
+        Callers that wait for an ending get EngineClosed. If the store fails meanwhile, that is only logged, and other runners take over
+        later."""
         self._open = self._writer.open = False
         try:
             await self._scheduler.end()
@@ -189,11 +195,11 @@ class Engine:
         on_failed: str = "find",
     ) -> Execution:
         """Start an execution and return it. If an execution of this function has the name already, and its input, version and tenant are
-        equal to those given here, that execution is returned; if they are not equal, or if it is an imported copy, ExecutionAlreadyStarted
-        is raised. `same`: a text that is compared instead of the input; None: the input is compared.
+        equal to those given here, that execution is returned; if they are not equal, or if it is an imported copy that has not ended,
+        ExecutionAlreadyStarted is raised. `same`: a text that is compared instead of the input; None: the input is compared.
 
-        `on_failed` says what happens if the execution that has the name failed, timed out or was stopped: "find" treats it like any other
-        execution, "restart" starts a new execution under the name.
+        `on_failed` says what happens if the execution that has the name, or the last one that continued it, failed, timed out, was stopped
+        or is parked: "find" treats it like any other execution, "restart" starts a new execution under the name.
 
         If `name` is None, the execution is named by its id, so the start always makes a new one. If `version` is None, the version
         `$LATEST` is taken, or the highest number if there is no `$LATEST`. If `terms` is None, the execution gets those of the function.
@@ -206,7 +212,7 @@ class Engine:
         header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, **who)
         again = on_failed != "find" and is_restart(on_failed, name)
         before = failed_as(self.store, target.name, name) if again else None
-        claimant = self._reservations.reserve(target, now, header)
+        claimant = self._reservations.reserve(target, self._ids(now), header)
         graph = None if order is None else order.graph
         return await self.invocations.start(Start(header, payload, claimant, charges, same, target.kind, again, before, graph), target)
 
@@ -229,17 +235,17 @@ class Engine:
         terms: Terms | None = None,
         order: Order | None = None,
     ) -> Execution:
-        """Enqueue an execution and return it. Times are in seconds. It begins in the same write if all of these are true: it has no delay,
-        the queue is not paused, nothing waits in its lanes, its lanes have free slots and are not closed, the rates of its lanes allow it,
-        and this runner has room. Otherwise it waits in its lane.
+        """Enqueue an execution and return it. Times are in seconds. The execution begins in the same write if all of these are true: it has
+        no delay, the queue is not paused, nothing waits in its lanes, its lanes have free slots and are not closed, the rates of its lanes
+        allow it, and this runner has room and claims such executions (`only`). Otherwise it waits in its lane.
 
         `key`: the key of its lane; None: the lane has no key. `ttl`: how long it may wait before it expires; None: as long as the queue's
         settings say. `head_start`: its lane treats it as if it had been enqueued this much earlier; an ordered queue ignores it. `units`:
         how many tokens it is estimated to use; None: 0. `same` says what happens if an execution has the name already. "existing" returns
         it if its input and version are the same, else raises ExecutionAlreadyStarted. "replace" stops it if it has not ended, and starts a
         new one. "refuse" raises ExecutionAlreadyStarted. If the execution with the name belongs to another tenant, ExecutionAlreadyStarted
-        is raised in any case. `name`, `version`, `terms` and `order` are as in `start`. Raises QueueFull if the queue accepts no more, and
-        FunctionNotFound if the function is not hosted here.
+        is raised in any case. `name`, `version`, `terms` and `order` are as in `start`. Raises QueueFull if the queue accepts no more,
+        FunctionNotFound if the function is not hosted here, and InvalidParameter if a value is not allowed.
         """
         asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
         return await self.enqueue_asked(
@@ -271,7 +277,7 @@ class Engine:
         now, terms = self.clock.now(), terms or target.terms
         who = {"tenant": tenant, "trace": trace, "same": identity}
         header = new_execution(self._ids(now), checked_key(name), target.name, target.version, payload=payload, now=now, terms=terms, **who)
-        claimant = None if asked.delay_ms else self._reservations.reserve(target, now, header, asked.queue)
+        claimant = None if asked.delay_ms else self._reservations.reserve(target, self._ids(now), header, asked.queue)
         graph = None if order is None else order.graph
         write = Start(header, payload, claimant, charges, identity, target.kind, again, graph=graph, enqueue=asked)
         return await self.invocations.start(write, target)
@@ -282,7 +288,8 @@ class Engine:
         """Enqueue many executions of one function, at most 1,000 with each commit. All items must have the same `kind`. If an item can
         never be enqueued, its error is raised, with the index of the item, and nothing is written. Returns for each item what its start
         returned, or its error, in the order of `items`. If a commit gives an error for one of its items, its other items are still written,
-        but no further commit is made, so the result may have fewer entries than `items`."""
+        but no further commit is made, so the result may have fewer entries than `items`. If a commit fails as a whole, its error is raised;
+        the items of earlier commits stay enqueued."""
         target = self.registry.wanted(function, version, items[0].kind if items else Kind.FUNCTION)
         self.new_queues.look(asked.queue)
         answers: list[Started | HoldfastError] = []
@@ -315,20 +322,22 @@ class Engine:
     async def restart(self, write: Callable[[str, int], Start]) -> Execution:
         """Restart an execution, and return the new one. `write` is called with the id of the new execution and the time, and returns the
         start that is written, for example the result of `restarts.restarted`. This runner claims the new execution in the same write if it
-        has room, and, for an execution of a queue, if the queue admits it at once."""
+        has room, and, for an execution of a queue, if the queue admits it at once. Raises FunctionNotFound if the function is not hosted
+        here."""
         now = self.clock.now()
         made = write(self._ids(now), now)
         target = self.registry.wanted(made.header.function, made.header.version, made.kind)
-        claimant = self._reservations.reserve(target, now, made.header, None if made.enqueue is None else made.enqueue.queue)
+        queue = None if made.enqueue is None else made.enqueue.queue
+        claimant = self._reservations.reserve(target, self._ids(now), made.header, queue)
         return await self.invocations.start(msgspec.structs.replace(made, by=claimant), target)
 
     async def stop(
         self, execution: str, error: Failure | None = None, *, cascade: bool = True, notes: Notes = ()
     ) -> tuple[Execution, bool]:
-        """Stop an execution with this error (None: an empty error). `cascade`: whether the executions that it invoked are stopped as well,
-        and those below them. If the execution has continued as another one, that other one is stopped. Returns the header of the last
-        execution of this chain, and whether this call stopped it; False if it had ended before. `notes` are written to the audit log
-        together with the stop."""
+        """Stop an execution with this error (None: an empty error). `cascade`: whether the executions that it invoked, and those below
+        them, are stopped too (runs of workers are cancelled; see `Stop.inherited`). If the execution has continued as another one, that
+        other one is stopped. Returns the header of the last execution of this chain, and whether this call stopped it; False if it had
+        ended before. `notes` are written to the audit log together with the stop."""
         while True:
             before = self.store.find(execution)
             header = cast("Execution", await self._writer.write(Stop(execution, error or Failure(), cascade, notes=notes)))
@@ -342,7 +351,7 @@ class Engine:
     async def answer(self, callback_id: str, result: str | None = None, error: Failure | None = None, notes: Notes = ()) -> None:
         """Answer a callback: with the error if `error` is given, else with the result. If the answer makes the callback's execution ready,
         this runner claims the execution in the same write, provided that it hosts the function and has room. `notes` are written to the
-        audit log together with the answer."""
+        audit log together with the answer. Raises CallbackNotFound or CallbackClosed if the callback cannot be answered."""
         execution, operation = self.store.seal.callback_target(callback_id)
         await self.wake(lambda by: Answering(execution, operation, result, error, by, notes=notes), execution)
 

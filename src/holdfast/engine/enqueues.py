@@ -12,9 +12,10 @@ from holdfast.model.admission import Enqueue, Same
 from holdfast.model.charges import Charge
 from holdfast.model.enqueues import ALLOWED_SECONDS, is_time
 from holdfast.model.errors import HoldfastError, InvalidParameter
-from holdfast.model.execution import Execution, ExecutionStatus, GraphText, Terms, new_execution
+from holdfast.model.execution import Execution, ExecutionStatus, GraphText, Terms
 from holdfast.model.history import KIND
 from holdfast.model.ids import checked_key
+from holdfast.model.life import new_execution
 from holdfast.model.operations import Kind
 from holdfast.model.places import Place, checked_queue, key_of
 from holdfast.model.rates import Rate
@@ -55,7 +56,7 @@ E = TypeVar("E", bound=HoldfastError)
 
 
 def of_input(error: E, index: int) -> E:
-    """The error of one of many inputs. The index of the input is put before its message."""
+    """Put the index of an input before the message of its error, and return the error."""
     error.args = (f"inputs[{index}]: {error}",)
     return error
 
@@ -71,13 +72,13 @@ def indexed(made: Sized) -> Iterator[None]:
 
 
 class NewQueues:
-    """Notices when an enqueue names a queue that the store does not have: it would be a new queue without limits, and its name may be
+    """Notices when an enqueue names a queue that the store does not have: the enqueue makes a new queue without limits, and its name may be
     misspelled. Each name is looked up only once."""
 
     def __init__(self, store: QueueStore, known: Iterable[str]) -> None:
         self._store, self._known = store, set(known)
         self.warn: Callable[[str], None] | None = None
-        """Is called with the name of a queue that the store does not have."""
+        """Called with the name of a queue that the store does not have. None: queues are not looked up."""
 
     def look(self, queue: str) -> None:
         """Warn if the store does not have this queue. There is at most one warning for each name."""

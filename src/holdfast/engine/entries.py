@@ -8,23 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Claimant
 from holdfast.model.verbs import Admit, Answer, Checkpoint, Start, Write
-from holdfast.store.isolation import committed_apart
-from holdfast.store.seam import CommitStore, Committed, QueueStore, Target
-
-log = logging.getLogger("holdfast.engine")
-
-
-class WriterStore(CommitStore, QueueStore, Protocol):
-    """The part of a store that writes executions."""
+from holdfast.store.seam import Committed, Target
 
 
 class Admission(NamedTuple):
@@ -32,10 +23,6 @@ class Admission(NamedTuple):
 
     targets: Sequence[Target]
     by: Sequence[Claimant]
-
-    def commit(self, store: WriterStore, now: int) -> Committed:
-        """Let the store choose and claim the executions."""
-        return store.admit(self.targets, self.by, now)
 
     def writes(self, done: Committed) -> Sequence[Write]:
         """The writes that the store made, one for each answer."""
@@ -48,20 +35,13 @@ class Bulk(NamedTuple):
 
     starts: Sequence[Start]
 
-    def commit(self, store: WriterStore, now: int) -> Committed:
-        """Write all starts. If one is refused, the others are still written."""
-        return committed(store, self.starts, now)
-
-    def writes(self, done: Committed) -> Sequence[Write]:
-        """The starts, one for each answer."""
-        return self.starts
-
 
 Lot = Admission | Bulk
 
 
 class LotAnswer(NamedTuple):
-    """The answer to a lot: for each of its executions an answer or an error, in order."""
+    """The answer to a lot. For a Bulk: an answer or an error for each start, in the order of the starts. For an Admission: the headers of
+    the executions that the store admitted."""
 
     answers: Sequence[Answer | HoldfastError]
     opens_at: int | None = None
@@ -84,7 +64,7 @@ class Entry(NamedTuple):
 
 
 class Waiter:
-    """A thread that waits for its answer, or for its turn to write."""
+    """A thread that waits for the answer to its write, or for its turn to commit (writer.py)."""
 
     __slots__ = ("_lock", "answer")
 
@@ -94,7 +74,6 @@ class Waiter:
         self.answer: Reply | HoldfastError | None = None
 
     def deliver(self, answer: Reply | HoldfastError) -> None:
-        """Give the thread its answer."""
         self.answer = answer
         self.wake()
 
@@ -108,22 +87,6 @@ class Waiter:
         self._lock.acquire()
 
 
-def deliver(entry: Entry, answer: Reply | HoldfastError) -> None:
-    """Give an entry its answer: first to its function `deliver`, then to the thread or the future that waits."""
-    if entry.deliver is not None:
-        try:
-            entry.deliver(answer)
-        except Exception:  # an error of one receiver must not keep the others from their answers
-            log.exception("the receiver of an answer raised an error")
-    if entry.thread is not None:
-        entry.thread.deliver(answer)
-    elif entry.future is not None and not entry.future.done():
-        if isinstance(answer, HoldfastError):
-            entry.future.set_exception(answer)
-        else:
-            entry.future.set_result(answer)
-
-
 def payload_bytes(write: object) -> int:
     """About how many bytes the payloads of a checkpoint have. 0 for any other write. Also 0 for payloads that cannot be measured; the store
     will refuse that checkpoint."""
@@ -133,18 +96,3 @@ def payload_bytes(write: object) -> int:
         return sum([len(update.payload) for update in write.updates if update.payload is not None])
     except Exception:
         return 0
-
-
-def committed(store: CommitStore, batch: Sequence[Write], now: int) -> Committed:
-    """Commit a batch. An error of Holdfast that the store raises concerns all entries (store.seam), and is raised. Any other error is a bug
-    of the store that one entry may have caused: only that entry gets an error as its answer."""
-    try:
-        return store.commit(batch, now)
-    except HoldfastError:
-        raise
-    except Exception as error:
-        return committed_apart(batch, error, partial(store.commit, now=now), _shared)
-
-
-def _shared(error: Exception) -> HoldfastError | None:
-    return error if isinstance(error, HoldfastError) else None

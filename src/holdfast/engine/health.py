@@ -65,8 +65,9 @@ class Health:
 
 
 class spared:  # noqa: N801  it is used like a function
-    """A `with` block around the work for one of several executions. An error in it is logged and not raised, so that the work for the other
-    executions continues. Only an error of the type `raises` is raised; by default that type is DiskFailed."""
+    """A `with` block around the work for one of several executions. An error in the block is logged and not raised, so that the work for
+    the other executions continues. Still raised are an error of the type `raises` (by default DiskFailed), and what is no `Exception`, such
+    as KeyboardInterrupt."""
 
     __slots__ = ("_execution", "_raises")
 

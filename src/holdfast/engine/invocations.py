@@ -6,19 +6,20 @@
       │          │              ▼                │  the store   │ settled it has claimed it, too
       │          │            drop               │  failed      │
       │          └───────────────────────────────┼──────────────┘
-      └─ refused: the room is free again         └─ the engine closes: nothing is written, another runner takes over
+      └─ refused: the room is free again         └─ the engine closes: `interrupt_all` gives the execution back instead
 
-1. claim    A write takes the execution for this runner: a start, a wake-up (an answer, a timer) or a claim. Room is reserved before it.
+1. claim    A write takes the execution for this runner: a start, a wake-up (an answer, a timer), a claim, an admission, or the checkpoint
+            of a parent. Room is reserved before it.
 2. begin    The write is on disk. The invocation is live from now on, and the host gets it.
 3. run      The host runs the handler, which writes its checkpoints through the port (port.py).
 4. ended    The host reports the outcome. The write that ends the invocation is a Settle.
-5. settled  The Settle is on disk: the execution is closed, suspended, ready again, or put aside.
+5. settled  The Settle is on disk: the execution is closed, suspended, ready or claimed again, or quarantined.
 6. finish   The room is free, and callers that wait for the end of the execution are answered.
 
-When a write fails: a claim that may have been written is looked for a second later (`doubt`); a Settle is tried again every second, and
-one that the store can never write is replaced by a crash that says so. When the lease is lost, another runner has the execution: the store
-refuses the handler's next checkpoint and its Settle, and this runner only makes room. The scheduler calls `fire` and `claim`; everything
-here runs on the engine's loop.
+When a write fails: a claim that may have been written is looked for a second later (unsure_claims.py); a Settle is tried again every
+second, and one that the store can never write is replaced by a crash that says so. When the lease is lost, another runner has the
+execution: the store refuses the handler's next checkpoint and its Settle, and this runner only makes room. The scheduler calls `fire` and
+`claim`; everything here runs on the engine's loop.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ from holdfast.engine.capacity_reservations import CapacityReservations
 from holdfast.engine.endings import Endings
 from holdfast.engine.health import readable, spared
 from holdfast.engine.live_parents import LiveInvocation, LiveParents
-from holdfast.engine.outcomes import INTERRUPTED, blameless, uninvoked, unwritable, warn_of_crash
+from holdfast.engine.outcomes import blameless, giving_back, uninvoked, unwritable, warn_of_crash
 from holdfast.engine.port import EnginePort
 from holdfast.engine.quarantine_messages import quarantined
 from holdfast.engine.registry import Function, Registry
+from holdfast.engine.unsure_claims import UnsureClaims
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, LeaseLost, Rejected, Retryable, RowDamaged, WriteFailed
@@ -57,7 +59,7 @@ NOTHING: Final[Mapping[str, Operation]] = {}
 
 
 class Invocations:
-    """The invocations of one runner."""
+    """Claims executions for one runner, lets the host run their invocations, and writes the ends of the invocations."""
 
     def __init__(
         self,
@@ -71,6 +73,7 @@ class Invocations:
         live: dict[str, LiveInvocation],
         reservations: CapacityReservations,
         parents: LiveParents,
+        claims: UnsureClaims,
         *,
         loop: AbstractEventLoop,
         clock: Clock,
@@ -81,7 +84,8 @@ class Invocations:
         self._store, self._writer, self._host, self._port = store, writer, host, port
         self._registry, self._endings, self._agenda = registry, endings, agenda
         self._loop, self._clock, self._ids, self._chance, self._runner = loop, clock, ids, chance, runner
-        self._live, self._reservations, self._parents = live, reservations, parents
+        self._live, self._reservations, self._parents, self._claims = live, reservations, parents, claims
+        self._stays = parents.stays
 
     def is_live(self, execution: str) -> bool:
         """Whether an invocation of this execution runs here."""
@@ -95,8 +99,8 @@ class Invocations:
     # --- 1. claim
 
     async def start(self, write: Start, function: Function) -> Execution:
-        """Write a start. Returns the new execution, or the existing one that the start found. If the write names a claimant, the caller has
-        reserved the room for it; room that is not used is given back."""
+        """Write a start. Returns the new execution, or the existing one that the start found. Raises the error if the start is refused or
+        fails. If the write names a claimant, the caller has reserved the room for it; room that is not used is given back."""
         started = await self._writer.write(write, partial(self._started, write, function))
         return cast("Started", started).header
 
@@ -106,7 +110,7 @@ class Invocations:
             self.begin(made, function, write.input, write.kind)
             return
         function.capacity.free += write.by is not None
-        self.doubt(answer)
+        self._claims.answered(answer)
         if made is not None:
             self.made(made)
             if function.capacity.free > 0:  # a claim or an admission had taken the room and has given it back
@@ -126,7 +130,8 @@ class Invocations:
         claim the execution."""
         header = self._store.find(execution)
         function = None if header is None else self._registry.get(header.function, header.version)
-        claimant = None if header is None or function is None else self._reservations.reserve(function, self._clock.now(), header)
+        invocation = self._ids(self._clock.now())
+        claimant = None if header is None or function is None else self._reservations.reserve(function, invocation, header)
         await self._writer.write(write(claimant), partial(self._woken, function, claimant))
 
     def _woken(self, function: Function | None, claimant: Claimant | None, answer: Answer | HoldfastError) -> None:
@@ -135,7 +140,7 @@ class Invocations:
                 self._taken(answer, function)
                 return
             function.capacity.free += 1
-        self.doubt(answer)
+        self._claims.answered(answer)
         if isinstance(answer, Execution):
             self._moved(answer)
 
@@ -151,9 +156,9 @@ class Invocations:
         await self.wake(partial(Fire, execution), execution)
 
     async def claim(self, execution: str, dead: frozenset[str], function: Function, *, alone: bool = False) -> None:
-        """Claim one execution. The caller has reserved the room. `dead`: the runners that are dead; an execution that one of them holds may
-        be claimed, too. `alone`: True for a suspect, which may be claimed only in this way (`Claim.alone`). If another runner was quicker,
-        this call only gives the room back."""
+        """Claim one execution, and begin its invocation. The caller has reserved the room. `dead`: the runners that are dead; an execution
+        that one of them holds may be claimed, too. `alone`: True for a suspect, which may be claimed only in this way (`Claim.alone`). If
+        another runner was quicker, this call only gives the room back. Any other error is raised, after the room was given back."""
         write = Claim(execution, Claimant(self._runner, self._ids(self._clock.now())), dead, alone)
         with contextlib.suppress(LeaseLost):  # another runner was quicker
             await self._writer.write(write, partial(self._claimed, write, function))
@@ -161,12 +166,13 @@ class Invocations:
     def _claimed(self, write: Claim, function: Function, answer: Answer | HoldfastError) -> None:
         if not isinstance(answer, Execution) or answer.invocation != write.by.invocation:
             function.capacity.free += 1
-        self.doubt(answer)
+        self._claims.answered(answer)
         if isinstance(answer, Execution):
             self._taken(answer, function)
 
     def _taken(self, header: Execution, function: Function) -> None:
-        """Called when a claim is on disk. Begins the invocation, unless the write ended the execution or put it aside instead."""
+        """Called when the write of a claim is on disk. Begins the invocation, unless the write changed the execution without claiming it
+        (`Claim.decide` lists these cases)."""
         if header.state is State.RUNNING and header.runner == self._runner:
             self.begin(header, function)
         else:
@@ -191,7 +197,7 @@ class Invocations:
         token = Position(execution, header.epoch, header.sequence, header.revision)
         arn = str(Arn(header.function, header.version, header.name, execution))
         is_fresh = header.epoch == 1 and not header.operations  # a restart begins with operations of an earlier execution
-        invocation = Invocation(arn, header, token, is_fresh, payload, parents=self._parents, kind=kind)
+        invocation = Invocation(arn, header, token, is_fresh, payload, stays=self._stays, kind=kind)
         try:
             self._host.invoke(invocation, self._port, partial(self._ended, live))
         except Exception as error:  # a host that cannot begin is a failed invocation, not a failed engine
@@ -203,7 +209,7 @@ class Invocations:
 
     def _ended(self, live: LiveInvocation, outcome: Outcome, seen: int) -> None:
         """Write the end of an invocation. The host calls this with the outcome, and with the last revision of the execution that the
-        handler knew. Does nothing while the engine closes."""
+        handler knew. Does nothing while the engine closes: `interrupt_all` then gives the execution back."""
         if self._writer.open:
             outcome = blameless(outcome)
             # Only an execution that waits can be ready again at once, so only a PENDING outcome gets the id of a next invocation.
@@ -249,8 +255,8 @@ class Invocations:
 
     def _not_settled(self, live: LiveInvocation, outcome: Outcome, seen: int, trouble: HoldfastError) -> None:
         """Called when the write of an invocation's end failed. If the store can never write this end, write a crash instead; if that was
-        tried before, log an error and give the room back. If the store failed, try again a second later. If another runner has the
-        execution, leave it to that runner."""
+        tried before, log an error and give the room back. If the store failed, try again a second later. If the store refused it, because
+        another runner has or ended the execution, give the room back."""
         header = live.header
         lost = isinstance(trouble, LeaseLost | Rejected)
         if isinstance(trouble, WriteFailed | RowDamaged):
@@ -273,7 +279,7 @@ class Invocations:
             for current in readable(self._store, [execution], Retryable):
                 self.finish(current, ours=False)
                 if lost and current.runner == self._runner:
-                    self._let_go()  # the earlier try also claimed the execution
+                    self._claims.let_go()  # the earlier try also claimed the execution
         except Retryable as trouble:
             log.warning("could not learn how %s ended, trying again: %s", execution, trouble)
             self._loop.call_later(_AGAIN_SECONDS, partial(self._learn_end, execution, lost=lost))
@@ -321,10 +327,9 @@ class Invocations:
                 self._host.cancel(live.header.id)
             self.interrupt(live.header)
 
-    def interrupt(self, header: Execution, on_answer: Callable[[Answer | HoldfastError], None] = lambda _: None) -> None:
-        """Give back an execution that this runner has claimed, so that any runner may continue it at once. `on_answer` is called with the
-        answer to the write, or with its error."""
-        self._writer.submit(self._settle(header, INTERRUPTED, header.revision), on_answer)
+    def interrupt(self, header: Execution) -> None:
+        """Give back an execution that this runner has claimed, so that any runner may continue it at once."""
+        self._writer.submit(giving_back(header), lambda _: None)
 
     def _tell_if_quarantined(self, header: Execution) -> None:
         if header.state is State.QUARANTINED:
@@ -349,10 +354,10 @@ class Invocations:
 
     def _moved(self, header: Execution, operations: Mapping[str, Operation] = NOTHING) -> None:
         """React to a write that changed an execution and did not claim it. If the execution is live here, its invocation learns of the
-        change: `operations` are the changed operations; if there are none, the invocation is told to read the store."""
+        change: `operations` are the changed operations; if there are none, the invocation reads what changed."""
         self.finish(header)
-        if header.state is State.RUNNING and header.id in self._live and not self._parents.learn(header, operations):
-            self._host.nudge(header.id)
+        if header.state is State.RUNNING and header.id in self._live:
+            self._host.learn(header, operations.values())
         self._agenda.backlog |= header.state is State.READY
         self._agenda.expect(header)
 
@@ -369,29 +374,3 @@ class Invocations:
                     now = self._store.find(header.id)
                     if now is None or now.epoch != header.epoch:
                         self._drop(header.id)
-
-    # --- a claim that may be on disk although its write failed
-
-    def doubt(self, answer: Answer | HoldfastError) -> None:
-        """Called with the answer to a write that may contain a claim. If the write failed, its claim may be on disk all the same, and then
-        no other runner would run the execution. So a second later this runner looks for executions that it holds in the store and does not
-        run. Does nothing if the write was made or refused."""
-        if isinstance(answer, HoldfastError) and not isinstance(answer, LeaseLost | Rejected):
-            self._loop.call_later(_AGAIN_SECONDS, self._let_go)
-
-    def _let_go(self) -> None:
-        """Give back the executions that this runner holds in the store and that are not live here. Any runner may claim them again. If the
-        invocation of such an execution is just beginning here, the execution is given back, too, and begins again."""
-        if not self._writer.open:
-            return
-        try:
-            held = list(readable(self._store, set(self._store.held(self._runner)) - self._live.keys(), Retryable))
-        except HoldfastError as trouble:  # if it could not be read now, it is read a second later
-            self.doubt(trouble)
-            return
-        for header in held:
-            if header.state is State.RUNNING and header.runner == self._runner:
-                log.warning("%s was claimed by a write that failed; it begins again", header.name)
-                self.interrupt(header, self.doubt)
-                self._agenda.backlog = True
-                self._agenda.ring()

@@ -13,8 +13,9 @@ from holdfast.model import codec
 from holdfast.model.admission import Enqueue
 from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter, Rejected
-from holdfast.model.execution import Birth, new_execution
+from holdfast.model.execution import Birth
 from holdfast.model.ids import FunctionName, IdSource
+from holdfast.model.life import new_execution
 from holdfast.model.operations import RUN, Failure, Kind, Type, Update
 from holdfast.model.transitions import Children
 from holdfast.store.seam import FunctionStore, Hosted
@@ -39,7 +40,8 @@ class InvokeTargets:
 
     def function(self, name: str, version: str | None) -> Hosted | None:
         """The function (no worker, no pipeline) of a name and a version or alias, hosted here or published by any process; None if there is
-        none. If `version` is None, the version `$LATEST` is taken, or the highest number if there is no `$LATEST`."""
+        none. If `version` is None, the version `$LATEST` is taken, or the highest number if there is no `$LATEST`; versions of other
+        processes count only if none is hosted here."""
         found = self._target(name if version is None else f"{name}:{version}")
         return found if found is not None and found.kind is Kind.FUNCTION else None
 

@@ -3,7 +3,7 @@
     waits ──▶ a child that it waits for is live here? ──no──▶ rests: its invocation ends as PENDING, as that of any handler that waits
       ▲            │ yes
       │            ▼
-      │        stays live: the end of the child reaches it with the commit of that end, and costs no write
+      │        stays live: the parent learns of the child's end with the commit of that end, and this costs no write
       │            │
       └────────────┴─ a child rests, ends, or runs elsewhere; or the room that the parent takes is needed
 
@@ -17,29 +17,28 @@ is deeper than there is room reaches its end, and no parent keeps the room that 
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.engine.agenda import Agenda
 from holdfast.engine.registry import Capacity, Function
 from holdfast.model.execution import Execution
 from holdfast.model.operations import Operation
-from holdfast.model.ports import Parent
+from holdfast.model.ports import Host
 
 
 class LiveInvocation(NamedTuple):
-    """An invocation that runs here: the header that its claim left, and the function whose room it takes."""
+    """An invocation that runs here: the execution's header as the claim wrote it, and the function whose room the invocation takes."""
 
     header: Execution
     function: Function
 
 
 class LiveParents:
-    """Knows which invocations of one runner wait for which others."""
+    """Knows which children of each invocation are live in this runner, and decides which parents stay live while they wait."""
 
-    def __init__(self, live: Mapping[str, LiveInvocation], agenda: Agenda, loop: AbstractEventLoop) -> None:
-        self._live, self._agenda, self._loop = live, agenda, loop
-        self._attached: dict[str, Parent] = {}
+    def __init__(self, live: Mapping[str, LiveInvocation], host: Host, agenda: Agenda, loop: AbstractEventLoop) -> None:
+        self._live, self._host, self._agenda, self._loop = live, host, agenda, loop
         self._children: dict[str, dict[str, str]] = {}
         """By the parent's id: the ids of its children, each with the parent's operation that waits for it. A child is here while it is live
         in this process, and also before that, while the write that makes and claims it is not on disk yet."""
@@ -56,20 +55,16 @@ class LiveParents:
 
     # --- what the invocation itself says
 
-    def attach(self, parent: Parent) -> None:
-        """Note an invocation that is live and can receive changes."""
-        self._attached[parent.execution] = parent
-
-    def stays(self, parent: Parent) -> bool:
-        """Whether an invocation that only waits shall stay live. It shall if it waits for a child that is live here, and no other execution
-        needs its room."""
-        execution = parent.execution
+    def stays(self, execution: str, awaited: Callable[[], Collection[Operation]]) -> bool:
+        """Whether an invocation that only waits shall stay live. It shall if it waits for a child that is live here or is just being
+        started here, unless `make_room` has told it to rest. `awaited` returns the operations that its code waits for."""
         children = self._children.get(execution)
-        if not children or execution in self._leaving or not any(parent.waits_for(at) for at in children.values()):
+        waits = () if not children or execution in self._leaving else awaited()
+        own = set() if children is None else set(children.values())
+        if not any(operation.id in own for operation in waits):
             self._waiting.pop(execution, None)
             return False
-        awaited = parent.awaited()
-        others = [operation for operation in awaited if operation.id not in children.values()] if len(awaited) > len(children) else []
+        others = [operation for operation in waits if operation.id not in own]
         self._waiting[execution] = bool(others)
         for operation in others:
             if operation.due_at is not None:
@@ -87,7 +82,6 @@ class LiveParents:
 
     def detach(self, execution: str) -> None:
         """Note that an invocation has ended."""
-        self._attached.pop(execution, None)
         self._waiting.pop(execution, None)
         self._leaving.discard(execution)
 
@@ -98,8 +92,8 @@ class LiveParents:
             self._children.setdefault(child.parent, {})[child.id] = child.parent_operation
 
     def remove(self, child: Execution) -> None:
-        """Note that an execution is not live here any more. If its parent waits, the parent first learns what the same commit changed, and
-        then checks again whether it stays live."""
+        """Note that an execution is not live here any more. If its parent only waits, the parent first learns what the same commit changed,
+        and then asks again whether it may stay live."""
         children = self._children.get(child.parent or "")
         if children is None or children.pop(child.id, None) is None:
             return
@@ -108,28 +102,18 @@ class LiveParents:
         if child.parent in self._waiting:
             self._plan_look(child.parent)
 
-    def learn(self, header: Execution, operations: Mapping[str, Operation]) -> bool:
-        """Tell a live parent that the write of another execution changed these operations of the parent. Returns False, and tells nothing,
-        if the parent is not attached here or if `operations` is empty."""
-        parent = self._attached.get(header.id)
-        if parent is None or not operations:
-            return False
-        parent.learn(header, operations.values())
-        return True
-
     def others_wrote(self, read: Callable[[Sequence[str]], Sequence[Execution]]) -> None:
-        """After a write of another process: some live parents also wait for something that does not happen in this runner. Let each of them
-        read what changed."""
+        """After a write of another process: let each parent that also waits for something else than its children read what changed. `read`
+        is called with the ids of these parents, and returns their headers."""
         for header in read([execution for execution, others in self._waiting.items() if others]):
-            parent = self._attached.get(header.id)
-            if parent is not None:
-                parent.learn(header, ())
+            self._host.learn(header, ())
 
     # --- room
 
     def ask_for_room(self) -> None:
-        """Let the scheduler check whether a parent must give up its room. Called when an execution found no room, and when a parent begins
-        to wait while no room is free and other executions are ready. Does nothing if no parent waits."""
+        """Let the scheduler check whether a parent must give up its room. Called when a new execution is ready and was not claimed by the
+        write that made it, and when a parent begins to wait while no room is free and other executions may be ready. Does nothing if no
+        parent waits."""
         if self._waiting:
             self._agenda.ring()
 
@@ -138,7 +122,8 @@ class LiveParents:
         return len(self._idle_in(capacity))
 
     def make_room(self, capacity: Capacity, count: int = 1) -> None:
-        """Let at most `count` parents that take room of this capacity rest, because it is needed: first those that have waited longest."""
+        """Tell at most `count` parents that take room of this capacity to rest, because other executions need the room. Those that have
+        waited longest are told first."""
         for execution in self._idle_in(capacity)[:count]:
             self._leaving.add(execution)
             self._plan_look(execution)
@@ -154,6 +139,4 @@ class LiveParents:
 
     def _look(self, execution: str) -> None:
         self._planned.discard(execution)
-        parent = self._attached.get(execution)
-        if parent is not None:
-            parent.look()
+        self._host.look(execution)

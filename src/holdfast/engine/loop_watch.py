@@ -57,8 +57,8 @@ class LoopWatch:
         self._idle_looks = 0
 
     def look(self) -> None:
-        """Check whether the loop runs. Each time that it is blocked for a second, log one message: a warning, or INFO if Holdfast's own
-        code blocks it."""
+        """Check whether the loop runs. Each time that the loop is blocked for a second, log one message: a warning, or INFO if Holdfast's
+        own code blocks it."""
         if self._asked_at is None:
             self._idle_looks = (self._idle_looks + 1) % _SELDOM
             if self._idle_looks:

@@ -3,8 +3,8 @@
     Start, births → started        Settle → invoked        Checkpoint → operated        any write that ends an execution → closed
 
 Runs of workers and pipelines are executions too, and are left out: the package `workers` reports runs in the words of its protocol. Events
-of queues are reported for all executions (`ports.QueueObserver`). An execution that is enqueued starts when it is admitted for the first
-time.
+of queues are reported for all executions (`ports.QueueObserver`). An enqueued execution is reported as started when it is admitted for the
+first time.
 """
 
 from __future__ import annotations
@@ -45,11 +45,10 @@ class EngineSight:
         return len(self._live)
 
     def find(self, execution: str) -> Execution | None:
-        """The execution with this id; None if there is none."""
         return self._store.find(execution)
 
     def waiting(self, most: int) -> tuple[int, int]:
-        """As `EngineSight.waiting` says. Both counts stop at `most`, so that a scrape of metrics costs little."""
+        """The counts that `ports.Sight.waiting` describes. Both stop at `most`, so that a request for metrics costs little."""
         now = self._clock.now()
         return len(self._store.claimable(self._registry.targets(), (), now, most)), len(self._store.due(now, most))
 

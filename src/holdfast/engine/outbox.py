@@ -3,7 +3,7 @@
 There is one task for each subscriber. The task takes the delivery, which one runner of the store has at a time; reads the signals after the
 subscriber's cursor; calls the subscriber's function with one signal after the other; and moves the cursor past the signals with which the
 function returned. If the function raises, it is called again with the same signal until it returns: no signal is skipped. The cursor is
-usually moved at most ten times a second, so after a crash the signals since then are delivered again.
+usually moved at most ten times a second, so after a crash the signals since its last move are delivered again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ the same signal again later."""
 
 
 class Outbox:
-    """The subscribers of one engine."""
+    """Delivers signals to the subscribers of one engine."""
 
     def __init__(
         self, store: OutboxStore, subscribers: Mapping[str, Subscriber], *, clock: Clock, chance: random.Random, runner: str
@@ -186,7 +186,8 @@ class _Delivery:
 
     async def _deliver(self, expect: Callable[[int], None]) -> None:
         """Try to become the runner that delivers to this subscriber, and then deliver until the engine closes. If it cannot, because
-        another runner delivers, wait a while and return. Raises _Lost if this runner loses the delivery later."""
+        another runner delivers or the subscriber was removed, wait for at most a second and return. Raises _Lost if this runner loses the
+        delivery later."""
         self._wake.clear()
         cursor = await self._in_thread(lambda: self._store.take_delivery(self.name, self._runner))
         if cursor is None:

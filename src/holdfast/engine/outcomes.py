@@ -10,6 +10,7 @@ from holdfast.model.errors import DiskFailed, DiskFull, HoldfastError
 from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus, State
 from holdfast.model.life import MAX_FAILURES
 from holdfast.model.operations import Failure
+from holdfast.model.verbs import Settle
 
 log = logging.getLogger("holdfast.engine")
 _DISK: Final = (DiskFailed.__name__, DiskFull.__name__)
@@ -24,6 +25,11 @@ def blameless(outcome: Outcome) -> Outcome:
     if outcome.status is not OutcomeStatus.CRASHED or outcome.error is None or not (outcome.error.type or "").endswith(_DISK):
         return outcome
     return INTERRUPTED
+
+
+def giving_back(header: Execution) -> Settle:
+    """The write that ends the invocation of a claimed execution as INTERRUPTED."""
+    return Settle(execution=header.id, epoch=header.epoch, invocation=header.invocation or "", seen=header.revision, outcome=INTERRUPTED)
 
 
 def uninvoked(error: Exception) -> Outcome:

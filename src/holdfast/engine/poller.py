@@ -34,7 +34,6 @@ class ThreadPoller:
         self._thread.start()
 
     def end(self) -> None:
-        """Make no more polls, and wait until the present poll has ended."""
         self._ended.set()
         self._thread.join()
 

@@ -1,4 +1,4 @@
-"""The port of handlers that run in the engine's process. A checkpoint is a direct call into the engine, which waits for the group
+"""The port of handlers that run in the engine's process. A checkpoint is a direct call into the engine; its answer comes after the group
 commit."""
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ class EnginePort:
         """Returns the service that accepts runs of workers; None if this engine serves no workers."""
 
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
-        """Write a checkpoint from a handler's thread. Blocks until the checkpoint is on disk. Raises the error if it is refused or cannot
-        be written. `client_token`: the ClientToken of the request, by which a repeated request is recognised; None: it has none."""
+        """Write a checkpoint from a handler's thread. Blocks until the checkpoint is on disk, and returns the answer. Raises the error if
+        the checkpoint is refused or cannot be written. `client_token`: the ClientToken of the request, by which a repeated request is
+        recognised; None: the request has none."""
         children = self._children(token, updates)
         answer = self._writer.call(Checkpoint(token, tuple(updates), client_token, children))
         assert isinstance(answer, Checkpointed)
@@ -76,11 +77,12 @@ class EnginePort:
         ledger: tuple[LedgerEntry, ...] = (),
     ) -> None:
         """Write a checkpoint from the engine's loop. `on_answer` is called on the loop with the answer or the error. If the write is
-        committed or refused at once, `on_answer` is called before this function returns. `charges` and `ledger` are written in the same
-        transaction.
+        committed or refused at once, `on_answer` is called before this method returns. Raises EngineClosed if the engine is closed.
+        `charges` and `ledger` are written in the same transaction.
 
         An execution that the checkpoint starts, and does not enqueue, is claimed in the same write if its function is hosted here and has
-        room. If `client_token` is given, it is not claimed: the request may be a repeated one, and a repeated one starts nothing.
+        room. If `client_token` is given, the execution is not claimed: the request may be a repeated one, and a repeated one starts
+        nothing.
         """
         self._parents.writes(token.execution)
         try:
@@ -117,16 +119,17 @@ class EnginePort:
         return self._read(lambda: self._store.input(token.execution))
 
     def seen(self, token: Position) -> int:
-        """The last revision of the execution that an invocation knows: the revision after its latest checkpoint with a client token. If it
-        has made no such checkpoint: the revision at its beginning. Hosts whose handlers write over HTTP use this. The revision is read from
-        the store, because any process may have received that checkpoint."""
+        """The last revision of the execution that an invocation knows: the revision after its latest checkpoint, if that one had a client
+        token. Otherwise, and before its first checkpoint: the revision of `token`, the first token of the invocation. Hosts whose handlers
+        write over HTTP use this. The revision is read from the store, because any process may have received that checkpoint."""
         header = self._read(lambda: self._store.find(token.execution))
         written = header is not None and header.client is not None and header.client.startswith(f"{token.epoch}.")
         return header.client_revision if header is not None and written else token.revision
 
     async def accept(self, parent: Execution, operation_id: str, asked: RunAsked | EnqueueAsked) -> Order | Failure:
-        """Accept a run that a handler asks for, or an execution that it enqueues. Returns the order that the checkpoint carries, or the
-        failure of the operation. Raises RunUnavailable if a run is asked for and this engine serves no workers."""
+        """Accept a run that a handler asks for, or an execution that a handler enqueues. Returns the order that the handler's checkpoint
+        carries, or the failure with which the operation ends. Raises RunUnavailable if a run is asked for and this engine serves no
+        workers."""
         acceptor = self.acceptor()
         if isinstance(asked, EnqueueAsked):
             if self._read(lambda: self._targets.function(asked.target, asked.version)) is not None:

@@ -13,12 +13,12 @@ from holdfast.store.seam import ExecutionStore
 
 _CAUSES = {
     Quarantine.RUNNER_DIED: "its runner died {deaths} times in a row, also when nothing else ran beside it.",
-    Quarantine.PAYLOAD_UNREADABLE: "its payloads could not be read.",
+    Quarantine.PAYLOAD_UNREADABLE: "its payloads could not be read or written.",
     Quarantine.REPLAY_MISMATCH: "the code does not match its history.",
 }
 _MENDS = {
     Quarantine.RUNNER_DIED: "Release it when the cause is mended",
-    Quarantine.PAYLOAD_UNREADABLE: "Release it when the payload codec has the keys it needs",
+    Quarantine.PAYLOAD_UNREADABLE: "Release it when the cause is removed (for example, when the payload codec has the keys that it needs)",
     Quarantine.REPLAY_MISMATCH: "Release it when the code is mended or rolled back",
 }
 

@@ -49,7 +49,7 @@ def latest(versions: Collection[str]) -> str:
 
 
 class Registry:
-    """Functions by name and version."""
+    """The functions that one runner hosts, by name and version, and the room for their invocations."""
 
     def __init__(self, functions: Iterable[Function]) -> None:
         self._functions: dict[tuple[str, str], Function] = {}

@@ -8,7 +8,8 @@ from holdfast.engine.enqueues import same_place
 from holdfast.model.audit import Notes
 from holdfast.model.charges import Charge
 from holdfast.model.errors import InvalidParameter
-from holdfast.model.execution import FAILED_STATUSES, Execution, ExecutionStatus, GraphText, State, Terms, goes_on_as, new_execution
+from holdfast.model.execution import FAILED_STATUSES, Execution, ExecutionStatus, GraphText, State, Terms, goes_on_as
+from holdfast.model.life import new_execution
 from holdfast.model.operations import Kind
 from holdfast.model.restart_errors import RestartRefused
 from holdfast.model.starts import Restart

@@ -12,12 +12,12 @@ that are ready, executions of dead runners, schedules that are due (timetable.py
                │  ▼                                       ▼
               paused                                  shut to others
 
-The agenda (agenda.py) says when to take the next round, and which of these questions are worth asking. The scheduler reads the agenda,
-asks the store for candidates, and gives them to the invocations, which decide again inside the write; so two runners that find the same
-execution never both get it, and a round that comes too early or twice does no harm.
+The agenda (agenda.py) says when to take the next round, and which steps of the round are needed. The scheduler reads the agenda, asks the
+store for candidates, and gives them to the invocations. Each write decides again whether it may claim. So two runners that find the same
+execution never both get it, and a round that is taken too early or twice does no harm.
 
-A thread, the poller, does what must not wait for a busy loop. Twenty times a second it asks whether another process wrote (one PRAGMA,
-cheaper than a turn of the loop) and rings. Every three seconds it renews the lease. It also notices a loop that stands still.
+A thread, the poller, does what must not wait for a busy loop. Twenty times a second it asks the store whether another process wrote; if
+so, it rings. Every three seconds it renews the lease. It also notices a loop that is blocked (loop_watch.py).
 
 Queues. The store picks what is admitted next, because it sees the lanes (store.lanes); a round only tells it for how many executions
 there is room here. The agenda's `queued` says that asking is worth it: an execution was enqueued, a slot or room came free, a lane opened,
@@ -26,17 +26,17 @@ or another process wrote.
 The disk fails. The engine pauses (health.py): no round is taken. The poller tries once a second to write what waits; the first write that
 the disk accepts ends the pause, and the next round reads everything again, as after a sleep.
 
-A runner dies. The kernel, or a lease that is over, says so; a round asks once a second. The claim that takes a dead runner's execution
-also writes the end of the invocation that died.
+A runner dies. A lease that is over says so, with SQLite also the kernel; a round asks at most once a second. The claim that takes a dead
+runner's execution also writes the end of the invocation that died.
 
-The machine slept. All leases are over, also those of living runners. So a runner between whose looks much time passed, or that has just
-begun, believes only the kernel until every living runner has had time to renew its lease.
+The machine slept. All leases are over, also those of living runners. So a runner that has just begun, or that last looked for dead runners
+more than five seconds ago, believes only the kernel until every living runner has had time to renew its lease.
 
-One execution is in trouble: it cannot be read, or its claim fails. The round leaves it alone for a minute and goes on with the others.
+One execution is in trouble: its timers cannot be fired, or its claim fails. Rounds leave it alone for a minute, and do the others.
 
-Suspects. An execution under which two runners in a row have died is a suspect: it may be what kills them. It is claimed when nothing else
-is live here, and nothing else is claimed until the suspect ends, makes progress or has had ten seconds. A suspect that has waited ten
-seconds for an empty runner is claimed beside the others.
+Suspects. An execution under which two or more runners in a row have died is a suspect: it may be what kills them. It is claimed when
+nothing else is live here, and nothing else is claimed until the suspect ends, makes progress or has had ten seconds. A suspect that has
+waited ten seconds for an empty runner is claimed beside the others.
 """
 
 from __future__ import annotations
@@ -231,8 +231,8 @@ class Scheduler:
         return [execution for execution in found if execution not in self._troubled][:room]
 
     async def _each(self, work: Mapping[str, Awaitable[None]]) -> None:
-        """Wait until the work of all these executions has ended. Then raise the first Retryable error, if there is one. A Rejected error is
-        ignored: its execution is gone or closed. Any other error is logged, and the rounds leave its execution alone for a minute."""
+        """Wait until the work of all these executions has ended. Raise the first Retryable error, and drop errors after it. Ignore a
+        Rejected error: its execution is over. Log any other error; rounds leave its execution alone for a minute."""
         for execution, trouble in zip(work, await asyncio.gather(*work.values(), return_exceptions=True), strict=True):
             if isinstance(trouble, Retryable) or (trouble is not None and not isinstance(trouble, Exception)):
                 raise trouble
@@ -274,8 +274,8 @@ class Scheduler:
         await self._claim_suspect()
 
     async def _admit(self, now: int) -> bool:
-        """Let the store admit queued executions, as many as there is room for here. Returns whether it admitted one. For functions for
-        which the last admission found none, this first asks the store whether a lane is open, so that no room is reserved in vain."""
+        """Let the store admit queued executions, as many as there is room for here. Returns whether the store admitted any. For functions
+        for which the last admission found none, this first asks the store whether a lane is open, so that no room is reserved in vain."""
         agenda, before = self._agenda, self._admitted
         agenda.queued, self._admitted = False, set()
         for capacity, targets in self._registry.claimable().items():
@@ -300,7 +300,7 @@ class Scheduler:
                 self._parents.make_room(capacity, len(self._store.claimable(targets, dead, now, waiting)))
 
     async def _claim_suspect(self) -> None:
-        """Claim a suspect if nothing else is live here (so that nothing else is blamed if this runner dies), or after it waited 10 s."""
+        """Claim a suspect if nothing else is live here (then nothing else is blamed if this runner dies), or if the suspect waited 10 s."""
         registry = self._registry
         for capacity, targets in registry.claimable().items():
             found = self._store.suspect(targets, self._clock.now())
@@ -357,7 +357,7 @@ class Scheduler:
                 await self._agenda.rung.wait()
 
     async def _skipped(self) -> bool:
-        """If nothing else is left to do, move a virtual clock to the next timer or an earlier schedule. Returns whether it is there now."""
+        """If nothing is left to do, move the virtual clock to the next timer or an earlier schedule. Returns whether the clock is there."""
         if self._agenda.timer_at is None or not self.idle:
             return False
         for _ in range(3):

@@ -6,7 +6,7 @@ step reads the schedule, decides, and writes. The write that starts an occurrenc
 the store refuses the write, and the task reads the schedule again.
 
 A schedule whose occurrence waits for the end of an execution is looked at when that execution ends (endings.py). If an occurrence cannot be
-started now, because the disk fails or the function is hosted only in another version, it is tried again 5 seconds later.
+started now, for example because the disk fails or the function is hosted only in another version, it is tried again 5 seconds later.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from holdfast.model import codec
 from holdfast.model.clock import Clock
 from holdfast.model.credentials import tenant_of
 from holdfast.model.errors import ExecutionAlreadyStarted, FunctionNotFound, HoldfastError, Rejected
-from holdfast.model.execution import Execution, ExecutionStatus, goes_on_as, new_execution
+from holdfast.model.execution import Execution, ExecutionStatus, goes_on_as
 from holdfast.model.ids import IdSource
+from holdfast.model.life import new_execution
 from holdfast.model.operations import Failure, Kind
 from holdfast.model.outside import Stop
 from holdfast.model.run_port import OccurrenceAsked, Ordered
@@ -64,7 +65,7 @@ None if nothing was started (model.ports.ScheduleObserver)."""
 
 
 class Timetable:
-    """The schedules of one runner."""
+    """Starts the occurrences of schedules that are due, for one runner."""
 
     def __init__(
         self,
@@ -250,7 +251,7 @@ class Timetable:
         write = Start(
             header,
             payload,
-            self._reservations.reserve(target, now, header),
+            self._reservations.reserve(target, self._ids(now), header),
             () if order is None else order.charges,
             same,
             kind,
@@ -305,7 +306,7 @@ class Timetable:
 
     async def _wait_for(self, state: ScheduleState, executions: list[str]) -> None:
         """Called while an occurrence waits for executions to end. With the overlap `replace`, stop all of them. When the first one in the
-        list has ended, the schedule is looked at again; this call does not wait for that."""
+        list has ended, the schedule is looked at again; if that one is quarantined, every 5 seconds. This call does not wait for that."""
         if state.definition.overlap is Overlap.REPLACE:
             for execution in executions:
                 stop = Stop(execution, Failure(f"Replaced: schedule {state.name} was due again.", "Replaced"), inherited=True)

@@ -1,4 +1,5 @@
-"""Upkeep: once a minute each runner calls its chores. It also removes rows whose retention time is over, in small transactions."""
+"""Upkeep: once a minute each runner calls its chores, and then removes rows whose time is over, in small transactions. If a chore raises an
+error, the error is logged, and the rest waits for the next minute."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ SQLite store during that time."""
 
 
 Chore = Callable[[], Awaitable[object]]
-"""Any other work that a runner does once a minute."""
+"""Other work that a runner does once a minute."""
 
 
 class Upkeep:
@@ -40,7 +41,7 @@ class Upkeep:
         return self._next_at <= now and (self._task is None or self._task.done())
 
     def look(self, now: int) -> None:
-        """Begin the upkeep if it is due."""
+        """Begin the upkeep if it is due, and do not wait for its end."""
         if self.is_due(now):
             self._next_at = now + _EVERY_MS
             self._task = asyncio.create_task(self._remove(), name="holdfast-upkeep")

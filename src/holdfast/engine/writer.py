@@ -5,7 +5,7 @@ caller, and passes the turn on:
 - A thread that needs an answer takes the turn itself if the turn is free, so a lone writer needs no other thread. Else it waits.
 - Coroutines queue their writes during a tick of the loop. The loop takes the turn at the end of the tick, when all of them wait. If only a
   few writes are queued, the loop waits for the next tick, as long as each tick brings more. A lone coroutine commits at once, as long as
-  the loop gets its turn every few milliseconds.
+  the loop can do other work every few milliseconds.
 - While the disk is slow and other coroutines could still run, a writer thread takes the turn, so that the loop is not blocked.
 
 If the disk refuses a write of the engine's own work, the write goes back to the head of the queue and is tried again (health.py). Callers
@@ -20,7 +20,8 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence, Sized
-from typing import Final, cast
+from functools import partial
+from typing import Final, Protocol, cast
 
 from holdfast.engine.entries import (
     Admission,
@@ -32,9 +33,6 @@ from holdfast.engine.entries import (
     LotAnswer,
     Reply,
     Waiter,
-    WriterStore,
-    committed,
-    deliver,
     payload_bytes,
 )
 from holdfast.engine.health import Health
@@ -43,7 +41,8 @@ from holdfast.model.errors import DiskFailed, EngineClosed, HoldfastError, Store
 from holdfast.model.execution import Change
 from holdfast.model.outside import Fire
 from holdfast.model.verbs import Answer, Checkpoint, Claim, Settle, Write
-from holdfast.store.seam import Committed
+from holdfast.store.isolation import committed_apart
+from holdfast.store.seam import CommitStore, Committed, QueueStore
 
 log = logging.getLogger("holdfast.engine")
 
@@ -57,18 +56,22 @@ _MAX_ENTRIES: Final = 512
 _MAX_BYTES: Final = 8 * 1024 * 1024
 _SLOW_SECONDS: Final = 0.01
 _LOOP_SECONDS: Final = 0.003
-"""A lone coroutine may commit without waiting (`write_now`) until the loop has had no turn for this many seconds."""
+"""A lone coroutine may commit without waiting (`write_now`) only if the loop has run `_flush` within the last so many seconds."""
 _SMALL_GROUP: Final = 16
-"""If fewer writes than this are queued, and more invocations may write, they wait for the loop's next tick, as long as each tick brings
-more writes. Requests over connections arrive one by one, and a commit of one write costs as much as a commit of many."""
+"""If fewer writes than this are queued, and more invocations may write, the queued writes wait for the loop's next tick, as long as each
+tick brings more. Requests over connections arrive one by one, and a commit of one write costs as much as a commit of many."""
 _KEPT: Final = (Checkpoint, Settle, Claim, Fire)
 """These are writes of the engine's own work. If the disk fails, they wait until it works again. Any other write gets the error, and its
 caller can try again."""
 _LOTS: Final = (Admission, Bulk)
 
 
+class WriterStore(CommitStore, QueueStore, Protocol):
+    """The part of a store that writes executions."""
+
+
 class Writer:
-    """Writes to the store for one engine. All writes of executions go through it."""
+    """Writes to the store for one engine. All changes that this engine makes to executions go through it."""
 
     def __init__(
         self,
@@ -115,8 +118,8 @@ class Writer:
 
     async def write(self, write: Write, on_answer: Deliver | None = None) -> Answer:
         """Write from the engine's loop. Returns the answer when the write is on disk. Raises the error if it is refused or fails.
-        `on_answer` is called with the answer or the error, even if the caller is cancelled meanwhile. If the engine is closed already, this
-        raises EngineClosed at once, and `on_answer` is not called."""
+        `on_answer` is called with the answer or the error, even if the caller is cancelled meanwhile. If the engine is closed or closes,
+        this raises EngineClosed at once, and `on_answer` is not called."""
         if not self.open:
             raise EngineClosed
         future: asyncio.Future[Answer] = self._loop.create_future()
@@ -124,9 +127,7 @@ class Writer:
         return await future
 
     async def write_lot(self, lot: Lot, on_answer: DeliverLot) -> None:
-        """Write a lot from the engine's loop, in a transaction of its own. Returns when it is on disk. Raises the error if the lot as a
-        whole fails. `on_answer` is called with the answer or the error, even if the caller is cancelled meanwhile. If the engine is closed
-        already, this raises EngineClosed at once, and `on_answer` is not called."""
+        """Do what `write` does, for a lot. Only `on_answer` gets the answer. Raises the error if the lot fails as a whole."""
         if not self.open:
             raise EngineClosed
         future: asyncio.Future[LotAnswer] = self._loop.create_future()
@@ -134,8 +135,8 @@ class Writer:
         await future
 
     def submit(self, write: Write, on_answer: Deliver) -> None:
-        """Queue a write from the engine's loop, and do not wait for it. `on_answer` is called on the loop with the answer or the error; at
-        once if the disk fails and this write does not wait until it works again (`_KEPT`). Raises EngineClosed if the writer is closed."""
+        """Queue a write from the engine's loop, and do not wait for it. `on_answer` is called on the loop with the answer or the error. In
+        a pause (health.py) a write that is not in `_KEPT` gets its error at once. Raises EngineClosed if the writer is closed."""
         self._enqueue(Entry(write, on_answer))
 
     def _enqueue(self, entry: Entry) -> None:
@@ -143,15 +144,15 @@ class Writer:
             raise EngineClosed
         trouble = self._health.trouble  # read once: the poller's thread may end the pause meanwhile
         if trouble is not None and not isinstance(entry.write, _KEPT):
-            deliver(entry, trouble)
+            _deliver(entry, trouble)
             return
         self._queue.append(entry)
         if not self._flush_planned:
             self._plan_flush()
 
     def write_now(self, write: Write) -> Answer | HoldfastError | None:
-        """Commit a write at once, if no other coroutine could use the time. Returns the answer, or the error if the write was refused.
-        Returns None if nothing was written, also because the disk failed; the caller must then submit the write."""
+        """Commit a write at once, if no other coroutine could use the time. Returns the answer, or the error if the write was refused or
+        failed. Returns None if this did not try, or if the disk failed; the caller must then submit the write."""
         if self._queue or self._closed or len(self._live) > 1 or monotonic() - self._flushed_at > _LOOP_SECONDS:
             return None
         if self._disk_seconds > _SLOW_SECONDS or self._health.trouble is not None or not self._turn.acquire(blocking=False):
@@ -165,8 +166,8 @@ class Writer:
         return None if isinstance(answer, DiskFailed | LotAnswer) else answer
 
     def call(self, write: Write) -> Answer:
-        """Write from another thread than the loop's. Blocks until the write is on disk, and returns the answer. Raises the error if the
-        write is refused or fails. Raises EngineClosed if the writer is closed."""
+        """Write from another thread than the loop's. Blocks until the write is on disk, also through a pause, and returns the answer.
+        Raises the error if the write is refused or fails. Raises EngineClosed if the writer is closed, or closes in a pause."""
         if self._closed:
             raise EngineClosed
         waiter = Waiter()
@@ -181,8 +182,8 @@ class Writer:
         return cast("Answer", waiter.answer)
 
     def retry(self) -> None:
-        """Try again, on the calling thread, to write what waits because the disk failed. The pause ends if the disk accepts it, or if
-        nothing waits."""
+        """Try again, on the calling thread, to commit what waits because the disk failed. The pause ends if the disk accepts the commit, or
+        if nothing waits."""
         with self._turn:
             batch = self._take()
             if batch:
@@ -192,8 +193,8 @@ class Writer:
         self._pass_on(on_loop=False)
 
     async def drain(self) -> None:
-        """Wait until everything queued is written and every caller has its answer. If the disk fails, callers that still wait get
-        EngineClosed."""
+        """Wait until everything queued is written and every caller has its answer. If the disk fails, waiting writes are given up: their
+        callers get EngineClosed."""
         if self._health.trouble is not None:
             self.retry()
         while not self.idle:
@@ -276,16 +277,17 @@ class Writer:
         followed: Sequence[Change] = ()
         answers: Sequence[Reply | HoldfastError]
         try:
-            lot = batch[0].write
-            if isinstance(lot, _LOTS):
-                done = lot.commit(self._store, now)
-                answers, writes = [LotAnswer(done.answers, done.opens_at)], lot.writes(done)
+            first = batch[0].write
+            writes: Sequence[Write]
+            if isinstance(first, Admission):
+                done = self._store.admit(first.targets, first.by, now)
+                writes = first.writes(done)
             else:
-                writes = cast("list[Write]", [entry.write for entry in batch])
-                done = committed(self._store, writes, now)
-                answers = done.answers
+                writes = first.starts if isinstance(first, Bulk) else cast("list[Write]", [entry.write for entry in batch])
+                done = self._committed(writes, now)
+            answers = [LotAnswer(done.answers, done.opens_at)] if isinstance(first, _LOTS) else done.answers
             if len(answers) != len(batch) or len(done.answers) != len(writes):
-                raise StoreBroken(f"The store answered {len(done.answers)} of {len(writes)} writes. This is a bug in its code.")
+                raise StoreBroken(f"The store answered {len(done.answers)} of {len(writes)} writes. This is a bug in the store's code.")
             self._tell_of(done)
             followed = done.changes
             if self._saw is not None and (writes or followed):
@@ -305,6 +307,16 @@ class Writer:
         # falls at once, so that a busy neighbour on the machine does not look like a slow disk.
         self._disk_seconds = min(idle_seconds() - began, self._disk_seconds * 1.25 + 0.0001)
         return answers, followed
+
+    def _committed(self, writes: Sequence[Write], now: int) -> Committed:
+        """Commit these writes. An error of Holdfast that the store raises concerns all of them (store.seam), and is raised. Any other error
+        is a bug of the store that one write may have caused: only that write gets an error as its answer."""
+        try:
+            return self._store.commit(writes, now)
+        except HoldfastError:
+            raise
+        except Exception as error:
+            return committed_apart(writes, error, partial(self._store.commit, now=now))
 
     def _tell_of(self, done: Committed) -> None:
         """Tell the outbox if a commit added signals, and end the pause if the disk works again. If the engine's loop is gone, this only
@@ -329,7 +341,7 @@ class Writer:
         later: list[tuple[Entry, Reply | HoldfastError]] = []
         for entry, answer in zip(batch, answers, strict=True):
             if on_loop or entry.thread is not None:
-                deliver(entry, answer)
+                _deliver(entry, answer)
             else:
                 later.append((entry, answer))
         if later or (followed and self._followed is not None):
@@ -340,7 +352,7 @@ class Writer:
 
     def _answer_on_loop(self, answers: list[tuple[Entry, Reply | HoldfastError]], followed: Sequence[Change]) -> None:
         for entry, answer in answers:
-            deliver(entry, answer)
+            _deliver(entry, answer)
         if followed and self._followed is not None:
             self._followed(followed)
 
@@ -370,3 +382,19 @@ class Writer:
                 return
             self._turn.acquire()
             self._commit_and_pass_on(on_loop=False)
+
+
+def _deliver(entry: Entry, answer: Reply | HoldfastError) -> None:
+    """Give an entry its answer: first to its function `deliver`, then to the thread or the future that waits."""
+    if entry.deliver is not None:
+        try:
+            entry.deliver(answer)
+        except Exception:  # an error of one receiver must not keep the others from their answers
+            log.exception("the receiver of an answer raised an error")
+    if entry.thread is not None:
+        entry.thread.deliver(answer)
+    elif entry.future is not None and not entry.future.done():
+        if isinstance(answer, HoldfastError):
+            entry.future.set_exception(answer)
+        else:
+            entry.future.set_result(answer)

@@ -66,7 +66,8 @@ def write_new(path: Where, data: bytes, *, dir_fd: int | None = None) -> None:
 def open_file(path: Where, flags: int = os.O_RDWR) -> int:
     """Open a private file by its path, with these flags of `os.open`, and return its descriptor. A missing file is made. If other users
     have rights on the file, these rights are removed. Raises NotPrivate if it is a link, a pipe or a device, if it belongs to another user,
-    or if these rights cannot be removed."""
+    or if these rights cannot be removed. Raises OSError instead if the system refuses to open it, for example a file that only another user
+    may open."""
     fd = _made_or_opened(path, flags | _FILE_FLAGS)
     try:
         _refuse_foreign(os.fstat(fd), path)
@@ -96,7 +97,8 @@ def _made_or_opened(path: Where, flags: int) -> int:
 
 def read_file(path: Where) -> bytes | None:
     """The content of a private file; None if nothing has this path. If other users have rights on the file, these rights are removed first.
-    Raises NotPrivate if it is a link, a pipe or a device, if it belongs to another user, or if these rights cannot be removed."""
+    Raises NotPrivate if it is a link, a pipe or a device, if it belongs to another user, or if these rights cannot be removed. Raises
+    OSError instead if the system refuses to open it, for example a file that only another user may open."""
     try:
         fd = os.open(path, os.O_RDONLY | _FILE_FLAGS)
     except FileNotFoundError:
@@ -111,8 +113,8 @@ def read_file(path: Where) -> bytes | None:
 
 def open_given(path: Where, flags: int) -> int:
     """Open a file whose path the operator gave; return its descriptor. Two kinds are opened without any check, and their rights are not
-    changed: a path below /dev/ or /proc/self/fd/ (but not below /dev/shm/), and a named pipe of this user. Any other file is opened with
-    `open_file`."""
+    changed: a path below /dev/ or /proc/self/fd/ (but not below /dev/shm/), and a named pipe of this user (the call may wait until another
+    process opens the pipe, too). Any other file is opened with `open_file`."""
     name = os.fspath(path)
     if (name.startswith(_AS_GIVEN) and not name.startswith(_IN_MEMORY)) or _is_our_pipe(path):
         return os.open(path, flags | os.O_CLOEXEC)
@@ -182,7 +184,7 @@ def remove_empty(paths: Iterable[Where]) -> None:
 
 def refuse_foreign(path: Where, owner: int | None = None) -> None:
     """Raise NotPrivate unless the path is a plain file with only one name that belongs to this user or, if `owner` is given, to the user
-    with the id `owner`."""
+    with the id `owner`. Raises FileNotFoundError if nothing has this path."""
     told, name = os.lstat(path), os.fspath(path)
     if stat.S_ISLNK(told.st_mode):
         raise _link(path)
@@ -240,7 +242,8 @@ def _change_unopened(path: Where, mode: int) -> None:
 def own_folder(path: Where) -> None:
     """Make sure that a folder exists whose name Holdfast chose, and that only this user has rights on it. Raises NotPrivate if it is a
     link, if it belongs to another user, if the rights of other users cannot be removed, or if other users can replace files in the folder
-    above it."""
+    above it. Raises OSError if it cannot be made or opened, for example because it is a file, or a folder that only another user may
+    open."""
     os.close(open_folder(path))
 
 
@@ -281,7 +284,8 @@ def given_folder(path: Where) -> None:
 
 
 def refuse_shared(folder: Where) -> None:
-    """Raise NotPrivate if other users (except root) can replace files in this folder."""
+    """Raise NotPrivate if other users (except root) can replace files of this user in this folder. In a folder such as /tmp (with the
+    sticky bit) they cannot."""
     told = os.stat(folder)
     if told.st_uid not in (os.geteuid(), _ROOT):
         theirs, ours = _named(told.st_uid), _named(os.geteuid())
@@ -304,8 +308,8 @@ def refuse_shared(folder: Where) -> None:
 
 @functools.lru_cache
 def _others_in(group: int) -> str:
-    """The name of one user in this group who is neither this user nor root; empty if there is none. Then the rights of the group give other
-    users nothing."""
+    """The name of one user in this group who is neither this user nor root; empty if there is no such user, so that the group's rights give
+    other users nothing."""
     import grp
     import pwd
 
@@ -376,7 +380,7 @@ def _tell(wide: list[str]) -> None:
 
 
 def _widen(fd: int, mode: int) -> None:
-    """Give the owner all rights in `mode`: a umask may have taken some away when the file was made."""
+    """If the owner lacks a right in `mode`, set the mode to `mode`: a umask may have taken rights away when the file was made."""
     found = stat.S_IMODE(os.fstat(fd).st_mode)
     if found & mode != mode:
         os.fchmod(fd, mode)

@@ -2,8 +2,8 @@
 removes it.
 
 All these folders of one user lie in one folder of mode 0700, in the machine's folder for temporary files, so no other user can put anything
-there. If another user has taken the name of that one folder, they lie beside it, and later processes do not remove them. The kernel
-releases a lock when the last process that has it ends, for any reason.
+there. If that one folder cannot be used, for example because another user has taken its name, a new folder is made beside it, and no later
+process removes the new folder. The kernel releases a lock when the last process that has it ends, for any reason.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ def make(prefix: str) -> str:
 
 
 def lock(folder: str) -> int:
-    """Lock a folder, and return its descriptor. No other process removes the folder as long as this process, or a process that it forked,
-    has this descriptor open."""
+    """Lock a folder, and return its descriptor. While another process has the lock, this waits. `sweep` does not remove the folder as long
+    as this process, or a process that it forked, has this descriptor open."""
     at = os.open(folder, FOLDER_FLAGS)
     fcntl.flock(at, fcntl.LOCK_EX)
     return at
 
 
 def sweep(own: str) -> None:
-    """Remove those folders beside `own` that no process has locked: their processes were killed. A folder stays if it is less than a minute
-    older than `own`, because its process may not have locked it yet. Does nothing if the folder around them is not private."""
+    """Remove those folders beside `own` that no process has locked: their processes were killed. A folder stays if it was changed less than
+    a minute before `own`, or later, because its process may not have locked it yet. A folder that cannot be removed stays, too, and no
+    error is raised. Does nothing if the folder around them is not private."""
     made_at = os.stat(own).st_mtime
     parent = os.open(os.path.dirname(own), FOLDER_FLAGS)
     try:

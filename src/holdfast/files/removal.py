@@ -19,8 +19,9 @@ _NO_FOLDER: Final = frozenset({errno.ENOTDIR, errno.ELOOP, errno.EMLINK})
 
 
 def remove(path: str | os.PathLike[str], *, dir_fd: int | None = None) -> None:
-    """Remove a file, a link, or a folder with everything in it. Does nothing if nothing has this name. `dir_fd` is the descriptor of the
-    folder at which a relative path begins; None: the working folder."""
+    """Remove a file, a link, or a folder with everything in it. Does nothing if nothing has this name. Raises OSError if something cannot
+    be removed, for example because another file system is mounted inside the folder. `dir_fd` is the descriptor of the folder at which a
+    relative path begins; None: the working folder."""
     try:
         at = _opened(os.fspath(path), dir_fd)
     except FileNotFoundError:
@@ -39,7 +40,8 @@ def remove(path: str | os.PathLike[str], *, dir_fd: int | None = None) -> None:
 
 
 def empty(top: int) -> None:
-    """Remove everything in a folder, but not the folder itself. `top` is the descriptor of the folder."""
+    """Remove everything in a folder, but not the folder itself. `top` is the descriptor of the folder. Raises OSError if something cannot
+    be removed, for example because another file system is mounted inside the folder."""
     _allow(top)
     disk, names = os.fstat(top).st_dev, itertools.count()
     while found := _entries(top):
@@ -99,9 +101,9 @@ def _allow(at: int) -> None:
 
 
 def _allow_closed(name: str, within: int | None) -> None:
-    """Give the owner all rights on a folder that cannot be opened without them. The folder is reached through a handle that follows no
-    link, because another folder or a link may have its name by now. `within` is the descriptor of the folder in which `name` lies; None:
-    `name` is a path."""
+    """Give the owner all rights on a folder that cannot be opened without them. The rights are changed through a handle that was opened
+    without following a link, because a link may have taken the folder's name meanwhile. `within` is the descriptor of the folder in which
+    `name` lies; None: `name` is a path."""
     if not hasattr(os, "O_PATH"):
         os.chmod(name, stat.S_IRWXU, dir_fd=within, follow_symlinks=False)
         return

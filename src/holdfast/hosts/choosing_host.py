@@ -3,11 +3,12 @@ hosts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from holdfast.model.errors import FunctionNotFound
-from holdfast.model.execution import Outcome
+from holdfast.model.execution import Execution, Outcome
+from holdfast.model.operations import Operation
 from holdfast.model.ports import Host, Invocation, Port
 
 
@@ -35,15 +36,22 @@ class ChoosingHost:
         raise FunctionNotFound(f"Function {header.function!r} has no version {header.version} here.")
 
     def cancel(self, execution: str) -> None:
-        """Tell all hosts that this process may not write to the execution any more. The host that runs it ends it, if it can."""
+        """Tell all hosts that this process may not write to the execution any more. The host that runs its invocation ends the invocation,
+        if it can."""
         for home in self._homes:
             home.cancel(execution)
 
-    def nudge(self, execution: str) -> None:
-        """Tell all hosts that another process or an answer may have changed what the live invocation of this execution waits for. Only the
-        host that runs the invocation may react."""
+    def learn(self, header: Execution, operations: Collection[Operation]) -> None:
+        """Tell all hosts that a write which the live invocation of this execution did not make has changed it (`Host.learn`). Only the host
+        that runs the invocation reacts."""
         for home in self._homes:
-            home.nudge(execution)
+            home.learn(header, operations)
+
+    def look(self, execution: str) -> None:
+        """Tell all hosts to let the live invocation of this execution ask again whether it may stay live. Only the host that runs the
+        invocation reacts."""
+        for home in self._homes:
+            home.look(execution)
 
     def idle(self) -> bool:
         """Whether no invocation runs in any of the hosts."""

@@ -40,7 +40,7 @@ class Threads:
         return self._taken > self._size
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
-        """Run a call as soon as a thread is free. Returns its future at once."""
+        """Run a call as soon as a thread is free. Returns its future at once. Raises RuntimeError after `close`."""
         with self._lock:
             self._taken += 1
         return self._submit(call)
@@ -68,6 +68,6 @@ class Threads:
             self._taken -= 1
 
     def close(self) -> None:
-        """Accept no more calls, and cancel those that wait for a thread. Calls that run cannot be ended; their durable calls are
-        refused."""
+        """Accept no more calls, and cancel those that wait for a thread. Calls that run cannot be ended; when the engine has closed, it
+        refuses their checkpoints."""
         self._executor.shutdown(wait=False, cancel_futures=True)

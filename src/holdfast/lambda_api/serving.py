@@ -1,4 +1,5 @@
-"""The Lambda service: one engine for the functions of the program and for deployed functions. This module builds all its objects.
+"""The Lambda service: one engine for the functions of the program and for deployed functions. This module builds all objects of the
+service.
 
     open → deploy → change functions → drain → close
 
@@ -93,8 +94,8 @@ class Serving:
         """Files and folders that are left out when the folder of a function's code is copied: those of the store and of the logs, and the
         files to which this process prints."""
         self.first_look = CodeCache()
-        """The code that was read while the service opens. Functions that are deployed at the start of the server do not read the same code
-        again."""
+        """Remembers the code that was read while the service opened, so that the same code is not read again for functions that are
+        deployed at the start of the server."""
         self._capacities: dict[str, Capacity] = {}
         self._hosted: dict[str, dict[str, Version]] = {}
         self._changing = asyncio.Lock()
@@ -104,7 +105,7 @@ class Serving:
 
     async def change(self, name: str, verb: Callable[[], T], looked: CodeCache | None = None) -> T:
         """Call `verb`, which changes the function `name` in the folder of deployed functions. Then make the engine run the function as it
-        is after the change. Returns what `verb` returned.
+        is after the change. Returns what `verb` returned. If `verb` raises an error, nothing else is done, and the error is raised.
 
         `verb` runs in a thread. Changes run one after the other. A change is completed even if the task of its caller is cancelled. Code
         that `looked` remembers is not read again.
@@ -127,8 +128,8 @@ class Serving:
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
     async def deploy(self, wanted: DescribedFunction, looked: CodeCache | None = None) -> DeployedFunction:
-        """Deploy a function as a target describes it, and return its entry. Functions that are deployed together share `looked`, so that
-        the same code is read only once."""
+        """Deploy a function as a template or a file describes it, and return its entry. Functions that are deployed together share
+        `looked`, so that the same code is read only once."""
         seen = looked or CodeCache()
 
         def verb() -> DeployedFunction:
@@ -139,7 +140,7 @@ class Serving:
 
     async def forget_old(self, name: str, keep: int) -> None:
         """Delete old published versions of a function, because `--reload` makes many. These stay: the `keep` versions with the highest
-        numbers, each version that an alias names, and each version of which an execution runs.
+        numbers, each version that an alias names, and each version that has an execution which has not ended.
 
         If the function has more than `keep` versions, code that no version of any function uses is deleted too, unless a process still runs
         it.
@@ -206,7 +207,8 @@ class Serving:
 
     def runs_on(self, runtime: str) -> str:
         """The interpreter that runs functions of this runtime here, such as `Python 3.13`, if its version differs from the one in the
-        runtime's name. Empty if it does not differ; `nothing` if no interpreter can run them. Blocks while an interpreter is tried."""
+        runtime's name. Empty if it does not differ; `nothing` if the runtime is not known here or no interpreter can run it. Blocks while
+        an interpreter is tried."""
         return self._processes.runs_on(runtime)
 
     async def _changed(self, name: str, fresh: Sequence[Version], looked: CodeCache) -> list[Version]:
@@ -250,8 +252,8 @@ class Serving:
     # --- the end
 
     async def drain(self, seconds: float) -> bool:
-        """Start no new invocations, and wait at most `seconds` until every invocation has been suspended or has ended. Returns False if
-        some still run after that time."""
+        """Let the engine claim no more executions, and wait at most `seconds` until every invocation has been suspended or has ended.
+        Returns True if all of them have, and False if some still run or wait after that time."""
         return await drained(self.engine, seconds)
 
 
@@ -267,9 +269,9 @@ async def open_serving(
     retention: LogRetention | None = None,
     runtime: WorkerRuntime | None = None,
 ) -> AsyncIterator[Serving]:
-    """The service over the store of `settings`. `functions` are those of the program, which run inline. `private_app` makes the app that
-    answers the requests of the functions' processes, and `log` gets the lines of these processes. `runtime` has the workers, if there are
-    any. No caller can invoke a worker as a function."""
+    """Open the service on the store of `settings`, and close it when the block ends. `functions` are those of the program, which run
+    inline. `private_app` makes the app that answers the requests of the functions' processes, and `log` gets the lines of these processes.
+    `runtime` has the workers, if there are any. No caller can invoke a worker as a function."""
     if settings.tune:
         tune()
     runner = settings.ids(settings.clock.now())

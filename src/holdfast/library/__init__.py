@@ -23,7 +23,7 @@ WORKERS: Final[Mapping[str, str]] = {
     "validator-worker": "validator/worker.py",
     "web-scrape-worker": "web_scrape/worker.py",
 }
-"""The file of every ready worker below this folder, by the worker's id."""
+"""The path of each ready worker's file, relative to this folder, by the worker's id."""
 
 
 def find(worker_id: str) -> Path | None:

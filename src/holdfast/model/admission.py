@@ -51,7 +51,7 @@ def moved(before: Execution | None, after: Execution) -> tuple[int, int, int]:
 
 def settled(before: Execution, after: Execution) -> Execution:
     """The header after a write. If the write makes an enqueued execution ready that held no slot before, the execution is queued: it must
-    wait in its lane for a slot. Otherwise `after` is returned as it is."""
+    wait in its lane for a slot. Otherwise `after` is returned unchanged."""
     if after.place is None or after.state is not State.READY or holds(before):
         return after
     return msgspec.structs.replace(after, state=State.QUEUED)
@@ -109,7 +109,7 @@ def checked_enqueue(asked: Enqueue, settings: QueueSettings) -> Enqueue:
 
 def admitted(header: Execution, now: int) -> Execution:
     """The header of an execution that is admitted at `now`. The first admission sets `admitted_at`, and the timeout begins with it. A later
-    admission returns the header as it is."""
+    admission returns the header unchanged."""
     place = header.place
     assert place is not None
     if place.admitted_at is not None:

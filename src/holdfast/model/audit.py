@@ -84,7 +84,7 @@ class NoteFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Actor(msgspec.Struct, frozen=True, kw_only=True):
-    """Who acts, and from where. It makes the notes of what this actor does."""
+    """Who acts, and from where. Its methods make the notes of what this actor did or was refused."""
 
     who: str
     origin: str

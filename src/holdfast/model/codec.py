@@ -155,7 +155,8 @@ def readable(failure: Failure) -> Failure:
     error: one may contain a file name, for example.
 
     A member that is not a str is converted to a str, characters that UTF-8 cannot encode are escaped, and a very long text is cut. A stack
-    trace that is not a list or tuple of lines, or whose lines are very long together, is left out.
+    trace that is not a list or tuple of lines, or whose lines are very long together, is left out; of a stack trace that must be changed,
+    at most 1,000 lines stay.
     """
     stack = failure.stack_trace
     if stack is None or type(stack) is tuple:

@@ -11,17 +11,18 @@ import msgspec
 from holdfast.model.admission import settled
 from holdfast.model.execution import Birth, Change, Execution, View
 from holdfast.model.history import Event, EventType
-from holdfast.model.operations import Operation, is_pending
+from holdfast.model.operations import Operation, Status, Type
 
 
 class WriteDraft:
     """One write that is being put together. It changes nothing in the store: if it is thrown away, nothing has happened."""
 
-    __slots__ = ("_header", "_view", "at", "births", "due_at", "events", "operations", "pending", "revision", "stored", "total")
+    __slots__ = ("_header", "at", "before", "births", "due_at", "events", "operations", "pending", "revision", "stored", "total")
 
     def __init__(self, view: View, now: int) -> None:
         header = view.header
-        self._view = view
+        self.before = view.get
+        """Returns an operation as it was before this draft; None if there was no such operation."""
         self._header = header
         self.at = now if now > header.touched_at else header.touched_at
         self.revision = header.revision + 1
@@ -40,7 +41,7 @@ class WriteDraft:
 
     def get(self, operation_id: str) -> Operation | None:
         """An operation as it will be after this draft; None if there is no such operation."""
-        return self.operations.get(operation_id) or self._view.get(operation_id)
+        return self.operations.get(operation_id) or self.before(operation_id)
 
     @property
     def next_event(self) -> int:
@@ -94,3 +95,13 @@ class WriteDraft:
         if moved.place is not None:
             moved = settled(self._header, moved)
         return Change(moved, self.operations, self.events, False, change.births)
+
+
+def is_pending(operation: Operation) -> bool:
+    """Whether a handler may wait for this operation: a timer, an answer or the end of a child will change it, or it is a step whose next
+    attempt is ready."""
+    status = operation.status
+    kind = operation.type
+    if status is Status.STARTED:
+        return kind is Type.WAIT or kind is Type.CALLBACK or kind is Type.CHAINED_INVOKE
+    return status is Status.PENDING or status is Status.READY

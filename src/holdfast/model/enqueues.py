@@ -38,7 +38,8 @@ class Same(Word):
     EXISTING = "existing"
     """Return the existing execution if its input and version are the same; else raise ExecutionAlreadyStarted."""
     REPLACE = "replace"
-    """Stop the existing execution if it is not closed, and start a new one, which supersedes it."""
+    """Stop the existing execution if it is not closed, and start a new one, which supersedes it. An imported copy that was not closed is
+    not replaced: raise ExecutionAlreadyStarted."""
     REFUSE = "refuse"
     """Raise ExecutionAlreadyStarted."""
 

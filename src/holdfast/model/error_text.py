@@ -28,7 +28,7 @@ def class_of(wire: str) -> str:
 
 
 def brief_class(code: str) -> str:
-    """For an error code that is a dotted name of a class: the class without its module. Any other error code is returned as it is."""
+    """For an error code that is a dotted name of a class: the class without its module. Any other error code is returned unchanged."""
     return code.rpartition(".")[2] if _DOTTED.fullmatch(code) else code
 
 

@@ -72,7 +72,9 @@ class InvalidToken(Rejected):
 
 
 class PayloadNotJson(Rejected):
-    """The payload is not JSON."""
+    """The payload is not JSON.
+
+    It is also raised if a value cannot be written as JSON."""
 
     code = "payload_not_json"
 
@@ -84,7 +86,9 @@ class PayloadTooLarge(Rejected):
 
 
 class FunctionNotFound(Rejected):
-    """No function with this name and version is registered here."""
+    """No function with this name and version is registered here.
+
+    It is also raised if a file has no such function or several, and if the name is that of a worker or a pipeline."""
 
     code = "function_not_found"
 
@@ -92,8 +96,7 @@ class FunctionNotFound(Rejected):
 class FunctionNotLoadable(Rejected):
     """The code of a function could not be imported.
 
-    It is also raised if there is no such file, if the file has no function and no worker, or if the runtime of the function is missing.
-    """
+    It is also raised if there is no such file, if the file has no function and no worker, or if the runtime of the function is missing."""
 
     code = "function_not_loadable"
 
@@ -105,13 +108,17 @@ class DuplicateFunction(Rejected):
 
 
 class ExecutionNotFound(Rejected):
-    """There is no such execution."""
+    """There is no such execution.
+
+    It is also raised if the caller may not see the execution."""
 
     code = "execution_not_found"
 
 
 class ExecutionAlreadyStarted(Rejected):
-    """Another execution has this name already."""
+    """Another execution has this name already.
+
+    An import also raises it if another execution has the id."""
 
     code = "execution_already_started"
 
@@ -130,8 +137,7 @@ class CallbackNotFound(Rejected):
 class CallbackClosed(Rejected):
     """The callback is either timed out or already completed.
 
-    It is also raised if the execution of the callback has ended, or is an imported copy.
-    """
+    It is also raised if the execution of the callback has ended, or is an imported copy."""
 
     code = "callback_closed"
 
@@ -157,8 +163,7 @@ class StoreInUse(Rejected):
 class CodecMismatch(Rejected):
     """The payload codec is not the one that the store was made with.
 
-    It is also raised if the codec is the right one, but its keys cannot read the store.
-    """
+    It is also raised if the codec is the right one, but its keys cannot read the store."""
 
     code = "codec_mismatch"
 
@@ -178,8 +183,7 @@ class ExtraMissing(Rejected):
 class ExportInvalid(Rejected):
     """The document is not the export of an execution.
 
-    It is also raised if the document was exported without data, and so cannot be replayed.
-    """
+    It is also raised if the document cannot be read or is damaged, and if it was exported without data, and so cannot be replayed."""
 
     code = "export_invalid"
 
@@ -200,42 +204,6 @@ class PatternInvalid(Rejected):
     """The text is not a valid event pattern, or not a valid filter pattern for logs."""
 
     code = "pattern_invalid"
-
-
-class LogNotFound(Rejected):
-    """There is no such log group or log stream."""
-
-    code = "log_not_found"
-
-
-class TemplateInvalid(Rejected):
-    """The template is not valid, or its functions cannot be served."""
-
-    code = "template_invalid"
-
-
-class CodeInvalid(Rejected):
-    """The code of a function was refused: for example, it is not a zip file, or it is too large."""
-
-    code = "code_invalid"
-
-
-class CodeChanged(Rejected):
-    """The files of a deployed function have changed since it was deployed. Holdfast does not run them."""
-
-    code = "code_changed"
-
-
-class ResourceConflict(Rejected):
-    """The function or alias exists already, or it cannot be changed or removed because something else needs it."""
-
-    code = "resource_conflict"
-
-
-class RevisionMismatch(Rejected):
-    """Another caller has changed the function or alias. Read it again, then repeat your change."""
-
-    code = "revision_mismatch"
 
 
 class BlockingCallRefused(Rejected):
@@ -265,8 +233,7 @@ class Retryable(HoldfastError):
 class LeaseLost(Retryable):
     """Another invocation owns this execution now, or the execution is closed. This invocation may not write any more.
 
-    It is also raised if a runner cannot claim or admit an execution any more, for example because another runner was faster.
-    """
+    It is also raised if a runner cannot claim or admit an execution any more, for example because another runner was faster."""
 
     code = "lease_lost"
 
@@ -274,8 +241,7 @@ class LeaseLost(Retryable):
 class StoreBusy(Retryable):
     """Another process has locked the store, or changes the same rows. Try again.
 
-    It is also raised if another server uses the folder of deployed functions, or if a server has too many listeners or is closing.
-    """
+    It is also raised if another server uses the folder of deployed functions, or if a server has too many listeners or is closing."""
 
     code = "store_busy"
 
@@ -331,8 +297,7 @@ class WriteFailed(Fatal):
 class StoreUnsuitable(Fatal):
     """This store cannot be used by this version of Holdfast.
 
-    For example: its schema is too old or too new, it is not a store, it is on a network file system, or the SQLite library is too old.
-    """
+    For example: its schema is too old or too new, it is not a store, it is on a network file system, or the SQLite library is too old."""
 
     code = "store_unsuitable"
 
@@ -340,8 +305,7 @@ class StoreUnsuitable(Fatal):
 class NotPrivate(Fatal):
     """A file or folder belongs to another user of the machine, or another user could replace it.
 
-    It is also raised for a link, for anything that is neither a file nor a folder, and if the disk does not keep permissions.
-    """
+    It is also raised for a link, for anything that is neither a file nor a folder, and if the disk does not keep permissions."""
 
     code = "not_private"
 

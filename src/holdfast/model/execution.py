@@ -19,7 +19,6 @@ from holdfast.model.enqueues import Enqueue
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.graphs import GraphText as GraphText
 from holdfast.model.history import Event
-from holdfast.model.ids import checked_name
 from holdfast.model.ledger import LedgerEntry
 from holdfast.model.operations import Failure, Kind, Operation, Word
 from holdfast.model.places import Place as Place
@@ -46,7 +45,7 @@ class State(Word):
     """What an execution waits for, or what runs it, as the engine sees it."""
 
     READY = "ready"
-    """It waits for a runner to claim it. `life.may_claim` says which runner may do so, and from when on."""
+    """It waits for a runner to claim it. `life.may_claim` says which runner may claim it, and from when on."""
     QUEUED = "queued"
     """It waits in its lane until the store admits it (model.places). A runner cannot claim it before."""
     DELAYED = "delayed"
@@ -102,7 +101,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     events: int = 0
     """How many events its history has. Events are numbered from 1, so this is also the number of the last one."""
     pending: int = 0
-    """How many of its operations a handler may wait for (`operations.is_pending`)."""
+    """How many of its operations a handler may wait for (`draft.is_pending`)."""
     runner: str | None = None
     invocation: str | None = None
     invoked_at: int | None = None
@@ -146,7 +145,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     continued_as: str | None = None
     """The id of the execution that continues this one; None if none does."""
     expires_at: int | None = None
-    """From this time on retention may remove it; None while it is not closed."""
+    """From this time on retention may remove it; None while it is not closed. An imported copy has it from the import on."""
     superseded_by: str | None = None
     """The id of the execution that has its name now, because the name was started again; None if it still has its name."""
     quarantine: Quarantine | None = None
@@ -158,7 +157,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     place: Place | None = None
     """Its place in a queue; None if it was not enqueued."""
     parked: bool = False
-    """Whether it is parked: it came from a queue, it failed, and a person may start its name again (redrive)."""
+    """Whether it is parked: it came from a queue, it failed or timed out, and a person may start its name again (redrive)."""
     summary: Summary | None = None
     """The facts by which people find it. From the start on it has the pipeline, and after the close also how the execution ended. None if
     there are no such facts."""
@@ -197,7 +196,7 @@ def checked_graph(graph: GraphText) -> GraphText:
 
 
 def checked_graph_id(graph: str) -> str:
-    """The id of a graph, returned as it is. Raises InvalidParameter if it does not have the form of a SHA-256 in hexadecimal."""
+    """The id of a graph, returned unchanged. Raises InvalidParameter if it does not have the form of a SHA-256 in hexadecimal."""
     if type(graph) is not str or not _GRAPH_ID.fullmatch(graph):
         raise InvalidParameter("A graph is named by the sha256 of its text, in hexadecimal.")
     return graph
@@ -218,41 +217,6 @@ class Birth(msgspec.Struct, frozen=True, gc=False):
     """The graph that it runs, with its text; None if it runs no graph, or if its header names a graph whose text is in the store."""
     enqueue: Enqueue | None = None
     """How it is enqueued; None if it has no queue."""
-
-
-def new_execution(
-    identity: str,
-    name: str | None,
-    function: str,
-    version: str,
-    *,
-    payload: str,
-    now: int,
-    terms: Terms,
-    tenant: str | None = None,
-    trace: str | None = None,
-    same: str | None = None,
-) -> Execution:
-    """The header of an execution that a start asks for. `identity` is its id, and also its name if `name` is None. `same` is the text whose
-    hash is kept to recognise a second start of the name; None: the hash of `payload`, the input, is kept. Raises InvalidParameter or
-    PayloadTooLarge if a value is not allowed."""
-    codec.fitting(codec.storable(payload), "Execution input")
-    texts: dict[str, object] = {"tenant": tenant, "trace header": trace}
-    for what, text in texts.items():
-        if text is not None and not (isinstance(text, str) and text.isprintable()):
-            raise InvalidParameter(f"A {what} must be a text of printable characters only: {text!r:.100}.")
-    return Execution(
-        id=identity,
-        function=function,
-        version=version,
-        name=identity if name is None else checked_name(name),
-        input_hash=codec.payload_hash(payload if same is None else same),
-        terms=terms,
-        started_at=now,
-        deadline=0,
-        tenant=tenant,
-        trace=trace,
-    )
 
 
 class OutcomeStatus(Word):

@@ -36,7 +36,7 @@ class Return(msgspec.Struct, frozen=True, gc=False):
     error: Failure | None = None
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Close the operation. If the operation is closed already, or the parent does not run any more, nothing changes."""
+        """Close the operation. If the operation is closed already, or the parent has ended or is an imported copy, nothing changes."""
         operation = view.get(self.operation_id)
         header = view.header
         waits = header.status is ExecutionStatus.RUNNING and header.state is not State.IMPORTED
@@ -69,7 +69,7 @@ def follow_ups(write: Write, before: Execution, change: Change, children: Callab
 
 
 def _of_pipeline(child: Execution, parent: Execution) -> Execution:
-    """The new execution `child`, with the parent's pipeline in its summary. The child is returned as it is if the parent has no pipeline,
+    """The new execution `child`, with the parent's pipeline in its summary. The child is returned unchanged if the parent has no pipeline,
     or if the child has a summary already."""
     pipeline = pipeline_of(parent.summary)
     return child if pipeline is None or child.summary is not None else msgspec.structs.replace(child, summary=begun(pipeline))

@@ -132,10 +132,10 @@ def checked_key(key: str | None) -> str | None:
 
 
 def checked_mention(execution: object) -> str:
-    """The text by which a caller names an execution (its ARN, its id or its name), returned as it is. Raises InvalidParameter if it is not
+    """The text by which a caller names an execution (its ARN, its id or its name), returned unchanged. Raises InvalidParameter if it is not
     a str. Whether there is such an execution is not checked."""
     if not isinstance(execution, str):
-        raise InvalidParameter(f"Name an execution by a str, which is its ARN or its id; {execution!r:.100} is not a str.")
+        raise InvalidParameter(f"Name an execution by a text, such as its ARN or its id; {execution!r:.100} is not a str.")
     return execution
 
 

@@ -1,4 +1,4 @@
-"""The life of an execution: how it is claimed, how its timers fire, how an invocation ends, how it closes.
+"""The life of an execution: how it begins, how it is claimed, how its timers fire, how an invocation ends, how it closes.
 
 Most of these functions complete a draft; verbs.py and outside.py use them in the writes that a store commits.
 """
@@ -11,10 +11,11 @@ import msgspec
 
 from holdfast.model import admission, codec
 from holdfast.model.draft import WriteDraft
-from holdfast.model.execution import DAY_SECONDS, Birth, Change, Execution, ExecutionStatus, Quarantine, State, View, new_execution
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.execution import DAY_SECONDS, Birth, Change, Execution, ExecutionStatus, Quarantine, State, Terms, View
 from holdfast.model.execution import Claimant as Claimant
 from holdfast.model.history import BY_OUTCOME, PLACE, Event, EventType
-from holdfast.model.ids import Arn
+from holdfast.model.ids import Arn, checked_name
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.model.places import NEVER
 from holdfast.model.summary import STOPPED, TIMED_OUT, UNTYPED, Summary, begun, ended, error_word, pipeline_of
@@ -42,6 +43,41 @@ _TERMINAL: Final = {
     ExecutionStatus.TIMED_OUT: EventType.EXECUTION_TIMED_OUT,
     ExecutionStatus.STOPPED: EventType.EXECUTION_STOPPED,
 }
+
+
+def new_execution(
+    identity: str,
+    name: str | None,
+    function: str,
+    version: str,
+    *,
+    payload: str,
+    now: int,
+    terms: Terms,
+    tenant: str | None = None,
+    trace: str | None = None,
+    same: str | None = None,
+) -> Execution:
+    """The header of an execution that a start asks for. `identity` is its id, and also its name if `name` is None. `same` is the text whose
+    hash is kept to recognise a second start of the name; None: the hash of `payload`, the input, is kept. Raises InvalidParameter or
+    PayloadTooLarge if a value is not allowed."""
+    codec.fitting(codec.storable(payload), "Execution input")
+    texts: dict[str, object] = {"tenant": tenant, "trace header": trace}
+    for what, text in texts.items():
+        if text is not None and not (isinstance(text, str) and text.isprintable()):
+            raise InvalidParameter(f"A {what} must be a text of printable characters only: {text!r:.100}.")
+    return Execution(
+        id=identity,
+        function=function,
+        version=version,
+        name=identity if name is None else checked_name(name),
+        input_hash=codec.payload_hash(payload if same is None else same),
+        terms=terms,
+        started_at=now,
+        deadline=0,
+        tenant=tenant,
+        trace=trace,
+    )
 
 
 def claimed(header: Execution, by: Claimant, now: int) -> Execution:
@@ -306,8 +342,9 @@ def time_out(draft: WriteDraft) -> Change:
 
 
 def claimed_now(change: Change, by: Claimant | None, now: int) -> tuple[Change, Execution]:
-    """The change and its header. If the execution may be claimed after the change, the returned change also has the claim of the runner
-    `by`, so that one commit is enough. If `by` is None, no runner claims it, and the change is returned as it is."""
+    """The change and its header. If any runner may claim the execution after the change (`may_claim` without `alone`), the returned change
+    also has the claim of the runner `by`, so that one commit is enough. If `by` is None, no runner claims it, and the change is returned
+    unchanged."""
     header = change.header
     if by is not None and may_claim(header, max(now, header.touched_at)):
         header = claimed(header, by, now)

@@ -238,16 +238,6 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
 
 
-def is_pending(operation: Operation) -> bool:
-    """Whether a handler may wait for this operation: a timer, an answer or the end of a child will change it, or it is a step whose next
-    attempt is ready."""
-    status = operation.status
-    kind = operation.type
-    if status is Status.STARTED:
-        return kind is Type.WAIT or kind is Type.CALLBACK or kind is Type.CHAINED_INVOKE
-    return status is Status.PENDING or status is Status.READY
-
-
 def served_since(operations: Iterable[Operation], revision: int) -> list[str]:
     """The ids of those operations that changed after `revision` and have a status now that the engine gives: waits, callbacks and invokes
     that are closed, and steps that are ready for their next attempt. A wait that the handler itself cancelled is among them."""

@@ -33,8 +33,8 @@ class Answering(msgspec.Struct, frozen=True, gc=False):
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """Close the callback with this answer. Raises CallbackNotFound if there is no such callback or `kept` does not match it. Raises
-        CallbackClosed if it was answered before, its time is over, or its execution does not run. Raises PayloadTooLarge or
-        InvalidParameter if the result cannot be stored."""
+        CallbackClosed if it was answered before, its time is over, or its execution has ended or is an imported copy. Raises
+        PayloadTooLarge or InvalidParameter if the result cannot be stored."""
         draft, operation = open_callback(view, self.operation_id, now)
         if self.kept != _kept(operation):
             raise CallbackNotFound
@@ -55,7 +55,7 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """Move the callback's `due_at`. No event is written, and the operation keeps its revision, because a handler need not know about
         heartbeats. Raises CallbackNotFound if there is no such callback, or if its sub-type is in `operations.KEPT`. Raises CallbackClosed
-        if it was answered before, its time is over, or its execution does not run."""
+        if it was answered before, its time is over, or its execution has ended or is an imported copy."""
         draft, operation = open_callback(view, self.operation_id, now)
         if _kept(operation) is not None:
             raise CallbackNotFound
@@ -170,7 +170,7 @@ def _kept(operation: Operation) -> str | None:
 
 def open_callback(view: View, operation_id: str, now: int) -> tuple[WriteDraft, Operation]:
     """A new draft for a write to the callback's execution, and the callback. Raises CallbackNotFound if there is no such callback. Raises
-    CallbackClosed if it was answered before, its time is over, or its execution does not run."""
+    CallbackClosed if it was answered before, its time is over, or its execution has ended or is an imported copy."""
     header = view.header
     operation = view.get(operation_id)
     if operation is None or operation.type is not Type.CALLBACK:

@@ -23,7 +23,7 @@ _INVALID: Final = "Invalid Marker"
 
 
 class Mark(NamedTuple):
-    """Where a page begins."""
+    """Where a page begins. A page is a part of the list of an execution's operations."""
 
     newer_than: int = 0
     """The page has only operations that changed after this revision. 0: all operations that a replay needs; those inside a context that has
@@ -38,8 +38,8 @@ FIRST_OPERATION: Final = Mark(0, 0)
 
 
 def marker(kind: str, *numbers: int | str) -> str:
-    """A text that a client sends back to get the next page: `kind` and `numbers` in base64. `kind` names the list, so that a marker of one
-    list is refused for another list."""
+    """A text that a client sends back to get the next page of a list: `kind` and `numbers` in base64. `kind` names the list, so that a
+    marker of one list is refused for another list."""
     return base64.urlsafe_b64encode("|".join([kind, *map(str, numbers)]).encode()).decode()
 
 
@@ -78,7 +78,7 @@ def number(text: str, most: int = 2**62) -> int:
 
 
 def weight(operation: Operation) -> int:
-    """About how many bytes an operation adds to a page."""
+    """About how many bytes an operation adds to a page of operations."""
     size = _OVERHEAD
     if operation.result is not None:
         size += len(operation.result)
@@ -91,7 +91,8 @@ def weight(operation: Operation) -> int:
 def cut(
     operations: Iterable[Operation], mark: Mark, *, most: int = PAGE_ITEMS, room: int = PAGE_BYTES, begun: bool = False
 ) -> tuple[Sequence[Operation], Mark | None]:
-    """The operations of the page that begins at `mark`, and the mark of the next page (None if this page is the last one).
+    """The operations of the page of an execution's state that begins at `mark`, and the mark of the next page (None if this page is the
+    last one).
 
     `operations` must be in the order in which they began. The page has at most `most` operations, with about `room` bytes together. Its
     first operation is taken whatever its size, unless `begun` says that the caller has put another operation on the page already.

@@ -43,7 +43,7 @@ cut and ends with its digest, because a database limits the length of index entr
 
 
 class Level:
-    """The levels of a path, from the top down."""
+    """The levels of a lane's path, from the top down."""
 
     QUEUE: Final = "queue"
     TENANT: Final = "tenant"
@@ -67,7 +67,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     units: int = 0
     """How many tokens the execution is estimated to use, for rates of tokens."""
     parks: bool = True
-    """Whether the execution is parked if it fails, so that a person may start it again under the same name."""
+    """Whether the execution is parked if it fails or times out, so that a person may start it again under the same name."""
     money: int = 0
     """What the execution is estimated to cost, in billionths of a dollar."""
 
@@ -76,8 +76,8 @@ class Only(msgspec.Struct, frozen=True):
     """Which executions a runner claims: those that are of one of these queues and also of one of these tenants. An empty set does not
     restrict.
 
-    If `queues` is not empty, the runner claims no executions that were started without a queue. But it claims executions that another
-    execution invoked, because their parent may be of one of these queues.
+    If `queues` is not empty, the runner claims no executions that are in no queue, except those that another execution invoked: their
+    parent may be of one of these queues.
     """
 
     queues: frozenset[str] = frozenset()

@@ -23,18 +23,24 @@ OnAnswer = Callable[[Checkpointed | HoldfastError], None]
 """Called with the answer to a checkpoint, or with the error if the checkpoint failed."""
 
 
+Stays = Callable[[str, Callable[[], Collection[Operation]]], bool]
+"""Answers whether an invocation whose code only waits may stay live; if not, the invocation must end as PENDING. The invocation may stay
+live if an execution that it has invoked and waits for is live in the same process, and if no other execution needs the room of the
+invocation. The arguments are the id of the execution, and a function that returns the operations which the code waits for."""
+
+
 class Port(Protocol):
     """The service, as a handler's SDK sees it. There are two ways to write a checkpoint: `checkpoint` blocks, for handlers in threads;
     `checkpoint_soon` calls back, for coroutines."""
 
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
-        """Write a checkpoint, and block until it is on disk. `client_token` is the ClientToken of the request, by which a repeated request
-        is recognised; None: it has none."""
+        """Write a checkpoint, block until it is on disk, and return the answer. Raises the error if the checkpoint is refused or fails.
+        `client_token` is the ClientToken of the request, by which a repeated request is recognised; None: the request has none."""
         ...
 
     def checkpoint_soon(self, token: Position, updates: Sequence[Update], on_answer: OnAnswer) -> None:
-        """Begin a checkpoint from the engine's event loop, and return at once. When the checkpoint is on disk or has failed, `on_answer` is
-        called on that loop with the answer or the error."""
+        """Write a checkpoint from the handler's event loop. When the checkpoint is on disk or has failed, `on_answer` is called on that
+        loop with the answer or the error, perhaps before this method returns."""
         ...
 
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
@@ -60,47 +66,8 @@ class ChargingPort(Port, Protocol):
     ) -> None: ...
 
 
-class Parent(Protocol):
-    """A live invocation of an `async def` handler, which may wait for executions that it has invoked."""
-
-    @property
-    def execution(self) -> str: ...
-    def waits_for(self, operation_id: str) -> bool:
-        """Whether the handler's code waits until this operation changes."""
-        ...
-
-    def awaited(self) -> Collection[Operation]:
-        """The operations that the handler's code waits for."""
-        ...
-
-    def learn(self, header: Execution, operations: Collection[Operation]) -> None:
-        """Tell the invocation that a write which it did not make has changed `operations`, and that `header` is the header now. If
-        `operations` is empty, the invocation itself must read which operations changed."""
-        ...
-
-    def look(self) -> None:
-        """Ask the invocation to check whether it must suspend now. The engine calls this if a child that the invocation waits for is not
-        live in this process any more, or if another execution needs the invocation's capacity."""
-        ...
-
-
-class Parents(Protocol):
-    """The engine, as seen by an invocation that may wait for executions that it has invoked in the same process. There is a protocol for
-    each direction, because either side may have to call the other: a child ends while its parent waits, or a parent begins to wait while
-    its child runs."""
-
-    def attach(self, parent: Parent) -> None:
-        """Register a live invocation. From now on the engine calls the invocation's methods `learn` and `look`."""
-        ...
-
-    def stays(self, parent: Parent) -> bool:
-        """Whether an invocation whose code only waits may stay live. It may if a child that it waits for is live in this process, and the
-        engine has not asked the invocation to make room for other executions. Otherwise it must suspend."""
-        ...
-
-
 class Invocation(msgspec.Struct, frozen=True, gc=False):
-    """One call of a handler: the content of a Lambda event, inside a process."""
+    """One call of a handler. It has what AWS Lambda puts into the event of such a call."""
 
     arn: str
     header: Execution
@@ -112,27 +79,35 @@ class Invocation(msgspec.Struct, frozen=True, gc=False):
     updated: tuple[str, ...] | None = None
     """The ids of the operations that the service changed since the invocation before this one. None if the service did not send these ids:
     then the SDK finds the operations by their revisions."""
-    parents: Parents | None = None
-    """The engine's register of live parents, if the invocation runs in the engine's process; else None."""
+    stays: Stays | None = None
+    """The host calls this function when the handler's code only waits. None: the invocation then ends as PENDING."""
     kind: Kind | None = None
-    """What the execution runs, if the engine wrote its start in this process; None: the first event of the execution says it."""
+    """What the execution runs, if the engine has it in memory; None: the first event of the execution says it."""
 
 
 class Host(Protocol):
     """Runs the code of invocations, in this process or elsewhere."""
 
     def invoke(self, invocation: Invocation, port: Port, done: Callable[[Outcome, int], None]) -> None:
-        """Begin an invocation, and return at once. When it ends, the host calls `done` once, on the engine's event loop, with the outcome
-        and the last revision that the invocation saw. After `cancel` has ended the invocation, `done` is not called."""
+        """Begin an invocation, and do not wait for its end. When it ends, perhaps before this method returns, the host calls `done` once,
+        on the engine's event loop, with the outcome and the last revision that the invocation saw. After `cancel` has ended the invocation,
+        `done` is not called. Raises an error if the invocation cannot begin."""
         ...
 
     def cancel(self, execution: str) -> None:
-        """End the live invocation of an execution, because it may not write any more. A host that cannot end an invocation does nothing."""
+        """End the live invocation of an execution, because the invocation may not write to the execution any more. A host that cannot end
+        an invocation does nothing."""
         ...
 
-    def nudge(self, execution: str) -> None:
-        """Tell the live invocation of an execution that another process or an answer may have changed what it waits for. A host that cannot
-        tell it does nothing."""
+    def learn(self, header: Execution, operations: Collection[Operation]) -> None:
+        """Tell the live invocation of an execution that a write which it did not make has changed `operations`, and that `header` is the
+        header now. If `operations` is empty, the invocation must read itself which operations changed. A host that cannot tell its
+        invocations does nothing."""
+        ...
+
+    def look(self, execution: str) -> None:
+        """Let the live invocation of an execution ask again whether it may stay live (`Invocation.stays`), if its code only waits. The
+        engine calls this when the answer may have become no. A host whose invocations do not stay live does nothing."""
         ...
 
     def idle(self) -> bool:
@@ -164,7 +139,8 @@ class Observer(Protocol):
 
     def started(self, header: Execution) -> None: ...
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
-        """An invocation has ended. `header` is a header of the execution from the time of the invocation: at its beginning, or later."""
+        """An invocation has ended. `header` is the execution's header at the beginning of the invocation, or after a later write during it.
+        `ended_at` is the time of the write that ended the invocation."""
         ...
 
     def operated(self, header: Execution, operation: Operation) -> None:
@@ -173,13 +149,13 @@ class Observer(Protocol):
 
     def closed(self, header: Execution) -> None: ...
     def committed(self, writes: int) -> None:
-        """The store committed a batch of this many writes."""
+        """The store committed a batch of this many writes. Writes that the store refused are counted too."""
         ...
 
 
 class QueueObserver(Observer, Protocol):
     """An observer that is also told about queues: about executions of functions, workers and pipelines. An observer need not have all of
-    these methods; the engine calls those that it has."""
+    these methods; the engine calls those that the observer has."""
 
     def admitted(self, header: Execution) -> None:
         """A queue gave an execution a slot, and this engine runs it."""
@@ -202,6 +178,6 @@ class ScheduleObserver(Observer, Protocol):
     """An observer that is also told about occurrences of schedules."""
 
     def occurred(self, schedule: str, outcome: str, count: int, late_ms: int | None) -> None:
-        """This runner decided about `count` occurrences of a schedule; `outcome` is one of `schedules.Handled.outcome`. `late_ms` says how
-        many milliseconds late a started occurrence began; None for any other outcome."""
+        """This runner decided about `count` occurrences of a schedule (1,000 stands for 1,000 or more); `outcome` is one of
+        `schedules.Handled.outcome`. `late_ms` says how many milliseconds late a started occurrence began; None for any other outcome."""
         ...

@@ -6,11 +6,11 @@ from holdfast.model.errors import Rejected, Retryable
 
 
 class QueueFull(Retryable):
-    """The queue accepts no more executions now. Nothing was written.
+    """The queue accepts no more executions now. The refused execution was not written.
 
     Too many executions wait in it, one of them has waited too long, together with this one they may cost too much, or an operator drains
     the queue. `retry_after_seconds` is an estimate of the time until there is room again. It is 60 if the time cannot be estimated, for
-    example in a paused queue (store/lane_book.py).
+    example in a paused queue.
     """
 
     code = "overloaded"

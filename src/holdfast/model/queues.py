@@ -84,7 +84,7 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     ttl_seconds: int | None = None
     """How many seconds an execution may wait before it expires, unless its caller gives another time."""
     parks: bool = True
-    """Whether failed executions are parked: kept so that a person may start them again under the same name."""
+    """Whether executions that failed or timed out are parked: marked so that a person may start them again under the same name."""
 
     def at(self, level: str) -> Limits:
         """The limits of a level (`places.Level`); the level of leaf lanes has none. In an ordered queue, each key has at most one slot at
@@ -99,20 +99,20 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     def checked(self) -> QueueSettings:
         """These settings themselves. Raises InvalidParameter if a value is not allowed."""
-        for where, limits in (("limits", self.limits), ("per_tenant", self.per_tenant), ("per_key", self.per_key)):
-            _check_whole(f"{where}.at_once", limits.at_once, UNLIMITED - 1)
+        for where, limits in (("", self.limits), ("per_tenant.", self.per_tenant), ("per_key.", self.per_key)):
+            _check_whole(f"{where}at_once", limits.at_once, UNLIMITED - 1)
             if len(limits.rates) > MAX_RATES:
-                raise InvalidParameter(f"{where}.rates has {len(limits.rates)} rates; use at most one of runs and one of tokens.")
+                raise InvalidParameter(f"{where}rates has {len(limits.rates)} rates; use at most one of runs and one of tokens.")
             kinds = [rate.kind for rate in limits.parsed_rates()]
             if len(kinds) != len(set(kinds)):
-                raise InvalidParameter(f"{where}.rates limits one kind of unit twice. Keep one rate of each kind.")
+                raise InvalidParameter(f"{where}rates limits one kind of unit twice. Keep one rate of each kind.")
         if self.ordered and self.per_key.at_once not in (None, 1):
             raise InvalidParameter("An ordered queue runs one execution of a key at once: leave per_key.at_once out.")
         _check_whole("most_waiting", self.most_waiting, 10**12)
         if self.most_waiting_usd is not None and not 0 < self.most_waiting_usd <= 10**6:
             raise InvalidParameter(f"most_waiting_usd is {self.most_waiting_usd!r}; use dollars above 0, up to 1,000,000.")
-        _check_whole("oldest_seconds", self.oldest_seconds, MAX_SECONDS)
-        _check_whole("ttl_seconds", self.ttl_seconds, MAX_SECONDS)
+        _check_whole("oldest (in seconds)", self.oldest_seconds, MAX_SECONDS)
+        _check_whole("ttl (in seconds)", self.ttl_seconds, MAX_SECONDS)
         return self
 
 

@@ -64,7 +64,7 @@ class CatchUp(Word):
 
 
 class Origin(Word):
-    """Where the present definition of a schedule comes from: where it was declared, or who changed it last."""
+    """Where the present definition of a schedule comes from: where it was declared, or where an operator added or changed it last."""
 
     CODE = "code"
     PAGE = "page"
@@ -190,7 +190,7 @@ class ScheduleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """When the operator in `changed_by` added, changed or removed the schedule; None if `changed_by` is None."""
     declared: Definition | None = None
     """The declared definition that is not in force, because an operator changed or removed the schedule. None if the declaration is in
-    force or equal to what the operator set, and after a removal until a process declares the schedule again."""
+    force or equal to what the operator set, and if an operator removed an unchanged schedule, until a process declares it again."""
     declared_origin: Origin | None = None
     """The origin of `declared`; None if that is None."""
     history: tuple[Counted, ...] = ()
@@ -240,7 +240,7 @@ def checked_definition(definition: Definition) -> Definition:
 
 
 def checked_input(text: str) -> str:
-    """The text of a schedule's input, returned as it is. Raises PayloadNotJson if it is not JSON, and ScheduleInvalid if it is too
+    """The text of a schedule's input, returned unchanged. Raises PayloadNotJson if it is not JSON, and ScheduleInvalid if it is too
     large."""
     codec.check(text)
     if len(codec.storable(text).encode()) > MAX_INPUT:

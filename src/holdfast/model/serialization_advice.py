@@ -29,7 +29,7 @@ _SENTENCES: Final = (
 
 def with_advice(message: str | None) -> str | None:
     """An error's message for people. If the message is the sentence of AWS's SDK about a type that cannot be written, the advice is added.
-    Any other message, and None, is returned as it is."""
+    Any other message, and None, is returned unchanged."""
     for sentence, cure in _SENTENCES:
         if message is not None and sentence.fullmatch(message):
             return f"{message}. {cure}"

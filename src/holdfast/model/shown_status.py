@@ -25,7 +25,8 @@ class ShownStatus(Word):
     """Its latest invocation failed, and another one runs or will run."""
     OK = "ok"
     PARTIAL = "partial"
-    """Its run failed, but gave partial outputs."""
+    """Its run failed, but gave outputs; or the run of a pipeline succeeded, although a result that the author wanted is missing or
+    partial."""
     FAILED = "failed"
     """It failed or timed out, or its run's response says that it failed."""
     STOPPED = "stopped"

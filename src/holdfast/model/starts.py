@@ -12,7 +12,7 @@ from holdfast.model.admission import REPLACED, placed
 from holdfast.model.audit import Note
 from holdfast.model.charges import Charge
 from holdfast.model.credentials import tenant_of
-from holdfast.model.draft import WriteDraft
+from holdfast.model.draft import WriteDraft, is_pending
 from holdfast.model.enqueues import Enqueue, Same
 from holdfast.model.errors import ExecutionAlreadyStarted, InvalidParameter
 from holdfast.model.execution import (
@@ -29,7 +29,7 @@ from holdfast.model.execution import (
 from holdfast.model.history import KIND, RESTART, SCHEDULE, Event, EventType
 from holdfast.model.ids import Arn
 from holdfast.model.life import Claimant
-from holdfast.model.operations import Failure, Kind, Operation, is_pending
+from holdfast.model.operations import Failure, Kind, Operation
 from holdfast.model.queues import QueueSettings
 from holdfast.model.schedules import Occurrence, ScheduleState
 from holdfast.model.seal import Seal

@@ -23,8 +23,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a list shows of an execution. The pipeline is written when the execution starts, and everything else when it closes."""
 
     outcome: str | None = None
-    """The status of a run's response: `ok`, `partial` (the run failed, but gave partial outputs), or a word for how the run failed. None if
-    there is no response: the run has not ended, it ended without a response, or the execution is not a run."""
+    """The status of a run's response: `ok`, `partial` (a worker's run failed, but gave outputs; or a pipeline's run succeeded without a
+    result that its author wanted), or a word for how the run failed. None if there is no response: the run has not ended, it ended without
+    a response, or the execution is not a run."""
     error_code: str | None = None
     """For a run with a response: the error code of the response. For any other execution: its error type if it failed, `timed_out` if it
     timed out, `stopped` if it was stopped. None if there is no error."""

@@ -69,16 +69,16 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def checked(timing: Timing) -> Timing:
     """The timing, with its cron expression in plain form. Raises ScheduleInvalid if a part of it is not allowed."""
     if (timing.cron is None) == (timing.every is None):
-        raise ScheduleInvalid("A schedule has either a cron expression or an interval. Give one of them, not both.")
+        raise ScheduleInvalid("A schedule has either a cron expression or an interval. Give exactly one of them.")
     if timing.cron is not None:
         timing = msgspec.structs.replace(timing, cron=cron.check(timing.cron))
     elif type(timing.every) is not int or not 1 <= timing.every <= MAX_SECONDS:
-        raise ScheduleInvalid(f"The interval is {timing.every!r:.50} seconds. Write 1 to {MAX_SECONDS:,}: at most a year.")
+        raise ScheduleInvalid(f"The interval is {timing.every!r:.50} seconds. It must be 1 to {MAX_SECONDS:,} seconds: at most a year.")
     zone_of(timing.zone)
     most = min(MAX_JITTER_SECONDS, timing.every or MAX_JITTER_SECONDS)
     if type(timing.jitter) is not int or not 0 <= timing.jitter <= most:
         raise ScheduleInvalid(
-            f"The jitter is {timing.jitter!r:.50} seconds. Write 0 to {most:,}: at most an hour, and at most the interval."
+            f"The jitter is {timing.jitter!r:.50} seconds. It must be 0 to {most:,} seconds: at most an hour, and at most the interval."
         )
     for name, at in (("start", timing.start), ("end", timing.end)):
         if at is not None and (type(at) is not int or not EARLIEST <= at <= LATEST):

@@ -147,7 +147,7 @@ def _check_values(update: Update) -> None:
 
 
 def _move(draft: WriteDraft, update: Update, seal: Seal, children: Children) -> None:
-    before = draft.get(update.id)
+    before = draft.operations.get(update.id) or draft.before(update.id)  # `draft.get`, without a call for each update
     key = (update.type, update.action)
     if update.if_open and before is not None and before.status not in OPEN:
         return

@@ -148,8 +148,8 @@ def _key(key: Any, path: str) -> str:
 
 def without_models(value: Any, path: str = "") -> Any:
     """The value, with each model in it (dataclass or pydantic) replaced by its JSON values. A tuple that contains a model becomes a list. A
-    value without models is returned unchanged. Raises Unwritable if a model cannot be written. `path` says where the value is in the whole
-    value, for this error."""
+    value without models is returned unchanged. Raises Unwritable if a model cannot be written, and RecursionError if a dict or list with a
+    model in it contains itself. `path` says where the value is in the whole value, for this error."""
     if not models_in(value):
         return value
     if isinstance(value, dict):
@@ -199,7 +199,7 @@ def _names_models(hint: Any) -> bool:
 
 def typed(value: Any, hint: Any, path: str = "", known: Mapping[Any, Any] | None = None) -> Any:
     """A value that was read from JSON, converted to the annotation `hint`. Raises Unfitting if a conversion is tried and fails: a dict does
-    not fit its model, a value is none of the enum's, a text is no date. A value for which there is no conversion is returned as it is:
+    not fit its model, a value is none of the enum's, a text is no date. A value for which there is no conversion is returned unchanged:
     None, for example, or a list where the annotation is a dataclass. `path` says where the value is in the whole value, for an error.
     `known` maps type variables to the types that they stand for."""
     hint = _meant(hint, known)
@@ -224,7 +224,7 @@ def typed(value: Any, hint: Any, path: str = "", known: Mapping[Any, Any] | None
 
 
 def _meant(hint: Any, known: Mapping[Any, Any] | None = None) -> Any:
-    """The annotation that an alias, a NewType, `Annotated` or a type variable stands for; any other annotation is returned as it is.
+    """The annotation that an alias, a NewType, `Annotated` or a type variable stands for; any other annotation is returned unchanged.
     `known` maps type variables to types. A type variable that is not in it stands for its bound, or for Any."""
     while True:
         if get_origin(hint) is Annotated:
@@ -326,7 +326,7 @@ def _fields(kind: Any) -> dict[str, Any]:
 
 def resolved(hint: Any, names: Mapping[str, Any], local: Mapping[str, Any]) -> Any:
     """The object that an annotation stands for. An annotation that is a text is evaluated, with `names` as its global and `local` as its
-    local names; if that fails, the result is Any. An annotation that is not a text is returned as it is."""
+    local names; if that fails, the result is Any. An annotation that is not a text is returned unchanged."""
     if isinstance(hint, str):
         try:
             return eval(_compiled(hint), dict(names), dict(local))  # evaluate the author's own annotation, as the interpreter would do it
@@ -342,8 +342,8 @@ def _compiled(text: str) -> types.CodeType:
 
 def _any_of(value: Any, parts: Sequence[Any], path: str, known: Mapping[Any, Any] | None) -> Any:
     """The value, converted to the first member of a union that it fits. A value whose own type is a member, for example a text if `str` is
-    one, is returned as it is. For a JSON object, models with exactly the object's keys are tried before the other members. If no member
-    fits, the value is returned as it is, with two exceptions. The Unfitting of the first member that refused it is raised if the union has
+    one, is returned unchanged. For a JSON object, models with exactly the object's keys are tried before the other members. If no member
+    fits, the value is returned unchanged, with two exceptions. The Unfitting of the first member that refused it is raised if the union has
     only one member besides None, or if the value is a JSON object and `dict` is not a member."""
     meant = [part for part in (_meant(part, known) for part in parts) if part is not type(None)]
     if any(part is type(value) for part in meant if not isinstance(value, dict)):

@@ -103,7 +103,9 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
         elif life.may_claim(header, now, alone=self.alone):
             deaths = header.deaths
         else:
-            raise LeaseLost("Another runner has this execution.")
+            raise LeaseLost(
+                "This runner may not claim the execution now: the execution is not ready for this runner, or another runner has it."
+            )
         if header.deadline <= now:
             change = life.time_out(draft)
             return change, change.header
@@ -174,12 +176,12 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """Apply the updates. If this request repeats the last accepted one (same token, same ClientToken), nothing is applied, and the
-        answer has the same next token as before.
+        answer has the same next token as before (None if the execution has ended since).
 
-        If the deadline of the execution has passed, the execution times out, and no update is applied, no charge and no entry of the
-        ledger either. If the execution gets more operations or bytes than its terms allow, it fails. Raises LeaseLost if the invocation of
-        the token does not own the execution any more, for example because the execution is closed. Raises InvalidToken if the token was
-        used before. Raises InvalidParameter or PayloadTooLarge if an update is not allowed.
+        If the deadline of the execution has passed, the execution times out, and no update is applied, no charge and no entry of the ledger
+        either. If the execution gets more operations or bytes than its terms allow, it fails. Raises LeaseLost if the invocation of the
+        token does not own the execution any more, for example because the execution is closed. Raises InvalidToken if the token was used
+        before. Raises InvalidParameter or PayloadTooLarge if an update is not allowed.
         """
         header, at = view.header, self.at
         client = self.client_token and f"{at.epoch}.{at.sequence}.{codec.storable(self.client_token)}"
@@ -343,8 +345,8 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """Whether the engine closed an operation after the revision `seen` of the header, which the invocation before this one had seen.
         This handler may have decided to wait before it saw the end of that operation.
 
-        AWS's SDK does so (its issue 213). One more invocation lets the handler continue. Because `seen` is then set to a newer revision, it
-        happens only once for the same operation.
+        A handler of AWS's SDK may do this (its issue 213). One more invocation lets the handler continue. Because `seen` is then set to a
+        newer revision, it happens only once for the same operation.
         """
         closed = (op for op in view.newer(view.header.seen) if op.ended_at is not None)
         return any(op.type in SERVED for op in closed)

@@ -45,16 +45,15 @@ class Events:
         self._heartbeat_seconds = heartbeat_seconds
 
     def routes(self) -> list[Route]:
-        """The routes of this handler."""
         return [Route("GET", PATH, self.stream, _POLICY), Route("HEAD", PATH, self.head, _POLICY)]
 
     async def head(self, request: Request) -> Reply:
-        """The headers of a stream, without the stream itself, for a HEAD request."""
+        """The reply to a HEAD request: the headers that the stream would have, or the same refusal as for the stream."""
         return await self._begun(request, stream=False)
 
     async def stream(self, request: Request) -> Reply:
-        """A stream of signals, as server-sent events. A caller who belongs to a tenant gets only the signals of that tenant's
-        executions. An execution without a tenant counts as one of the tenant `default`."""
+        """A stream of signals, as server-sent events. A caller who belongs to a tenant gets only the signals of that tenant's executions
+        that are still in the store. An execution without a tenant belongs to the tenant `default`."""
         return await self._begun(request, stream=True)
 
     async def _begun(self, request: Request, *, stream: bool) -> Reply:
@@ -101,7 +100,7 @@ def _asked(request: Request) -> tuple[Pattern | None, int | None]:
 
 
 def _refusal(error: HoldfastError) -> Reply:
-    """The reply if a stream cannot begin: 400 if the request is wrong, else 503 with the header Retry-After, because the server has a
-    problem."""
+    """The reply if a stream cannot begin: 400 if the request is wrong; else 503 with the header Retry-After, because there are too many
+    streams or the server shuts down."""
     body = {"error": error.code, "message": str(error)}
     return json_reply(body, 400) if isinstance(error, Rejected) else json_reply(body, 503, (_COME_BACK,))

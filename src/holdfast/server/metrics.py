@@ -1,4 +1,4 @@
-"""GET /metrics: the metrics of functions and workers, as Prometheus reads them."""
+"""GET /metrics: the metrics of functions, workers, queues and schedules, in the format that Prometheus reads."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ class MetricsRoutes:
         return [Route("GET", "/metrics", self.get, RoutePolicy("Metrics", Needs.VIEW, Reach.NONE))]
 
     async def get(self, request: Request) -> Reply:
-        """All metrics. They are made in a thread, because the store is asked how much work waits."""
+        """All metrics. A thread makes them, because that reads the store."""
         text = await in_thread(Purpose.STORE, self._text)
         return Reply(200, text.encode(), ((b"content-type", CONTENT_TYPE.encode()),))

@@ -35,7 +35,6 @@ class ScheduleRoutes:
         self._store, self._clock, self._look = store, clock, look
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers."""
 
         def looks(name: str) -> RoutePolicy:
             return RoutePolicy(name, Needs.VIEW, Reach.HANDLER)
@@ -69,18 +68,18 @@ class ScheduleRoutes:
         return self._told(state)
 
     async def next(self, request: Request) -> Reply:
-        """The next times at which a schedule is due; `?count=` says how many, else five."""
+        """The next times at which a schedule is due: at most `?count=`, else at most five; none while the schedule is paused."""
         count = _number(request, "count", 5, _MOST_TIMES)
         state = await in_thread(Purpose.STORE, self._verbs(request).get, request.label)
         return document_reply({"next": [iso(at) for at in next_times(state, self._clock.now(), count)]})
 
     async def add(self, request: Request) -> Reply:
-        """Make a schedule. With `"replace": true`, a schedule of this name that exists already is changed; without it, the request is
-        refused then."""
+        """Make a schedule. If a schedule of this name exists already, `"replace": true` changes it; without `replace` the request is
+        refused. A schedule of another tenant is never changed: the request is refused."""
         body = _body(request)
         name, replace = body.pop("name", None), body.pop("replace", False)
         if not isinstance(name, str) or not isinstance(replace, bool):
-            raise InvalidRequest("The body must have a `name`, and `replace` must be true or false.")
+            raise InvalidRequest("`name` must be a text, and `replace` must be true or false.")
         asked = schedule_from(name, body, "The body")
         state = await self._changed(lambda: self._verbs(request).add(asked, origin=Origin.HTTP, replace=replace))
         return self._told(state, 201)
@@ -107,13 +106,14 @@ class ScheduleRoutes:
         return self._told(await self._changed(lambda: self._verbs(request).resume(request.label, catch_up=catch_up)))
 
     async def run_now(self, request: Request) -> Reply:
-        """Ask for one occurrence now. A runner starts it after the reply."""
+        """Ask for one occurrence now. A runner that hosts the function starts it after the reply."""
         _nothing(request)
         return self._told(await self._changed(lambda: self._verbs(request).run_now(request.label)), 202)
 
     async def backfill(self, request: Request) -> Reply:
         """Ask for the occurrences that were due from `from` on and before `to`: times with their zones, or dates, which are midnights in
-        the schedule's zone. The reply says how many they are. A runner starts them after the reply."""
+        the schedule's zone. The reply says how many were due. After the reply, a runner that hosts the function starts those whose
+        executions are not in the store."""
         body = _body(request, "from", "to")
         begin, end = _text(body, "from"), _text(body, "to")
         counted: list[int] = []

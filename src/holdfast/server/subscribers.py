@@ -34,7 +34,8 @@ class ServerSubscribers:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str] | None, environment: Mapping[str, str], clock: Clock) -> ServerSubscribers:
-        """The subscribers with the sinks that the file `path` describes (signals.sink_addresses); None: there are no sinks."""
+        """The subscribers of a server: the stream of events, and the sinks that the file `path` describes (signals.sink_addresses). If
+        `path` is None, there are no sinks."""
         return cls({} if path is None else read_sinks(path, environment, clock))
 
     def routes(self, store: Store) -> list[Route]:

@@ -4,7 +4,6 @@ engines.py          `holdfast.open`: puts a store, a host and an engine together
 settings.py         the settings of an engine; drain.py lets its process end
 client.py           a store without an engine; store_approvals.py has its approvals
 worker_pushes.py    enqueues a run of a worker for each line of a file
-input_text.py       the input of an execution as JSON text
 open_engine/        the opened engine and its methods
 runtimes/           workers and pipelines, connected to an engine
 operator/           the operator's holdfast.toml, and trusted folders

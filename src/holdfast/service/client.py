@@ -15,8 +15,9 @@ from holdfast.model.audit import Actor, Note, Noted, NoteFilter
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.codec import text_of
 from holdfast.model.errors import ExecutionNotFound, FunctionNotFound, HoldfastError, InvalidParameter, Rejected, StoreNotFound
-from holdfast.model.execution import Execution, ExecutionStatus, State, goes_on_as, new_execution
+from holdfast.model.execution import Execution, ExecutionStatus, State, goes_on_as
 from holdfast.model.ids import Arn, IdSource, checked_mention, id_at
+from holdfast.model.life import new_execution
 from holdfast.model.operations import Failure, Kind, Operation
 from holdfast.model.outside import Answering, Heartbeat, Release, Stop
 from holdfast.model.payloads import PayloadCodec
@@ -45,9 +46,7 @@ if TYPE_CHECKING:
     from holdfast.workers.replay import Finished
     from holdfast.workers.run_lookup import RunView
 
-_PAGE = 200
-_ALL = 1 << 62
-_SHOWN_CANDIDATES = 5
+_PAGE, _ALL, _SHOWN_CANDIDATES = 200, 1 << 62, 5
 _RUNNER_GONE = "Its runner has died. It goes on as soon as a runner that has its function opens this store."
 
 
@@ -55,8 +54,7 @@ class Client:
     """Blocking methods for the executions of a store. Name an execution by its ARN, its id, `function/name`, or a name that is unique.
 
     The methods take the same arguments as those of `OpenEngine` and `OpenExecution`, after the text that names the execution. A client runs
-    nothing and waits for no result: a method that changes an execution returns its record.
-    """
+    no function and waits for no runner: it returns after the write. Methods for runs raise ExecutionNotFound for any other execution."""
 
     def __init__(self, store: Store, where: str, *, clock: Clock, ids: IdSource, actor: Actor | None = None) -> None:
         self._store = store
@@ -79,7 +77,7 @@ class Client:
         """Open the store at a path, or at the address of a Postgres database. Raises StoreNotFound if there is no file at the path, unless
         `create` is set: so reading does not make a new store.
 
-        The audit log names `actor` for each decision that is made through this client. Without an actor it writes nothing there.
+        Decisions that are made through this client are noted in the audit log, under `actor`; without an actor they are not noted.
         """
         clock, where = clock or SystemClock(), placed(where)
         if not create and "://" not in where and not Path(where).exists():
@@ -107,7 +105,7 @@ class Client:
         return Schedules(self._store, self._clock, actor=self._actor)
 
     def is_hosted(self, function: str) -> bool:
-        """Whether a runner has ever hosted a function of this name with this store."""
+        """Whether a runner of this store has ever hosted a function, a worker or a pipeline of this name."""
         return bool(self._store.hosted(function))
 
     # --- reading
@@ -118,8 +116,8 @@ class Client:
         return listed(self._store, wanted)
 
     def get(self, execution: str) -> Execution:
-        """The execution that a text names. Raises ExecutionNotFound if there is none, and InvalidParameter, which lists them, if several
-        executions have the name."""
+        """The execution that a text names. Raises ExecutionNotFound if there is none. Raises InvalidParameter if several executions have
+        the name (the error lists some of them), or if an ARN is not valid."""
         found = self._meant(execution)
         if found is None:
             raise ExecutionNotFound(f"There is no execution {execution!r} in {self._where}.")
@@ -179,8 +177,9 @@ class Client:
     # --- writing
 
     def import_execution(self, document: Source) -> tuple[Execution, bool]:
-        """Write a copy of an exported execution into the store. No runner runs the copy. Returns the copy, and whether this call wrote it;
-        False if the store had it before. Raises ExportInvalid if the document is not an export."""
+        """Write a copy of an exported execution into the store; no runner runs it. Returns the copy, and whether this call wrote it (False
+        if the store had it before). Raises ExportInvalid if the document is not an export, and ExecutionAlreadyStarted if its id or name
+        belongs to a different execution."""
         copy = copied(read(document).snapshot, self._clock.now())
         new = self._store.adopt(copy)
         return self.get(copy.header.id), new
@@ -189,16 +188,14 @@ class Client:
         """Write an execution that is ready for a runner. The same name with the same input finds the existing execution; with another input
         or version it raises ExecutionAlreadyStarted.
 
-        With `on_failed="restart"`, a name whose execution failed, timed out or was stopped is started again, with any input. The old
-        execution stays, superseded by the new one. Give the function itself and not its name: its version and its timeouts are written with
-        the execution. Raises FunctionNotFound if the name is that of a worker or a pipeline."""
-        from holdfast.service.input_text import input_text
+        `on_failed="restart"` needs a name: if the execution with that name failed, timed out, was stopped or is parked, a new one is
+        written under the name, with any input. The old execution stays, superseded. Give the function itself: its version and timeouts are
+        written with the execution. Raises FunctionNotFound if a runner of this store has hosted a worker or a pipeline with its name."""
+        from holdfast.service.open_engine.open_execution import input_text
 
         again = is_restart(on_failed, name)
         if any(hosted.kind is not Kind.FUNCTION for hosted in self._store.hosted(function.name)):
-            raise FunctionNotFound(
-                f"{function.name!r} is a worker or a pipeline of this store, not a function. Run it with `holdfast run`, or over HTTP."
-            )
+            raise FunctionNotFound(f"{function.name!r} is a worker or a pipeline, not a function. Run it with `holdfast run` or over HTTP.")
         now, payload = self._clock.now(), input_text(input)
         header = new_execution(self._ids(now), name, function.name, function.version, payload=payload, now=now, terms=function.terms)
         before = failed_as(self._store, function.name, name) if again else None
@@ -211,8 +208,8 @@ class Client:
     ) -> tuple[Execution, bool]:
         """Stop an execution, with this message and type as its error. With `cascade`, executions below it are stopped too (runs are
         cancelled), except those that were invoked with `cascade=False`. If another execution continues this one, that one is stopped
-        instead. Returns the execution and whether this call stopped it; False if it was closed. Raises InvalidParameter for an imported
-        copy that was not closed."""
+        instead. Returns the execution and whether this call stopped it; False if it had ended before. Raises InvalidParameter for an
+        imported copy that was not closed."""
         error = Failure(message=message, type=error_type)
         while True:
             before = self.get(execution)
@@ -276,9 +273,9 @@ class Client:
         return run_views(self._store, Asker(), worker=worker, limit=limit, parent=above, queue=queue)
 
     def follow(self, run: str, after: int | str = 0) -> Iterator[RunEvent]:
-        """The recorded events of a run after the event with the id `after`, then new ones, until the run has ended, or is quarantined: then
-        the last event is `quarantined`. Blocks between them. Progress and text of models are not on disk: ask the process that runs the
-        worker (`OpenEngine.follow`, or over HTTP)."""
+        """The recorded events of a run after the event with the id `after`, then new ones, until the run has ended, or is quarantined or
+        removed from the store: then the last event is `quarantined`. Blocks between them. Progress and text of models are not on disk: ask
+        the process that runs the worker (`OpenEngine.follow`, or over HTTP)."""
         from holdfast.service.descriptions.run_events import followed
         from holdfast.workers.run_lookup import Asker, find_run
 
@@ -306,8 +303,8 @@ class Client:
         return finished_in(self._store, self.get(run).id, Asker())
 
     def cancel(self, run: str) -> tuple[RunView, bool]:
-        """Cancel a run; a runner ends it after this call. Returns the run, and whether it was still open: False means that it had ended
-        before, and nothing changed."""
+        """Cancel a run. A runner ends it after this call; a quarantined run, or one that has written no operation yet, ends with this call.
+        Returns the run, and whether it was still open; False if it had ended before."""
         from holdfast.workers.decisions import cancel_write
         from holdfast.workers.run_lookup import Asker
 

@@ -12,8 +12,8 @@ _LOOK_SECONDS: Final = 0.05
 
 
 async def drained(engine: Engine, seconds: float) -> bool:
-    """Let the engine claim no more executions, and wait until every live invocation has suspended or ended, but not longer than `seconds`.
-    Returns True if all of them have, and False if the time was over first."""
+    """Let the engine claim no more executions, and wait until it is idle: every live invocation has suspended or ended, and nothing is
+    being written or delivered. Wait not longer than `seconds`. Returns True if the engine is idle, and False if the time was over first."""
     engine.registry.shut()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):

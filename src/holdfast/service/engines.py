@@ -54,11 +54,11 @@ def open(
     the settings. `functions` are the durable functions that this engine runs. `workers` are files that declare workers or pipelines, for
     `engine.run`; `worker_settings` says what these may do. `queues` are declared in the store. What an operator has set for a queue wins
     over its declaration. `schedules` start functions, workers and pipelines at certain times. What an operator has changed or paused wins
-    over this declaration. `subscribers` are functions by name. The engine calls each with a `StatusSignal` when an execution of the store
-    begins, is quarantined or ends: in order, and at least once. A subscription lasts from the first time its name is given until
-    `unsubscribe`. Signals from a time when no engine with this subscriber was open are delivered when one opens. `codec` encodes the
-    payloads in the store (`holdfast.AesGcm` encrypts them). None: the codec of the settings. `migrate` first updates a Postgres store of an
-    older release, as `holdfast db migrate` does. A SQLite file is always updated."""
+    over this declaration. `subscribers` are functions by name. When an execution of the store begins, is quarantined or ends, one of the
+    open engines that have the subscriber calls it with a `StatusSignal`: in order, and at least once. A subscription lasts from the first
+    time its name is given until `unsubscribe`. Signals from a time when no engine with this subscriber was open are delivered when one
+    opens. `codec` encodes the payloads in the store (`holdfast.AesGcm` encrypts them). None: the codec of the settings. `migrate` first
+    updates a Postgres store of an older release, as `holdfast db migrate` does. A SQLite file is always updated."""
     _check_kinds(store, functions, workers, worker_settings)
     operators = {} if worker_settings is None else worker_settings.queues
     settings = settings_for_open(settings or Settings(), codec, queues, operators, migrate=migrate)

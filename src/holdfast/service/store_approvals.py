@@ -31,7 +31,8 @@ class StoreApprovals:
 
     def list(self, run: str | None = None, *, limit: int = 1000) -> Iterator[Approval]:
         """At most `limit` approvals that wait for a decision, the oldest run first: of all runs, or, if `run` is given, at most 500 of this
-        run and of all runs below it. Each says what the rest of its run may cost, if the store has data for an estimate."""
+        run and of all runs below it. Each says what the rest of the outermost run above it may cost, if the store has data for an estimate.
+        Raises ExecutionNotFound if there is no such run."""
         estimates, spending = without_workers(self._store), Spending(self._store)
         if run is None:
             return estimates.with_rests(itertools.islice(undecided(self._store, self._asker), limit))

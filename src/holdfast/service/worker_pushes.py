@@ -44,9 +44,9 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
     options: PushOptions
 
     def push(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[Sequence[PushedLine]]:
-        """Push numbered lines of JSON, and report each batch after it is on disk. A wrong line is refused, and the others are still
-        enqueued. If the queue is full or is drained, two kinds of lines of the present batch are still reported: those that were enqueued,
-        and those that were wrong. Then QueueFull is raised. What was enqueued stays enqueued."""
+        """Push numbered lines of JSON while the caller iterates, and report each batch after it is on disk. A wrong line is refused, and
+        the others are still enqueued. If the queue is full or is drained, two kinds of lines of the present batch are still reported: those
+        that were enqueued, and those that were wrong. Then QueueFull is raised. What was enqueued stays enqueued."""
         opening = open_engine(
             self.store, workers=[self.file], worker_settings=self.settings, settings=Settings(at_once=0), codec=self.codec
         )

@@ -2,7 +2,8 @@
 not delay the others.
 
 A listener whose queue is full is ended. Its client can connect again, and give the number of the last signal that it had. The new listener
-gets the signals after that number, from memory or from the store. If some of them are not kept any more, it gets `GAP` first.
+gets the signals after that number, from memory or from the store. If some of them are not kept any more, it gets `GAP` before the next
+signal.
 """
 
 from __future__ import annotations
@@ -57,8 +58,9 @@ class Broadcaster:
 
     def listen(self, after: int | None = None, kept: Kept | None = None) -> Listener:
         """A new listener for the running event loop. Use it with `async with`. If `after` is None, it gets only the signals that come from
-        now on; else all signals with a number above `after`. `kept` reads from the store the older ones, which are not in memory any more;
-        if it is None, the listener does not get those. Raises StoreBusy if there are too many listeners, or after `close`."""
+        now on; else also the earlier signals with a number above `after`. Of these, `kept` reads from the store those that are not in
+        memory any more; if `kept` is None, the listener does not get them. Raises StoreBusy if there are too many listeners, or after
+        `close`."""
         listener = Listener(self, after, self._queue, kept)
         with self._lock:
             if self._closed or len(self._listeners) >= self._most:
@@ -96,8 +98,8 @@ class Listener:
         self._ended = False
 
     def begin(self, backlog: list[StatusSignal]) -> None:
-        """Set the signals in memory that are newer than the last signal that its client had. The listener gives them before all signals
-        that come later."""
+        """Called once by the broadcaster, with those signals in its memory that are newer than the last signal that the listener's client
+        had. The listener gives them before all signals that come later."""
         self._backlog = backlog
 
     def offer(self, signal: StatusSignal) -> None:

@@ -31,8 +31,9 @@ class EventBridge(Sink):
     ) -> None:
         """`bus` is the name of the event bus, `source` the source that the events name, `region` the AWS region of a new client (None: the
         region in AWS's settings). `client` is a boto3 client for the service `events`; None: this sink makes one. `pattern`,
-        `dead_letters`, `tries` and `clock` mean what they mean in `Sink`. Raises InvalidParameter if `source` begins with `aws.`, and
-        ExtraMissing if a client is needed and boto3 is not installed."""
+        `dead_letters`, `tries` and `clock` mean what they mean in `Sink`. Raises InvalidParameter or PatternInvalid if an argument is not
+        valid, ExtraMissing if a client is needed and boto3 is not installed, and boto3's own error if boto3 cannot make a client, for
+        example because no region is set."""
         if source.startswith("aws."):
             raise InvalidParameter(f"The source {source!r} begins with 'aws.', which is reserved for AWS. Choose another source.")
         super().__init__(f"EventBridge {bus}", pattern=pattern, dead_letters=dead_letters, tries=tries, clock=clock)
@@ -41,8 +42,8 @@ class EventBridge(Sink):
         self._client = client if client is not None else _new_client(region)
 
     def __call__(self, signal: StatusSignal) -> None:
-        """Put the event of a signal on the bus, if the pattern wants it. Blocks. If the event cannot be delivered, raises DeliveryFailed;
-        after `tries` tries it writes a dead letter instead, if `dead_letters` was given."""
+        """Put the event of a signal on the bus, if the pattern wants it. Blocks. Raises DeliveryFailed if the event cannot be delivered.
+        After `tries` failed tries of this signal, it writes a dead letter instead, if `dead_letters` was given."""
         event = self.wanted(signal)
         if event is None:
             return

@@ -84,8 +84,8 @@ class _Histogram:
 
 
 class FunctionMetrics:
-    """Counts executions, invocations, steps and commits, as an observer of an engine. It is also a collector of prometheus-client:
-    `REGISTRY.register(metrics)`."""
+    """Counts executions, invocations, steps and commits, as an observer of an engine. A program may also register it as a collector of
+    prometheus-client: `REGISTRY.register(metrics)`."""
 
     def __init__(self, *, most_functions: int = _MOST_FUNCTIONS) -> None:
         _client()
@@ -120,15 +120,16 @@ class FunctionMetrics:
             self._started.add(self._name(header))
 
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
-        """Count an invocation that ended, and its duration. An invocation that ended because its execution must wait is counted as ok."""
+        """Count an invocation that ended, and its duration. The result is `ok` also for an invocation that ended because its execution must
+        wait."""
         with self._lock:
             name = self._name(header)
             self._invocations.add(name, _RESULTS[outcome.status])
             self._took.observe(max(0, ended_at - (header.invoked_at or ended_at)) / 1000, name)
 
     def operated(self, header: Execution, operation: Operation) -> None:
-        """Count a step that ended, or a step that will be tried again. A `wait_for_condition` that will be checked again is counted as a
-        step that will be tried again."""
+        """Count a step that ended, or a step that failed and will be tried again. A `wait_for_condition` is a step, too; it is counted when
+        it ends, but not when its condition will be checked again."""
         if operation.type is not Type.STEP:
             return
         with self._lock:
@@ -160,7 +161,8 @@ class FunctionMetrics:
 
     def collect(self) -> Iterable[Metric]:
         """All metrics, in the form that prometheus-client expects. If the store cannot be read, the metrics that count waiting executions
-        are left out."""
+        are left out. Before an engine opens, these and the number of live invocations are left out. Blocks, because it reads from the store
+        how many executions wait."""
         shown = (self._started, self._closed, self._durations, self._invocations, self._took, self._steps, self._retries, self._writes)
         with self._lock:
             families = [each.family() for each in shown]

@@ -56,8 +56,8 @@ class FunctionTraces:
         self._spans.close()
 
     def attach(self, sight: Sight) -> None:
-        """Remember `sight`, which finds executions of the engine that opens: an execution that was invoked gets the trace of the one that
-        invoked it."""
+        """Called when an engine opens. This observer then uses `sight` to find, in the engine's store, the execution that invoked another
+        one: both get the same trace."""
         self._sight = sight
 
     def started(self, header: Execution) -> None:
@@ -130,10 +130,10 @@ class FunctionTraces:
 
 
 def execution_trace(header: Execution, find: Callable[[str], Execution | None]) -> TraceParent:
-    """The trace of an execution, and the span above it. An execution that another one invoked has the trace of the first execution in its
-    chain of invokes, as far as `find` finds that chain, and the span above it is the span of the execution that invoked it. For any other
-    execution both come from the caller's trace header; without a header the trace is new, and no span is above it. `find` returns an
-    execution by its id."""
+    """The trace of an execution, and the span above it. If another execution invoked it, the trace is that of the first execution in the
+    chain of invokes (as far as `find` finds that chain, at most 32 executions up), and the span above it is the span of the execution that
+    invoked it. For any other execution both come from the caller's trace header; without a header the trace is new, and no span is above
+    it. `find` returns an execution by its id."""
     root = header
     for _ in range(_DEEPEST):
         above = _above(root, find)

@@ -48,7 +48,7 @@ class LineFile:
 
     def newest(self, most: int, most_bytes: int = 256 * 1024) -> list[dict[str, Any]]:
         """The documents at the end of the file, the newest first: only those in its last `most_bytes` bytes, and at most `most` of them. A
-        line that is not a JSON object is left out. The list is empty if the file cannot be opened."""
+        line that is not a JSON object is left out. The list is empty if the file cannot be opened. A missing file is made."""
         try:
             file = private.open_file(self.path, os.O_RDONLY)
         except (OSError, NotPrivate):

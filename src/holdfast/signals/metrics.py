@@ -1,8 +1,8 @@
 """Metrics of workers for Prometheus, under the names that the protocol defines, such as success_count, failure_count, retry_count and
 p95_duration_ms.
 
-The process that wrote the end of a run counts the run, when that end is on disk. The counts are kept in dictionaries of this module,
-because the counters of `prometheus-client` would add a suffix to every name. `prometheus-client` only makes the text from the counts.
+The process that wrote the end of a run counts the run, when that end is on disk. `Metrics` keeps the counts in dictionaries, because the
+counters of `prometheus-client` would add a suffix to every name. `prometheus-client` only makes the text from the counts.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def quantile(counts: Iterable[int], share: float) -> float:
 
 
 class Metrics(RunObserver):
-    """Counts runs, refused requests and nodes of pipelines, as an observer of runs. It is also a collector of prometheus-client:
-    `REGISTRY.register(metrics)`."""
+    """Counts runs, refused requests and nodes of pipelines, as an observer of runs. A program may also register it as a collector of
+    prometheus-client: `REGISTRY.register(metrics)`."""
 
     def __init__(self, *, tenants: bool = False, most_series: int = _MOST_SERIES) -> None:
         """`tenants`: whether the metrics have the label `tenant`; this makes many series. `most_series`: if a metric has this many series,
@@ -113,7 +113,7 @@ class Metrics(RunObserver):
     # --- showing
 
     def collect(self) -> Iterable[Metric]:
-        """All metrics, in the form that prometheus-client expects."""
+        """All metrics, in the form that prometheus-client expects. `node_count` is left out as long as no node of a pipeline has ended."""
         with self._lock:
             successes, failures, retries = dict(self._successes), dict(self._failures), dict(self._retries)
             nodes = dict(self._nodes)

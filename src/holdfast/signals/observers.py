@@ -1,7 +1,8 @@
 """Observers of a worker's run: the values that are reported, and the base class of the observers for logs, metrics and traces.
 
-What is reported is already on disk, so a crash or a replay does not report it again. The docstring of a method says if this is not so. An
-observer cannot change a run. It is called on the engine's event loop and must not block. If it raises an error, the run does not notice it.
+What is reported is already on disk, so a crash or a replay does not report it again; but a crash right after the write may lose the report.
+The docstring of a method says if something is reported before it is on disk, or may be reported again. An observer cannot change a run. It
+is called on the engine's event loop and must not block. If it raises an error, the run does not notice it.
 """
 
 from __future__ import annotations
@@ -96,15 +97,16 @@ class ToolSeen(msgspec.Struct, frozen=True, kw_only=True):
     parent_span_id: str
     """The id of the span of the attempt in which the tool was called."""
     began_at: float
-    """When the call began, in milliseconds since the epoch. If the answer was reused: when the earlier call ended."""
+    """When the call began, in milliseconds since the epoch. If the answer was reused, or if the call began in another process: when the
+    receipt was written."""
     duration_ms: float = 0.0
     error_code: str | None = None
     message: str | None = None
     reused: bool = False
     """Whether the tool was not called this time, because the receipt of an earlier call had the answer."""
     lost: bool = False
-    """Whether the answer of the tool was lost, for example in a crash. In that case one of three things happened: a person decided how the
-    call ended, the tool's own check found it out, or the call was made again."""
+    """Whether the answer of the tool was lost, for example in a crash, so that the receipt was written later: the tool's own check or a
+    person said how the call ended, or the runner gave up this try of the call."""
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: Decimal = Decimal(0)
@@ -172,14 +174,14 @@ class RunObserver:
         the same attempt."""
 
     def attempt_ended(self, run: RunSeen, attempt: AttemptSeen) -> None:
-        """Called when an attempt has ended."""
+        """Called when an attempt has ended; for a successful attempt, right before `ended`."""
 
     def tool_began(self, run: RunSeen, tool: ToolSeen) -> None:
-        """Called before a tool is called. That the tool will be called is already on disk."""
+        """Called right before a tool is called. The record that this call begins is already on disk."""
 
     def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
-        """Called when a call of a tool has ended, and its receipt is on disk. Also called if the tool was not called, because the receipt
-        of an earlier call had the answer (`tool.reused`); this may be reported again each time the body runs again."""
+        """Called when the receipt of a call of a tool is on disk. Also called if the tool was not called, because the receipt of an earlier
+        call had the answer (`tool.reused`); this may be reported again each time the body runs again."""
 
     def waits_for_person(self, run: RunSeen, wait: PersonWaitSeen) -> None:
         """Called when a run begins to wait for a person."""
@@ -220,45 +222,34 @@ class RunObservers(RunObserver):
                     log.warning(_TROUBLE, f"{type(observer).__name__}: {type(error).__name__}: {error}")
 
     def refused(self, refusal: RefusalSeen) -> None:
-        """Call `refused` of every observer."""
         self._tell(lambda observer: observer.refused(refusal))
 
     def accepted(self, run: RunSeen, at: int) -> None:
-        """Call `accepted` of every observer."""
         self._tell(lambda observer: observer.accepted(run, at))
 
     def attempt_began(self, run: RunSeen, number: int, at: int) -> None:
-        """Call `attempt_began` of every observer."""
         self._tell(lambda observer: observer.attempt_began(run, number, at))
 
     def attempt_ended(self, run: RunSeen, attempt: AttemptSeen) -> None:
-        """Call `attempt_ended` of every observer."""
         self._tell(lambda observer: observer.attempt_ended(run, attempt))
 
     def tool_began(self, run: RunSeen, tool: ToolSeen) -> None:
-        """Call `tool_began` of every observer."""
         self._tell(lambda observer: observer.tool_began(run, tool))
 
     def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
-        """Call `tool_ended` of every observer."""
         self._tell(lambda observer: observer.tool_ended(run, tool))
 
     def waits_for_person(self, run: RunSeen, wait: PersonWaitSeen) -> None:
-        """Call `waits_for_person` of every observer."""
         self._tell(lambda observer: observer.waits_for_person(run, wait))
 
     def progressed(self, run: RunSeen, data: Any) -> None:
-        """Call `progressed` of every observer."""
         self._tell(lambda observer: observer.progressed(run, data))
 
     def logged(self, run: RunSeen, record: Mapping[str, Any]) -> None:
-        """Call `logged` of every observer."""
         self._tell(lambda observer: observer.logged(run, record))
 
     def node_ended(self, run: RunSeen, node: NodeSeen) -> None:
-        """Call `node_ended` of every observer."""
         self._tell(lambda observer: observer.node_ended(run, node))
 
     def ended(self, run: RunSeen, end: EndSeen) -> None:
-        """Call `ended` of every observer."""
         self._tell(lambda observer: observer.ended(run, end))

@@ -39,23 +39,24 @@ class QueueMetrics(Onlooker):
     # --- the reports of the engine
 
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
-        """Count an invocation that crashed as a retry, if its execution is in a queue."""
+        """Count an invocation that crashed as a retry, if its execution came from a queue."""
         if header.place is not None and outcome.status is OutcomeStatus.CRASHED:
             self._retries.add(header.place.queue)
 
     def operated(self, header: Execution, operation: Operation) -> None:
-        """Count a step that failed and is tried again, if its execution is in a queue."""
+        """Count a step that failed and will be tried again, if its execution came from a queue."""
         has_failed = operation.error is not None  # without an error it is a check of `wait_for_condition`, after which another one follows
         if header.place is not None and operation.type is Type.STEP and operation.status in _AGAIN and has_failed:
             self._retries.add(header.place.queue)
 
     def tried_again(self, header: Execution) -> None:
-        """Count an attempt of a worker's run that failed and is tried again, if the execution of the run is in a queue."""
+        """Count a failed attempt of a worker's run after which another attempt follows, if the run came from a queue."""
         if header.place is not None:
             self._retries.add(header.place.queue)
 
     def refused(self, queue: str) -> None:
-        """Count an enqueue that a queue refused, because it is full, an operator drains it, or its limit of cost is reached."""
+        """Count an enqueue that a queue refused: too many executions wait in the queue, one has waited too long, they may cost too much, or
+        an operator drains the queue."""
         self._refused.add(queue)
 
     # --- showing

@@ -16,8 +16,8 @@ MOST_SERIES: Final = 1000
 
 
 class Onlooker:
-    """An observer of an engine. `started`, `invoked`, `operated` and `closed` are called only for executions of functions, not for runs of
-    workers and pipelines. The methods do nothing; a subclass overrides those that it needs."""
+    """An observer of an engine. `started`, `invoked`, `operated` and `closed` are called for executions of functions, but not for runs of
+    workers and pipelines that this engine hosts. The methods do nothing; a subclass overrides those that it needs."""
 
     def attach(self, sight: Sight) -> None:
         """Called when an engine opens. `sight` answers questions about that engine."""
@@ -26,8 +26,8 @@ class Onlooker:
         """Called when an execution has begun. An execution that waits in a queue begins when it is admitted."""
 
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
-        """Called when an invocation has ended, at the time `ended_at`. `header` is the header of its execution when the invocation
-        began."""
+        """Called when an invocation has ended, at the time `ended_at`. `header` is a header of its execution from the time of the
+        invocation: at its beginning, or later."""
 
     def operated(self, header: Execution, operation: Operation) -> None:
         """Called when a step or a child context has ended, or when a step will be tried again."""

@@ -33,8 +33,9 @@ def new_secret(chance: Callable[[int], bytes]) -> str:
 
 
 def key_of(secret: str) -> bytes:
-    """The key that a secret contains. Raises InvalidParameter if the secret does not have the right form, or its key is too short; the
-    message does not show the secret."""
+    """The key of a secret. After the prefix `whsec_`, the secret has its key in base64; a secret without this prefix is the key itself.
+    Raises InvalidParameter if the part after the prefix is not base64, or if the key has fewer than 24 bytes; the message does not show the
+    secret."""
     try:
         key = base64.b64decode(secret.removeprefix(PREFIX), validate=True) if secret.startswith(PREFIX) else secret.encode()
     except binascii.Error:
@@ -64,7 +65,8 @@ def verify(headers: Mapping[str, str], body: bytes, secret: str, now_seconds: in
         raise AccessRefused(f"The header {missing} is missing.") from None
     if not _TIMESTAMP.fullmatch(sent) or abs(int(sent) - now_seconds) > TOLERANCE_SECONDS:
         raise AccessRefused(
-            f"webhook-timestamp is not within {TOLERANCE_SECONDS} seconds of this machine's clock. The request may be a copy of an old one."
+            f"webhook-timestamp is not a number, or differs from the time now by more than {TOLERANCE_SECONDS} seconds. "
+            "The request may be a copy of an old one."
         )
     wanted = signature([key_of(secret)], id, int(sent), body).encode()
     if not any(hmac.compare_digest(wanted, each.encode()) for each in given.split(" ")):

@@ -38,8 +38,9 @@ def read_sinks(
     path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ, clock: Clock | None = None
 ) -> dict[str, Subscriber]:
     """The sinks that a TOML file describes, by the names of their subscribers. A relative path in the file is a path from the folder of
-    that file. `environment` has the variables whose values are the secrets. Raises InvalidParameter or PatternInvalid if the file cannot be
-    read or has a mistake, and ExtraMissing if a sink needs a package that is not installed."""
+    that file. `environment` has the variables whose values are the secrets. `clock` None means the clock of this machine. Raises
+    InvalidParameter or PatternInvalid if the file cannot be read or has a mistake, and ExtraMissing if a sink needs a package that is not
+    installed."""
     where = Path(path)
     try:
         found = tomllib.loads(where.read_text(encoding="utf-8"))

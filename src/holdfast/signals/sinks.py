@@ -32,8 +32,8 @@ def pattern_of(wanted: Wanted) -> Pattern | None:
 
 
 class Sink:
-    """The base of sinks that send events over a network. It has the event pattern, and counts the failed tries of the signal that cannot be
-    delivered now."""
+    """The base class of sinks that send events over a network. It has the event pattern, and counts the failed tries of the signal that is
+    being delivered."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class Sink:
         clock: Clock | None = None,
     ) -> None:
         """`name` is shown in messages. `pattern`: which events are sent; None means all. `dead_letters`: the path of the file for dead
-        letters; None: there is none, and a signal is tried again without a limit until it is delivered. `tries`: after this many failed
-        tries the event is written to that file. `clock` None means the clock of this machine. Raises InvalidParameter if `tries` is below
-        1, and PatternInvalid if the pattern is not valid."""
+        letters; None: there is no such file, and a signal is tried again without a limit until it is delivered. `tries`: after this many
+        failed tries in this process, one after the other, the event is written to that file. `clock` None means the clock of this machine.
+        Raises InvalidParameter if `tries` is below 1, and PatternInvalid if the pattern is not valid."""
         if tries < 1:
             raise InvalidParameter(f"tries is {tries!r}; use a number that is at least 1.")
         self._name = name
@@ -61,8 +61,8 @@ class Sink:
         return f"{type(self).__name__}({self._name})"
 
     def dead_letters(self, most: int) -> list[dict[str, Any]]:
-        """The newest dead letters of this sink, the newest first, at most `most`. Empty if the sink has no file for dead letters. Blocks,
-        because it reads the file."""
+        """The newest lines in the file for dead letters, the newest first: at most `most`, and only lines in the last 256 KiB of the file.
+        Empty if the sink has no such file, or if the file cannot be opened. Blocks, because it reads the file."""
         return [] if self._letters is None else self._letters.newest(most)
 
     def wanted(self, signal: StatusSignal) -> Event | None:
@@ -71,9 +71,9 @@ class Sink:
         return event if self._pattern is None or self._pattern.matches(event) else None
 
     def failed(self, signal: StatusSignal, event: Event, error: DeliveryFailed) -> None:
-        """Called after each failed try to deliver a signal. Raises `error`, so that the engine delivers the signal again later. After the
-        failed try number `tries` of the same signal it does not raise, but writes a dead letter, if the sink has a file for dead letters.
-        Without such a file it always raises. If the dead letter cannot be written, it raises DeliveryFailed. Blocks."""
+        """A subclass calls this after each failed try to deliver a signal. It raises `error`, so that the engine delivers the signal again
+        later. But if the sink has a file for dead letters, and this was the try number `tries` of the same signal in this process, or a
+        later one, it writes a dead letter and returns. Raises DeliveryFailed if the dead letter cannot be written. Blocks."""
         self._failures = self._failures + 1 if signal.number == self._failing else 1
         self._failing = signal.number
         if self._letters is None or self._failures < self._tries:
@@ -100,8 +100,8 @@ class JsonLines:
         return f"JsonLines({self._file.path})"
 
     def __call__(self, signal: StatusSignal) -> None:
-        """Write the event of a signal, if the pattern wants it; its line is on disk when this returns. Blocks. Raises DeliveryFailed if the
-        line cannot be written."""
+        """Write the event of a signal, if the pattern wants it; the line of the event is on disk when this returns. Blocks. Raises
+        DeliveryFailed if the line cannot be written."""
         event = event_of(signal)
         if self._pattern is None or self._pattern.matches(event):
             self._file.append(event)

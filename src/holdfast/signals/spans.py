@@ -1,5 +1,5 @@
-"""Spans: how the traces of workers and functions use OpenTelemetry. A span is reported after it has ended, with ids that the caller
-computed.
+"""Spans: how the traces of workers and functions use OpenTelemetry. The code that reports a span does so after the span has ended, and
+computes its ids.
 
 Environment variables (OTEL_*) say where spans are sent and which part of the traces is recorded. A thread sends the spans. If too many
 spans wait to be sent, further spans are dropped, so that the code that reports a span never waits.
@@ -32,10 +32,10 @@ class Spans:
     """Reports spans that have ended. Only one thread may use it."""
 
     def __init__(self, processor: SpanProcessor | None = None, environment: Mapping[str, str] = os.environ) -> None:
-        """`processor` gets the spans. None: they are sent to the address that OpenTelemetry's variables name (OTEL_EXPORTER_OTLP_ENDPOINT
-        or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT); OpenTelemetry reads this address from the environment of the process. `environment` has the
-        variables for the protocol and the name of the service. Raises ExtraMissing if a package of OpenTelemetry that is needed is not
-        installed."""
+        """`processor` gets the spans. None: they are sent to the address in the variable OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or
+        OTEL_EXPORTER_OTLP_ENDPOINT. `environment` has these variables, and those for the protocol and the name of the service.
+        OpenTelemetry reads all other variables, for example that of the sampler, from the environment of the process. Raises ExtraMissing
+        if a package of OpenTelemetry that is needed is not installed."""
         try:
             from opentelemetry.sdk.resources import Resource
             from opentelemetry.sdk.trace import TracerProvider

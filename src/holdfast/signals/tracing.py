@@ -5,8 +5,8 @@
                        │           └─ execute_tool refund_payment ── spans of the servers that the tool calls, by `traceparent`
                        └─ attempt …
 
-The id of a span is computed from the run's span and from what the span describes. A span is sent when that part of the run is on disk. So a
-run that ends in another process, days later, is still one trace.
+The id of a span is computed from the run's span and from what the span describes. A span is reported when the part of the run that it
+describes is on disk. So a run that ends in another process, days later, is still one trace.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Tracing(RunObserver):
     """An observer of runs. It reports their spans."""
 
     def __init__(self, processor: SpanProcessor | None = None, environment: Mapping[str, str] = os.environ) -> None:
-        """`processor` gets the spans. None: they are sent to the address that OpenTelemetry's variables name (OTEL_EXPORTER_OTLP_ENDPOINT
-        or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT); OpenTelemetry reads this address from the environment of the process. `environment` has the
-        variables for the protocol and the name of the service. Raises ExtraMissing if a package of OpenTelemetry that is needed is not
-        installed."""
+        """`processor` gets the spans. None: they are sent to the address in the variable OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or
+        OTEL_EXPORTER_OTLP_ENDPOINT. `environment` has these variables, and those for the protocol and the name of the service.
+        OpenTelemetry reads all other variables, for example that of the sampler, from the environment of the process. Raises ExtraMissing
+        if a package of OpenTelemetry that is needed is not installed."""
         self._spans = Spans(processor, environment)
 
     def close(self, seconds: float = 3.0) -> None:

@@ -43,9 +43,9 @@ class Webhook(Sink):
     ) -> None:
         """`secret`: one secret or several. With several, each request has one signature for each secret, so that receivers can change from
         the old secret to the new one. `pattern`, `dead_letters`, `tries` and `clock` mean what they mean in `Sink`. `timeout_seconds`: how
-        long to wait for the answer of the receiver. `client`: your own client, for example with proxies or certificates; you must close it
-        yourself. None: this sink makes a client. Raises InvalidParameter or PatternInvalid if an argument is not valid, and ExtraMissing if
-        a client is needed and httpx is not installed."""
+        long a request may take until the status of the answer arrives. `client`: a client of the caller, for example with proxies or
+        certificates, which the caller must close; None: this sink makes a client. Raises InvalidParameter or PatternInvalid if an argument
+        is not valid, and ExtraMissing if a client is needed and httpx is not installed."""
         self._host = _host_of(url)
         super().__init__(self._host, pattern=pattern, dead_letters=dead_letters, tries=tries, clock=clock)
         self._url = url
@@ -57,8 +57,8 @@ class Webhook(Sink):
         self._client = client or _new_client()
 
     async def __call__(self, signal: StatusSignal) -> None:
-        """Send the event of a signal, if the pattern wants it. If the event cannot be delivered, or the receiver does not accept it, raises
-        DeliveryFailed; after `tries` tries it writes a dead letter instead, if `dead_letters` was given."""
+        """Send the event of a signal, if the pattern wants it. Raises DeliveryFailed if the event cannot be delivered, or if the receiver
+        does not accept it. After `tries` failed tries of this signal, it writes a dead letter instead, if `dead_letters` was given."""
         event = self.wanted(signal)
         if event is None:
             return
@@ -68,7 +68,7 @@ class Webhook(Sink):
             await in_thread(Purpose.STORE, self.failed, signal, event, error)
 
     async def aclose(self) -> None:
-        """Close the connections of the client that this sink made. A client that was passed to `__init__` is not closed."""
+        """Close the client that this sink made, with its connections. A client that the caller passed to `__init__` is not closed."""
         if self._own:
             await self._client.aclose()
 

@@ -33,7 +33,8 @@ _LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical"})
 
 class LineWriter:
     """Appends lines to a file, or to stderr, from a thread of its own. `where` is the file's path, or `stderr`. If the file is moved or
-    removed while the process runs, the next line goes into a new file with the old name."""
+    removed while the process runs, the next line goes into a new file with the old name. Lines that cannot be written are lost, and a
+    warning in the log of Holdfast says so."""
 
     def __init__(self, where: str, *, most_lines: int = _MOST_LINES, most_bytes: int = _MOST_BYTES) -> None:
         self._where = where
@@ -49,7 +50,8 @@ class LineWriter:
             self._check()
 
     def _check(self) -> None:
-        """Raise InvalidParameter if the file cannot be opened for writing, or NotPrivate if it is a link or belongs to another user."""
+        """Open the file once; a missing file is made. Raises InvalidParameter if the file cannot be opened for writing, and NotPrivate if
+        it is not a private file of this user (`private.open_given`)."""
         try:
             os.close(self._opened())
         except OSError as error:

@@ -28,7 +28,8 @@ def placed(where: str) -> str:
 
 
 def open_maintenance(where: str, member: str, codec: PayloadCodec | None = None) -> Maintenance:
-    """The operator's commands for the store at a path or an address. This call does not open the store."""
+    """The operator's commands for the store at a path or an address. This call does not open the store. Only `migrate` of a SQLite store
+    needs `member` and `codec`."""
     where = placed(where)
     if _is_postgres(where):
         try:
@@ -53,12 +54,13 @@ def _postgres_missing() -> ExtraMissing:
 
 
 def open_store(where: str, member: str, codec: PayloadCodec | None = None, *, migrate: bool = False) -> Store:
-    """Open the store at a path, at `sqlite:///…` or at `postgresql://…`. The path `:memory:` makes a store in memory, which is lost when it
-    is closed.
+    """Open the store at a path, at `sqlite:///…` or at `postgresql://…`; make it if there is none. The path `:memory:` makes a store in
+    memory, which is lost when it is closed.
 
     `member` names this process in the store. `codec` encodes payloads; a store must be opened with the codec that it was made with, or
-    without one if it was made without. A SQLite file of an older release is migrated when it is opened. A Postgres schema is migrated only
-    if `migrate` is True, because other processes may use it at the same time.
+    without one if it was made without. A SQLite file of an older release is migrated when it is opened. A Postgres schema of an older
+    release is migrated only if `migrate` is True, because other processes may use it at the same time; otherwise StoreNotMigrated is
+    raised.
     """
     where = placed(where)
     if _is_postgres(where):

@@ -22,7 +22,7 @@ Mark = tuple[int, int, int, dict[str, Counter], dict[str, str | None], int, dict
 class Batch:
     """What a batch has decided so far."""
 
-    __slots__ = ("bases", "born", "changes", "counters", "events", "followed", "following", "graphs", "lanes", "moved", "names", "views")
+    __slots__ = ("_lanes", "bases", "born", "changes", "counters", "events", "followed", "following", "graphs", "moved", "names", "views")
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -43,14 +43,25 @@ class Batch:
         self.graphs: dict[str, str | None] = {}
         """The graphs that new executions name, each with the text to store; None if the graph must be in the store already. Like
         `counters`, each change makes a new dict."""
-        self.lanes = LaneBook()
-        """What the batch changes in lanes."""
+        self._lanes: LaneBook | None = None
         self.moved: dict[str, ScheduleState] = {}
         """Schedules as the batch leaves them. Like `counters`, each change makes a new dict."""
 
+    @property
+    def lanes(self) -> LaneBook:
+        """What the batch changes in lanes."""
+        if self._lanes is None:
+            self._lanes = LaneBook()
+        return self._lanes
+
+    @property
+    def uses_lanes(self) -> bool:
+        """Whether the batch has read or changed a lane."""
+        return self._lanes is not None and self._lanes.is_used
+
     def mark(self) -> Mark:
         """A point to which `undo` can go back."""
-        lanes = self.lanes.mark()
+        lanes = 0 if self._lanes is None else self._lanes.mark()
         return len(self.changes), len(self.events), len(self.followed), self.counters, self.graphs, lanes, self.moved
 
     def committed(self, answers: Sequence[Answer | HoldfastError], *, signalled: bool) -> Committed:
@@ -61,7 +72,8 @@ class Batch:
         """Take back everything that was decided since a mark. Returns the ids of executions whose view in memory must be compared with the
         row again. Here the result is empty; a backend may return some."""
         changes, events, followed, self.counters, self.graphs, lanes, self.moved = mark
-        self.lanes.undo(lanes)
+        if self._lanes is not None:
+            self._lanes.undo(lanes)
         for change in reversed(self.changes[changes:]):
             execution = change.header.id
             view = self.views.pop(execution)

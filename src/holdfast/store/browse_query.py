@@ -1,9 +1,9 @@
-"""The SQL of a search by a person (a look): which index finds the candidates, and which of them match.
+"""The SQL of a search by a person (a look): which index finds the candidates, and which candidates match.
 
 Candidates are the newest executions of some parts. A part is an ordered range of one index: all ids, the ids of one function, and so on. A
-statement reads a bounded number of candidates of one part, and returns those that match. So no filter makes it read more rows. The texts
-are in browse.sql of each backend; a line of its filter is kept if the look gives a value for each parameter of that line, as in
-list_query.py.
+statement reads a bounded number of candidates of one part, and returns those that match. So it does not read more rows, even if few of them
+match the filter. The texts are in browse.sql of each backend; a line of its filter is kept if the look gives a value for each parameter of
+that line, as in list_query.py.
 """
 
 from __future__ import annotations

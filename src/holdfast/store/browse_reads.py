@@ -92,7 +92,7 @@ class BrowseReads(Reads):
 
     def values(self, field: Completed, prefix: str, limit: int, tenant: str | None = None) -> Sequence[str]:
         """At most `limit` values of a field that begin with a prefix, in order. If `tenant` is given, only values that this tenant's newest
-        executions have; for the field of tenants, `tenant` itself."""
+        executions have; for the field of tenants, only `tenant` itself, if it begins with the prefix."""
         prefix = asked_text(prefix)
         asked: dict[str, Any] = {"prefix": prefix, "end": end_of(prefix), "limit": max(limit, 0)}
         if tenant is None:

@@ -21,7 +21,7 @@ def named_statements(package: str, file: str) -> dict[str, str]:
 
 
 def together(*files: Mapping[str, str]) -> dict[str, str]:
-    """The statements of several files together. Raises AssertionError if two of them have the same name."""
+    """The statements of several files together. Raises AssertionError if two files have a statement of the same name."""
     found: dict[str, str] = {}
     for statements in files:
         assert not found.keys() & statements.keys(), sorted(found.keys() & statements.keys())
@@ -30,8 +30,9 @@ def together(*files: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_codec(where: str, codec: PayloadCodec | None, name: str | None, text: str | None) -> None:
-    """Raise CodecMismatch unless the codec is the one with which the store was made, with keys that can read the store. `name` and `text`
-    are what the store keeps about its codec; both are None if it was made without one."""
+    """Raise CodecMismatch unless the codec has the name of the codec with which the store was made, and its keys can decode the store's
+    check text. If the store was made without a codec, `codec` must be None. `name` and `text` are the codec's name and the check text in
+    the store; both are None if the store was made without a codec."""
     if codec is None and name is None:
         return
     if codec is None:

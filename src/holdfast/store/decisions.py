@@ -16,6 +16,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from holdfast.model import codec
 from holdfast.model.admission import Enqueue, checked_enqueue
 from holdfast.model.charges import Counter, charged
 from holdfast.model.errors import ExecutionAlreadyStarted, ExecutionNotFound, HoldfastError, InvalidParameter, LimitReached
@@ -111,8 +112,8 @@ class Decisions(ABC, Generic[B]):
         """The error that an entry gets as its answer, if the entry alone failed with this error."""
 
     def _has_moved(self, execution: str, done: B) -> bool:
-        """Whether the row of an execution is newer than the view in memory. The default is False, for a backend whose views are always
-        current."""
+        """Whether the row of an execution has changed after the view in memory was made. This default returns False, for a backend whose
+        views are always current inside a transaction."""
         return False
 
     def _entry(self, write: Write, now: int, done: B) -> Answer | HoldfastError:
@@ -229,7 +230,8 @@ class Decisions(ABC, Generic[B]):
         for event in change.events:
             operation_id = event.operation_id
             place = None if operation_id is None else change.operations[operation_id].place
-            events.append(rows.event_row(key, event, place, execution, self._codec))
+            detail = None if event.detail is None else codec.dumps(event.detail)
+            events.append(rows.event_row(key, event, detail, place, execution, self._codec))
         if change.charges:
             after = charged(change.charges, lambda counter: done.counters.get(counter) or self._counter(counter), now)
             done.counters = done.counters | after

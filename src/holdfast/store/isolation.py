@@ -45,8 +45,8 @@ _SHOWN: Final = 64
 
 
 class Spoilt(Exception):
-    """Wraps an error (`__cause__`) that a value of an entry raised while the entry was decided or made into rows. The error is not about
-    the store, so it does not concern the whole batch."""
+    """Wraps an error (`__cause__`) that was raised because of a value of one entry, while the entry was decided or made into rows. The
+    error is not about the store, so it does not concern the whole batch."""
 
 
 def concerns_all(error: HoldfastError) -> bool:
@@ -55,9 +55,13 @@ def concerns_all(error: HoldfastError) -> bool:
     return isinstance(error, StoreBusy | DiskFailed | StoreUnsuitable) or type(error) is StoreBroken
 
 
+def _of_all(error: Exception) -> HoldfastError | None:
+    return error if isinstance(error, HoldfastError) else None
+
+
 def own(error: HoldfastError) -> HoldfastError:
-    """The error, as the answer of the entry whose decision raised it. Raises Spoilt for an error about the store itself, because a decision
-    cannot know the state of the store."""
+    """Returns the error: it is the answer of the entry whose decision raised it. Raises Spoilt instead for an error about the store itself,
+    because a decision cannot know the state of the store."""
     if concerns_all(error):
         raise Spoilt from error
     return error
@@ -80,10 +84,13 @@ def refused(write: Write, error: Exception) -> HoldfastError:
     return WriteFailed(f"{what} could not be decided or stored ({why}). Nothing of it is on disk; the log shows where it failed.")
 
 
-def committed_apart(batch: Sequence[Write], error: Exception, commit: Commit, judge: Judge, refuse: Refuse = refused) -> Committed:
+def committed_apart(
+    batch: Sequence[Write], error: Exception, commit: Commit, judge: Judge = _of_all, refuse: Refuse = refused
+) -> Committed:
     """Commit a batch that failed with `error`, in parts. An entry that makes its part fail gets an error as its answer, and the other
     entries are written. An error that concerns all entries is raised if no entry has an answer yet. If the first entries have their answers
-    already, that error becomes the answer of all entries after them, and these are not on disk."""
+    already, that error becomes the answer of all entries after them, and these are not on disk. Unless `judge` says otherwise, every error
+    of Holdfast concerns all entries."""
     answers: list[Answer | HoldfastError] = []
     _raise_if_shared(error, judge)
     todo = _halves(batch, error, answers, refuse)

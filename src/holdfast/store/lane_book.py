@@ -1,8 +1,8 @@
 """What a batch changes in lanes: slots and waiting executions as differences, everything else as rows.
 
 Differences need no lock: a write that ends an execution only subtracts from its lanes what the execution held, so it does not matter what
-other processes write at the same time. A write that may admit reads the lanes first; the Postgres store, which has other writers, locks
-them for it.
+other processes write at the same time. A write that may admit an execution must read the lanes first; the Postgres store, where other
+processes write at the same time, locks them before.
 """
 
 from __future__ import annotations
@@ -173,7 +173,8 @@ class DepthReads(NamedTuple):
     lane: LaneRow | None
     """The lane of the queue; None if there is no such lane yet."""
     oldest: Callable[[], int | None]
-    """Returns since when the execution that has waited longest waits, in milliseconds since the epoch; None if none waits."""
+    """Returns the time at which the execution that has waited longest began to wait, in milliseconds since the epoch; None if none
+    waits."""
     money: Callable[[], int]
     """Returns the estimated cost of all executions that waited before the batch, in billionths of a dollar."""
 
@@ -204,8 +205,8 @@ def check_depth(row: QueueRow, settings: QueueSettings, book: LaneBook, reads: D
 
 
 def _again(row: QueueRow, lane: LaneRow, places: int, now: int) -> int:
-    """About how many seconds it takes until `places` more executions are admitted, so that a caller should try again then. 60 for a paused
-    queue, because it is not known when it continues."""
+    """After how many seconds a caller should try again: about the time until the queue has admitted `places` more executions. 60 for a
+    paused queue, because it is not known when an operator resumes it."""
     return _UNKNOWN_SECONDS if row.mode is Mode.PAUSED else retry_after(lane, places, now)
 
 

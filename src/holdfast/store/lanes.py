@@ -28,7 +28,7 @@ from holdfast.store.lane_rows import LaneRow, SharedRates, rates_charged
 from holdfast.store.seam import Committed, Target
 
 ROOT: Final = ""
-"""The lane above all queues: it only has a clock."""
+"""The key of the lane above all queues. Of this lane only the clock is used."""
 PAGE: Final = 32
 """A walk reads at most this many sibling lanes with one statement."""
 _MOST_LOOKS: Final = 2000
@@ -41,7 +41,7 @@ _LOOKS_OF_HEAD: Final = 8
 
 
 class Head(NamedTuple):
-    """An execution that may be the next one which its lane admits, and its estimated number of tokens."""
+    """An execution that waits near the front of its lane, so that the walk may admit it next, and its estimated number of tokens."""
 
     execution: str
     units: int
@@ -146,7 +146,7 @@ class LaneWalk:
         self._wanted = 1
         self._shared: SharedRates = {}
         self._lone: list[LaneRow] | None = None
-        """The path that was found last, if the walk knows that there is no other one; else None."""
+        """The path from a queue to a leaf that was found last, if the walk knows that no other path is open; else None."""
         self.seen: dict[str, LaneRow] = {}
         """The lanes that the walk has changed or admitted from."""
 

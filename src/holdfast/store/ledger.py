@@ -15,7 +15,7 @@ _DIMENSIONS: Final = tuple(Dimension)
 _MOST_SAMPLES: Final = 10_000
 """`cost_samples` and `cost_samples_of_worker` read at most this many calls of models and other paid tools, the newest ones."""
 _NEVER: Final = 2**40
-_CUT_OFF: Final = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT, ExecutionStatus.FAILED})
+CUT_OFF: Final = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT, ExecutionStatus.FAILED})
 """If an execution ends with one of these statuses, it cannot write how its open calls ended. SUCCEEDED is not here, because a run that
 succeeds has ended its calls itself."""
 
@@ -45,14 +45,14 @@ class LedgerReads(Reads):
         return [_entry_from(row) for row in self._read("ledger", {"run": self._text(run), "limit": limit})]
 
     def cost_samples(self, pipeline: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What runs cost that a node of this pipeline asked for: one sample for each run, with the node's name. Only the 10,000 newest
-        calls of models and other paid tools are added up. If `tenant` is given, only those of this tenant."""
+        """What those runs cost that a node of this pipeline asked for: one sample for each run, with the node's name. Only the 10,000
+        newest calls of models and other paid tools are added up. If `tenant` is given, only runs of this tenant count."""
         asked = {"pipeline": self._text(pipeline), "tenant": self._asked(tenant), "limit": _MOST_SAMPLES}
         return [CostSample(*row) for row in self._read("cost_samples", asked)]
 
     def cost_samples_of_worker(self, worker: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What the runs of this worker cost that were not asked for by a pipeline: one sample for each run. Only the 10,000 newest calls of
-        models and other paid tools are added up. If `tenant` is given, only those of this tenant."""
+        """What those runs of this worker cost that no pipeline asked for: one sample for each run. Only the 10,000 newest calls of models
+        and other paid tools are added up. If `tenant` is given, only runs of this tenant count."""
         asked = {"worker": self._text(worker), "tenant": self._asked(tenant), "limit": _MOST_SAMPLES}
         return [CostSample(*row) for row in self._read("cost_samples_of_worker", asked)]
 
@@ -71,9 +71,9 @@ def entries_of(changes: Iterable[Change]) -> list[LedgerEntry]:
 
 
 def cut_off(changes: Iterable[Change]) -> dict[str, int]:
-    """The executions among these changes that have ended without success, by id, each with the time of its end in milliseconds. Calls of
-    them may still be open."""
-    return {change.header.id: change.header.ended_at or 0 for change in changes if change.header.status in _CUT_OFF}
+    """The executions among these changes that have ended without success, by id, each with the time of its end in milliseconds. Some calls
+    of these executions may still be open in the ledger."""
+    return {change.header.id: change.header.ended_at or 0 for change in changes if change.header.status in CUT_OFF}
 
 
 def lost_calls(open_calls: Iterable[Row], ended: Mapping[str, int]) -> list[LedgerEntry]:

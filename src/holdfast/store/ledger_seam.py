@@ -23,11 +23,11 @@ class LedgerStore(Protocol):
         ...
 
     def cost_samples(self, pipeline: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What runs cost that a node of this pipeline asked for: one sample for each run, with the node's name. Only the 10,000 newest
-        calls of models and other paid tools are added up. If `tenant` is given, only those of this tenant."""
+        """What those runs cost that a node of this pipeline asked for: one sample for each run, with the node's name. Only the 10,000
+        newest calls of models and other paid tools are added up. If `tenant` is given, only runs of this tenant count."""
         ...
 
     def cost_samples_of_worker(self, worker: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What the runs of this worker cost that were not asked for by a pipeline: one sample for each run. Only the 10,000 newest calls of
-        models and other paid tools are added up. If `tenant` is given, only those of this tenant."""
+        """What those runs of this worker cost that no pipeline asked for: one sample for each run. Only the 10,000 newest calls of models
+        and other paid tools are added up. If `tenant` is given, only runs of this tenant count."""
         ...

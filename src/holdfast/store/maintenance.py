@@ -1,4 +1,4 @@
-"""Maintenance: what an operator does with a store: look, migrate, check, measure, back up, restore. Each backend implements
+"""Maintenance: the commands of an operator on a store: look at it, migrate, check, measure, back up and restore it. Each backend implements
 `Maintenance`."""
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from holdfast.store.schema_migrations import MigrationStep, Numbers
 
 
 class Migrated(NamedTuple):
-    """What a migration did: the schema numbers before it and after it, and the half-steps that it applied."""
+    """What a migration did: the schema numbers before the migration (`before`) and after it (`now`), and the halves of steps that it
+    applied (`steps`)."""
 
     before: Numbers
     now: Numbers
@@ -98,7 +99,8 @@ class Maintenance(Protocol):
 
     def migrate(self, *, after: bool) -> Migrated:
         """Apply the before-halves of all steps that are not applied yet. If `after` is True, apply the after-halves instead. SQLite always
-        applies both halves, whatever `after` is. Raises StoreInUse if other processes must be stopped first."""
+        applies both halves, whatever `after` is. Raises StoreNotFound if there is no store, and StoreInUse if other processes must be
+        stopped first."""
         ...
 
     def check(self, *, quick: bool) -> CheckReport:

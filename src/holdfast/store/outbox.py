@@ -20,7 +20,8 @@ _REASONS: Final[Mapping[str | None, Quarantine | None]] = {None: None, **{reason
 
 
 def signals_of(changes: Iterable[Change], bases: Mapping[str, RowView]) -> Sequence[rows.Row]:
-    """The signal rows of a batch, in order: one for each change of a status, and one for each quarantine."""
+    """The rows of a batch's signals, in order: one for each start (of an enqueued execution: its first admission), each change of a status,
+    and each quarantine. `bases` has, by id, the views that the batch was decided on."""
     latest: dict[str, Execution] = {}
     signals = []
     for change in changes:
@@ -55,8 +56,8 @@ class OutboxReads(Reads):
         return readable
 
     def _may_deliver(self, subscriber: str, runner: str) -> bool:
-        """Whether the subscriber exists and no other runner delivers to it. A runner that would like to deliver asks this first, so that it
-        does not write for nothing."""
+        """Whether the subscriber exists and no other runner delivers to it. This read comes before the write by which a runner takes the
+        delivery, so that no write is made in vain."""
         holder = self._read("delivery", (subscriber,))
         return bool(holder) and holder[0][0] in (None, runner)
 

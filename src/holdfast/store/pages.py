@@ -45,7 +45,7 @@ def readable_page(wanted: Filter, ask: Callable[[Filter], Sequence[rows.Row]]) -
 
 
 def readable_execution(row: rows.Row) -> Execution | None:
-    """The execution of a row. None if the row is damaged; this is logged once for each row."""
+    """The execution of a row. None if the row is damaged, which is logged once for each execution."""
     try:
         return _execution(row)
     except RowDamaged as damaged:

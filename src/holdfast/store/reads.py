@@ -51,7 +51,7 @@ class Reads(ABC):
         """The rows of an execution's events whose number is larger than `after`, in order; at most `limit`."""
 
     def _stored(self, payload: str | None) -> str | None:
-        """The payload as the store gave it to the database. `payload` is what the database returns, which may differ."""
+        """The payload that the store wrote. `payload` is the text that the database returns for it, which may differ (postgres.columns)."""
         return payload
 
     def _operations(self, found: Sequence[rows.Row], execution: str) -> list[Operation]:
@@ -88,12 +88,12 @@ class Reads(ABC):
         return rows.execution_from(found[0]) if found else None
 
     def input(self, execution: str) -> str | None:
-        """The payload with which the execution was started; None if there is no such execution."""
+        """The payload with which the execution was started; None if there is no such execution, or if it was started without a payload."""
         return self._payload(execution, 1)
 
     def inputs(self, executions: Sequence[str]) -> Mapping[str, str]:
-        """The payloads with which these executions were started, by id. An execution that does not exist, or whose input cannot be read, is
-        left out."""
+        """The payloads with which these executions were started, by id; an empty text for an execution without one. An execution that does
+        not exist, or whose input cannot be read, is left out."""
         return self._inputs_from(self._read("inputs", (self._array(executions),)))
 
     def _inputs_from(self, read: Iterable[rows.Row]) -> Mapping[str, str]:
@@ -104,7 +104,8 @@ class Reads(ABC):
         return found
 
     def result(self, execution: Execution) -> str | None:
-        """The payload with which the execution ended: a result, or the JSON of an error. None if it has not ended, or ended without one."""
+        """The payload with which the execution ended: a result, or the JSON of an error. None if it has not ended, or ended without a
+        payload."""
         return None if execution.result_event is None else self._payload(execution.id, execution.result_event)
 
     def _payload(self, execution: str, number: int) -> str | None:

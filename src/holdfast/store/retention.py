@@ -1,4 +1,4 @@
-"""Removes what expired executions leave behind, a few rows at a time inside one short transaction.
+"""Removes the rows that expired executions leave behind: a few rows in each short transaction.
 
 A graph is removed last, together with the key (table `expired`) of an execution that named it. After a crash before that, the key is still
 there, and the next call removes both.
@@ -18,8 +18,8 @@ MAX_BYTES: Final = 4 * 1024 * 1024
 """One transaction removes about this many bytes of payload at most. A database reads what it removes, so removing a few large rows takes as
 long as removing many small ones."""
 IDLE_MS: Final = 3_600_000
-"""In milliseconds. A lane that was empty and admitted nothing for this long is removed, unless it is still needed; then it is checked again
-after the same time."""
+"""In milliseconds. A lane that is empty and has admitted nothing for this long is removed, unless it is still needed; then it is checked
+again after the same time. The lane of a queue itself stays even then."""
 
 
 def shared_rates(lanes: Iterable[str]) -> list[str]:
@@ -44,8 +44,8 @@ class Leftovers(ABC):
         again."""
 
     def _remove_leftovers(self, room: int) -> int:
-        """Remove at most `room` rows. Returns how many more rows the same transaction may remove; 0 if none, also because enough bytes were
-        removed."""
+        """Remove at most `room` rows. Returns how many more rows the same transaction may remove; 0 if it has removed enough rows or enough
+        bytes."""
         space = MAX_BYTES
         while room > 0 and space > 0:
             found = next(iter(self._rows_inside("expired")), None)

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.model import json_structs
 from holdfast.model.audit import Note, Noted, NoteFilter, NoteKind
-from holdfast.model.codec import dumps, failure_from, loads, payload_hash
+from holdfast.model.codec import failure_from, loads, payload_hash
 from holdfast.model.credentials import Credential, CredentialKind, Role
 from holdfast.model.errors import PayloadNotJson, RowDamaged
 from holdfast.model.execution import Execution, ExecutionStatus, Place, Quarantine, State, Terms
@@ -73,7 +73,7 @@ def with_columns(statement: str) -> str:
 
 
 def _undamaged(read: Callable[P, T]) -> Callable[P, T]:
-    """Decorates a function that reads a row: it raises RowDamaged if the row has a value that this code cannot read."""
+    """Decorates a function that reads a row: the function then raises RowDamaged if the row has a value that this code cannot read."""
 
     @wraps(read)
     def reading(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -179,7 +179,7 @@ def terms_row(terms: Terms) -> Row:
 
 
 def touched_row(x: Execution) -> Row:
-    """Those columns of an execution that an ordinary checkpoint changes."""
+    """Those columns of an execution that an ordinary checkpoint changes, without `due_at`."""
     return (x.revision, x.sequence, x.events, x.pending, x.touched_at, x.operations, x.stored)
 
 
@@ -289,12 +289,12 @@ def operation_from(row: Row, execution: str, seal: Seal, codec: PayloadCodec | N
     )
 
 
-def event_row(key: int, event: Event, place: int | None, execution: str, codec: PayloadCodec | None) -> Row:
-    """The row of an event, in the order of its columns. `place` is that of its operation; None if it is about the execution."""
-    payload, detail = event.payload, event.detail
+def event_row(key: int, event: Event, detail: str | None, place: int | None, execution: str, codec: PayloadCodec | None) -> Row:
+    """The row of an event, in the order of its columns. `detail` is the JSON text of its detail. `place` is that of its operation."""
+    payload = event.payload
     if codec is not None and payload is not None:
         payload = encoded(codec, payload, execution, event.number)
-    return (key, event.number, event.type._value_, event.at, place, payload, None if detail is None else dumps(detail))
+    return (key, event.number, event.type._value_, event.at, place, payload, detail)
 
 
 @_undamaged

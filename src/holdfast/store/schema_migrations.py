@@ -1,7 +1,7 @@
 """Migrations: the numbered steps from one schema to the next, and which code may use which schema.
 
-A store keeps two numbers. `version` is the number of the last step that was applied to it. `least` is the oldest code that may use it; code
-has the number of the newest schema that it knows. A step has one half or both:
+A store keeps two numbers. `version` is the number of the last step that was applied to it. `least` is the number of the oldest code that
+may use it; the number of a code is that of the newest schema which this code knows. A step has one half or both:
 
 - `NNN_words.before.sql` only adds: tables, indexes, columns that may be NULL or have a default. Older code still works. It is
   applied before new code is deployed, and makes NNN the store's `version`.
@@ -51,7 +51,7 @@ class MigrationStep(NamedTuple):
     text: str
 
     def statements(self) -> list[str]:
-        """Its statements, one by one. In the file, each statement ends with a semicolon at the end of a line."""
+        """The SQL statements of this half, one by one. In the file, each statement ends with a semicolon at the end of a line."""
         return [statement.strip() for statement in _COMMENT.sub("", self.text).split(";\n") if statement.strip()]
 
 
@@ -80,7 +80,7 @@ class SchemaLineage:
         self._package = package
 
     def steps(self) -> Sequence[MigrationStep]:
-        """All halves of steps, in the order of their numbers; the before-half of a number comes first."""
+        """All halves of steps, in the order of their numbers; of one number, the before-half comes first."""
         found = []
         for file in (resources.files(self._package) / "migrations").iterdir():
             named = _NAME.fullmatch(file.name)

@@ -1,8 +1,8 @@
 """The specification of a store. A backend implements `Store` and passes the store's suite (holdfast.testing.stores).
 
-A store keeps executions, their operations and their events. Every change of an execution goes through `commit`: it gets a batch of writes,
-lets each write decide on the rows as they are inside one transaction, and returns an answer for each write. When `commit` returns, every
-write that was accepted is on disk. All methods block, and any thread may call them.
+A store keeps executions, their operations and their events. Executions are changed by `commit`, and queued ones also by `admit`. `commit`
+gets a batch of writes, lets each write decide on the rows as they are inside one transaction, and returns an answer for each write. When
+`commit` returns, every write that was accepted is on disk. All methods block, and any thread may call them.
 
 `Store` is the sum of small protocols, one for each kind of thing that a store keeps. A consumer asks for the smallest one it needs.
 """
@@ -56,10 +56,12 @@ class CommitStore(Protocol):
         answer (store.isolation). To find such an entry, a store may write the batch in parts, in order, each part in a transaction of its
         own.
 
-        If the whole batch fails, the error is raised, and nothing of the batch is on disk. If the store has already written the first parts
-        of the batch, the error is not raised: it becomes the answer of all entries after those parts, which are not on disk.
+        If the whole batch fails, the error is raised, and nothing of the batch is on disk (but a batch of Postgres whose connection was
+        lost may be: postgres.doubts). If the store has already written the first parts of the batch, the error is not raised: it becomes
+        the answer of all entries after those parts, which are not on disk.
 
-        If there is a subscriber, each change of a status and each quarantine adds a signal in the same transaction.
+        If there is a subscriber, each start, each change of a status and each quarantine adds a signal in the same transaction. An enqueued
+        execution gets the signal of its start at its first admission.
         """
         ...
 
@@ -81,7 +83,8 @@ class ExecutionStore(SealedStore, Protocol):
 
     def input(self, execution: str) -> str | None: ...
     def inputs(self, executions: Sequence[str]) -> Mapping[str, str]:
-        """The inputs of many executions, by id. An execution that does not exist, or whose input cannot be read, is left out."""
+        """The inputs of many executions, by id; an empty text for an execution without an input. An execution that does not exist, or whose
+        input cannot be read, is left out."""
         ...
 
     def result(self, execution: Execution) -> str | None:
@@ -112,7 +115,7 @@ class ExecutionStore(SealedStore, Protocol):
 
 
 class CopyStore(Protocol):
-    """Copies of whole executions, from one store to another."""
+    """Reads and writes copies of whole executions, so that they can be copied from one store to another."""
 
     def snapshot(self, execution: str) -> Snapshot | None:
         """All rows of an execution, read at one moment. None if there is no such execution."""
@@ -157,8 +160,8 @@ class DueStore(Protocol):
         ...
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
-        """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions can be claimed,
-        a lane in which executions wait opens. The time may be past. None if nothing of this is known."""
+        """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions can be claimed
+        (suspects are left out), a closed lane in which executions wait opens. The time may be past. None if nothing of this is known."""
         ...
 
 
@@ -177,8 +180,8 @@ class QueueStore(Protocol):
 
     def set_queue(self, row: QueueRow, notes: Sequence[Note] = ()) -> bool:
         """Write what an operator sets: `operator` and `mode` of the row, together with these notes. Returns False, and writes neither, if
-        the row's revision is not the one in the store. Raises InvalidParameter if the settings are not valid. Every lane of the queue gets
-        its new limits in the same transaction."""
+        the row's revision is not the one in the store. Raises InvalidParameter if the settings are not valid. The lanes of the queue get
+        their new limits in the same transaction."""
         ...
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
@@ -263,9 +266,9 @@ class RunnerStore(Protocol):
         ...
 
     def changed(self) -> bool:
-        """Whether another process has written something that this process may wait for, since the last call that returned True. While
-        another thread uses the connection, this returns False, and a later call reports the write. It is cheap enough for twenty calls a
-        second."""
+        """Whether another process has written something that this process may wait for, since the last call that returned True. It may also
+        return True without such a write, for example after a lost connection. While another thread uses the connection, it returns False,
+        and a later call reports the write. It is cheap enough for twenty calls a second."""
         ...
 
 
@@ -273,7 +276,8 @@ class CounterStore(Protocol):
     """Counters that many executions share (model.charges). Writes charge them."""
 
     def counters(self, keys: Collection[str]) -> Sequence[Counter]:
-        """The existing counters of these keys. A counter that has passed its `until`, and so counts as 0, may be among them."""
+        """Those counters of these keys that exist. A counter whose time `until` is over, and which therefore counts as 0, may be among
+        them."""
         ...
 
 
@@ -290,9 +294,9 @@ class OutboxStore(Protocol):
         ...
 
     def take_delivery(self, subscriber: str, runner: str) -> int | None:
-        """Make this runner the only one that delivers to a subscriber. Returns the number of the last signal that was delivered to it; None
-        if another runner delivers to it, or if there is no such subscriber. The runner stays the one that delivers until it leaves or is
-        declared dead (`dead`)."""
+        """Make this runner the only one that delivers to a subscriber. Returns the number of the last signal that was delivered to the
+        subscriber; None if another runner delivers to it, or if there is no such subscriber. The runner stays the one that delivers until
+        it leaves or is declared dead (`dead`)."""
         ...
 
     def signals(self, subscriber: str, runner: str, after: int, limit: int) -> Sequence[StatusSignal] | None:
@@ -306,8 +310,8 @@ class OutboxStore(Protocol):
         ...
 
     def kept_signals(self, after: int, limit: int) -> Sequence[StatusSignal]:
-        """At most `limit` signals after the number `after` that the store still has, in order. A signal is removed after it was delivered
-        to all subscribers, so another reader may miss some."""
+        """At most `limit` signals after the number `after` that the store still has, in order. A signal may be removed when it was
+        delivered to all subscribers, so a reader that is not a subscriber may miss some."""
         ...
 
 
@@ -316,8 +320,8 @@ class AuditStore(Protocol):
     is over."""
 
     def note(self, notes: Sequence[Note]) -> None:
-        """Add notes to the audit log, in order, all or none. A note that belongs to a write is written together with that write instead
-        (`Change.notes`)."""
+        """Add notes to the audit log, in order, all or none (Postgres: perhaps twice, if the connection is lost). A note that belongs to a
+        write is written together with that write instead (`Change.notes`)."""
         ...
 
     def audit(self, wanted: NoteFilter) -> Sequence[Noted]:
@@ -351,12 +355,13 @@ class RetentionStore(Protocol):
     """Removes rows whose time is over."""
 
     def expire(self, now: int, limit: int) -> bool:
-        """Remove some rows whose time is over, in one short transaction. Returns False if there was nothing to remove; otherwise call it
-        again, because there may be more.
+        """Remove some rows whose time is over, in one short transaction. Returns False if there was nothing to remove, or (Postgres) if
+        other processes have locked all of it. If it returns True, call it again, because there may be more.
 
-        The headers of closed executions whose retention is over are removed first; from then on, their names are free. Their operations and
-        events follow, at most `limit` rows in each call, from any process, and then their graph, if no execution names it any more. It also
-        removes signals that were delivered to every subscriber, and expired counters, notes, ledger entries, sessions and idle lanes.
+        The headers of closed executions and of imported copies whose retention is over are removed first; from then on, their names are
+        free. Their operations and events follow, at most `limit` rows in each call, from any process, and then their graph, if no execution
+        names it any more. It also removes signals that were delivered to every subscriber, and expired counters, notes, ledger entries,
+        sessions and idle lanes.
         """
         ...
 

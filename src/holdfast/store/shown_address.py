@@ -6,7 +6,8 @@ import re
 from typing import Final
 
 _PASSWORD: Final = re.compile(r"(?<=://)([^:@/?]*):.*(?=@)|(?<=[?&])password=[^&]*&?", re.S)
-"""Up to the last @: a user may have forgotten to encode a character of the password, such as / or @."""
+"""Finds the password. It is taken to reach up to the last @, because a user may have forgotten to encode a character of it, such as / or
+@."""
 
 
 def shown(where: str) -> str:

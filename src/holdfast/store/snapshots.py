@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.model.codec import payload_hash
+from holdfast.model.codec import dumps, payload_hash
 from holdfast.model.errors import ExecutionAlreadyStarted
 from holdfast.model.execution import Execution, GraphText, checked_graph
 from holdfast.model.history import Event
@@ -16,12 +16,12 @@ from holdfast.store.seam import Snapshot
 
 
 class CopyRows:
-    """The rows of a copy, under a key of the store that adopts it. The copy loses its place in a queue."""
+    """The rows of a copy, under the key `key` that the adopting store gives it. The copy loses its place in a queue, and is not parked."""
 
     def __init__(self, key: int, copy: Snapshot, codec: PayloadCodec | None) -> None:
         header = msgspec.structs.replace(copy.header, input_hash=_identity(copy, codec), graph=None, place=None, parked=False)
         self.graphs: dict[str, str | None] = {}
-        """The id of the copy's graph with the text to store; empty if the copy has no graph or not its text."""
+        """The id of the copy's graph with the text to store; empty if the copy has no graph, or does not bring the graph's text."""
         if copy.header.graph is not None and copy.graph is not None:
             graph = checked_graph(GraphText(copy.header.graph, copy.graph))
             header = msgspec.structs.replace(header, graph=graph.id)
@@ -29,7 +29,10 @@ class CopyRows:
         places = {operation.id: operation.place for operation in copy.operations}
         self.executions = [rows.execution_row(key, header)]
         self.operations = [rows.operation_row(key, operation) for operation in copy.operations]
-        self.events = [rows.event_row(key, event, places.get(event.operation_id or ""), header.id, codec) for event in copy.events]
+        self.events = []
+        for event in copy.events:
+            detail, place = None if event.detail is None else dumps(event.detail), places.get(event.operation_id or "")
+            self.events.append(rows.event_row(key, event, detail, place, header.id, codec))
 
 
 def is_known(there: Snapshot | None, copy: Snapshot, where: str) -> bool:
@@ -48,7 +51,7 @@ def check_name_free(taken: rows.Row | None, copy: Snapshot, where: str) -> None:
     header = copy.header
     if taken is not None and header.superseded_by is None:
         raise ExecutionAlreadyStarted(
-            f"There is another execution {header.function}/{header.name} in {where}: {rows.execution_from(taken).id}."
+            f"There is another execution {header.function}/{header.name} in {where}, with the id {rows.execution_from(taken).id}."
         )
 
 

@@ -36,21 +36,22 @@ class Hosted(msgspec.Struct, frozen=True):
 
 class Committed(NamedTuple):
     """The result of a batch: an answer or an error for each entry, in the order of the entries; and the other executions that the batch
-    changed (`followed`)."""
+    changed (`followed`). An admission has one answer for each execution that it claimed."""
 
     answers: Sequence[Answer | HoldfastError]
     followed: Sequence[Execution] = ()
     signalled: bool = False
     """Whether the batch added signals for subscribers."""
     changes: Sequence[Change] = ()
-    """The changes of the executions in `followed`, in the same order. They tell a live parent how its operation ended."""
+    """The changes of the executions in `followed`, in the same order. From these the engine tells a live invocation how its operation
+    ended."""
     opens_at: int | None = None
     """For a batch with an admission: the earliest time at which a lane opens again that the admission closed for a time. None if it closed
     no lane."""
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):
-    """One event, with the operation that the event is about; None if it is about the execution itself."""
+    """One event, with the operation that the event is about. `operation` is None if the event is about the execution itself."""
 
     event: Event
     operation: Operation | None
@@ -84,6 +85,6 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     started_before: int | None = None
     oldest_first: bool = False
     beyond: str | None = None
-    """The id of the last execution of the page before; None for the first page. Executions that are added or removed between two pages do
-    not move others to another page."""
+    """The id of the last execution of the page before; None for the first page. If executions are added or removed between the reads of two
+    pages, the second page still begins right after this id."""
     limit: int = 100

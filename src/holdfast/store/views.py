@@ -1,4 +1,5 @@
-"""Views: a view shows one execution to a decision. It comes from memory if the memory is known to be current, else from rows.
+"""Views: a view shows one execution to the code that decides a write. SQLite uses a view in memory only if it knows that the view is
+current. Postgres may use one without knowing this; the statement that writes the batch checks it.
 
 A `RowView` is a cache of committed rows. An `Overlay` shows an execution as earlier writes of the same batch leave it. A `RowView` learns
 of a change only after the COMMIT.
@@ -47,8 +48,8 @@ class RowView:
         """Whether all operations are in memory. Then an id that is not in memory is the id of no operation."""
 
     def get(self, operation_id: str) -> Operation | None:
-        """The operation with this id; None if there is none. Rows have no index by operation id. So operations that are not in memory are
-        read one by one twice; the third time, all operations of the execution are read at once."""
+        """The operation with this id; None if there is none. Rows have no index by operation id. So the first two lookups of operations
+        that are not in memory read one operation each; the third reads all operations of the execution at once."""
         found = self.operations.get(operation_id)
         if found is not None or self.complete:
             return found
@@ -80,7 +81,7 @@ class RowView:
         return self._rows.read_has_ready(self, since)
 
     def keep(self, change: Change) -> None:
-        """Take a change that was committed into this view, which is kept in memory."""
+        """Update this view with a change that was committed."""
         self.header = change.header
         self.operations.update(change.operations)
 

@@ -84,10 +84,11 @@ def crash_everywhere(
     the side effects, or that quarantines the execution.
 
     `answers` are the answers to callbacks, by the callback's name: a text, or an exception if the callback fails. (The callback of
-    `wait_for_callback` with the name `sign` has the name `sign create callback id`; both names may be used.) `reset()` is called before
-    each run, and `effects()` after it; what `effects()` returns must be the same for every run. If the crash comes before the result of a
-    step is on disk, the step's body may run again. So `effects()` should return what stays equal: the used keys, not the number of calls.
-    `functions`, `stubs` and `workers` are as in `Runner`; ids and times of runs of workers are not compared.
+    `wait_for_callback` with the name `sign` has the name `sign create callback id`; both names may be used.) A callback without an answer
+    stays open until its timeout, or else until the timeout of the execution. `reset()` is called before each run, and `effects()` after it;
+    what `effects()` returns must be the same for every run. If the crash comes before the result of a step is on disk, the step's body may
+    run again. So `effects()` should return what stays equal: the used keys, not the number of calls. `functions`, `stubs` and `workers` are
+    as in `Runner`; ids and times of runs of workers are not compared.
     """
     script = Answers(answers or {})
 
@@ -213,7 +214,7 @@ class Crashing:
         self._host = host
         self._functions = functions
         self._crash = crash
-        self.cancel, self.nudge, self.idle = host.cancel, host.nudge, host.idle
+        self.cancel, self.learn, self.look, self.idle = host.cancel, host.learn, host.look, host.idle
 
     def invoke(self, invocation: Invocation, port: Port, done: Callable[[Outcome, int], None]) -> None:
         if invocation.header.function not in self._functions:

@@ -71,17 +71,18 @@ def run(
     """Run a pipeline once: a file that declares one (`name` says which, if it declares several), or a `Pipeline` of the test itself.
 
     `workers` are workers by id: a file, or a stub, which is a mapping of outputs, an exception to raise, a callable that gets the inputs,
-    or a list of these for one call after the other. Workers that `workers` does not name are found as in production: in the folder of
-    the file, then in the library. `tools` are the answers of their tools, as in `worker_kit.run`. `request` are further members of the
-    request, such as `idempotency_key`.
+    or a list of these for one call after the other, of which the last is used again. For a pipeline in a file, workers that `workers` does
+    not name are found as in production: in the folder of the file, then in the library. For a `Pipeline` of the test, `workers` must name
+    them all. `tools` are the answers of their tools, as in `worker_kit.run`. `request` are further members of the request, such as
+    `idempotency_key`.
 
     `decisions` are the decisions of people, by the node that asks, or by the tool or the question of a node's worker. A decision is one of:
     a verdict (`"approve"`, `"reject"`); an answer to an escalation (`"retry"`, `"skip"`, `"stop"`, `{"action": "use", "outputs": {…}}`); a
     mapping with a verdict and more (`edited_arguments`, `result`, `decided_by`); any other mapping, which is the answer to a question;
     `"silence"` (no person answers, and time passes); `"cancel"` (the run is cancelled at this question); a callable that gets the question
     and returns a decision; or a list of these for one question after the other. Each further vote on a question also takes the next member
-    of the list, and so does a question whose chain has added approvers after a silence. If a decision is missing, the run stops there, and
-    the response says what it waits for.
+    of the list, and so does a question whose chain has added approvers after a silence. If a decision is missing, this function returns
+    while the run waits, and the response says what the run waits for.
 
     With `again`, the run is restarted after its end, once for each member of the list, and the result is that of the last restart: `{}` is
     a retry, and `{"nodes": "publish"}` a restart with these arguments of `engine.restart`.

@@ -159,11 +159,11 @@ class PipelineWorkers(TestWorkers):
         self.engine = engine
 
     def pipeline_id(self, name: str | None) -> str:
-        """The id of the pipeline to run: `name`, or the only pipeline. Raises InvalidParameter if `name` is None and the file declares none
-        or several."""
+        """The id of the pipeline to run: `name`, or the only pipeline. Raises InvalidParameter if `name` is None and there is not exactly
+        one pipeline in the file and in the files that it needs."""
         known = [one.worker.contract.worker_id for one in self._found_pipelines]
         if name is None and len(known) != 1 and self._own is None:
-            told = f"The file declares {', '.join(known)}: say which one with name=." if known else "The file declares no pipeline."
+            told = f"The pipelines here are {', '.join(known)}: say which one with name=." if known else "The file declares no pipeline."
             raise InvalidParameter(told)
         return name or (known[0] if self._own is None else self._own[1].graph.pipeline_id)
 
@@ -240,7 +240,7 @@ class PeopleClock(VirtualClock):
 
 
 class People:
-    """The people of a test: they answer what is asked."""
+    """The people of a test: they answer the questions of its runs with the decisions that the test gives."""
 
     def __init__(self, engine: Engine, service: WorkerService, decisions: Mapping[str, Any], clock: PeopleClock) -> None:
         self._engine = engine

@@ -106,11 +106,13 @@ class Runner:
         """`function` is the one that `run` starts. `functions` are real functions that it may invoke. `stubs` replace functions that it
         invokes, by name: a value, an exception to raise, or a callable that gets the payload. `workers` are the workers that `context.run`
         may run: files of real workers, or a mapping from a worker's id to its file or to a stub. Such a stub is a mapping of outputs, an
-        exception to raise, a callable that gets the inputs, or a list of these for one call after the other.
+        exception to raise, a callable that gets the inputs, or a list of these for one call after the other, of which the last is used
+        again.
 
         `now` is the time at which the clock begins, in milliseconds since 1970. With `replay`, waiting coroutines are removed from memory,
         so that every wake-up is a replay. `replay=False` keeps them, as an engine with free memory does. `settings` are an engine's
-        settings; the runner sets clock, ids and randomness unless `settings` do.
+        settings; the runner sets clock, ids and randomness unless `settings` do, always sets `tune` to False and, with `replay`, `resting`
+        to 0.
         """
         if not isinstance(function, DurableFunction):
             raise InvalidParameter(f"{function!r} is not a durable function. Decorate it with @durable_execution.")
@@ -206,7 +208,7 @@ class Runner:
         self._wait(reached, timeout, f"callback {name!r}", execution_arn)
         self._check_not_aside(execution_arn)
         found = self._open_callback(execution_arn, name)
-        if found is None:
+        if found is None or self._header(execution_arn).state is State.CLOSED:
             raise NotYet(f"The execution ended, {self._header(execution_arn).status.value}, without waiting for callback {name!r}.")
         return found.id
 

@@ -117,15 +117,15 @@ def run(
     worker_settings: WorkerSettings | None = None,
     **request: Any,
 ) -> Ran:
-    """Run a worker once. `worker` is its id. Without it, the file must declare only one worker; else InvalidParameter is raised. `request`
-    are further members of the request, such as `idempotency_key`.
+    """Run a worker once. `worker` is its id. Without it, the file must declare exactly one worker; if it declares several, InvalidParameter
+    is raised. `request` are further members of the request, such as `idempotency_key`.
 
     `tools` are the answers of its tools, by name: a value, an exception to raise, a callable that gets the arguments, or a list of values
-    for one call after the other. A tool without an answer is called as in production.
+    for one call after the other, of which the last is used again. A tool without an answer is called as in production.
 
     `decisions` are the decisions of people, by the question, or by the tool if there is no question. A decision is a verdict (`"approve"`,
-    `"reject"`), or a mapping with a verdict and more (`edited_arguments`, `result`). If a decision is missing, the response is
-    `needs_human`.
+    `"reject"`), or a mapping with a verdict and more (`edited_arguments`, `result`). If a decision is missing, this function returns while
+    the run waits, and the status of the response is `needs_human`.
 
     The body runs in this process, unless `worker_settings` says otherwise. Waits of up to an hour take no real time.
     """
@@ -189,10 +189,12 @@ async def _ran(
     clock = _Clock()
     opening = Opening(":memory:", [], NO_SUBSCRIBERS, Settings(clock=clock, ids=Ids(Random(0)), resting=0, tune=False), runtime)
     names = [package.contract.worker_id for package in runtime.packages]
-    wanted = worker or names[0]
+    wanted = worker or next(iter(names), "")
     if crash is not None:
         opening.wrap = lambda host: Crashing(host.unhurried(), [wanted], crash)
     async with opening as engine:
+        if not wanted:
+            raise InvalidParameter(f"{file.name} declares no worker. Name a file that has one; `pipeline_kit.run` runs a pipeline.")
         if worker is None and len(names) > 1:
             raise InvalidParameter(f"{file.name} has several workers: {', '.join(names)}. Say which one runs: worker={names[0]!r}.")
         asked = request_from({"worker_id": wanted, "inputs": dict(inputs), **request})

@@ -114,8 +114,9 @@ class App:
     async def _count(self, request: Request, handler: Handler, sender: Sender) -> Response | None:
         """Count the request, and answer it. Returns None if the reply was streamed. Raises Refused if too many requests are being answered,
         or if the body is too large or arrives too late. Raises TimeoutError if the handler takes longer than `WebLimits.request_seconds`,
-        unless it has called `Request.waiting` or `Request.uploading`. Raises Gone if the caller closes its connection while the body is
-        read, or, on a route with `Waits.WHEN_ASKED`, at any time."""
+        unless the handler has called `Request.waiting` or `Request.uploading`; on a route with `Waits.WHEN_ASKED`, the time to send a
+        stream counts too. Raises Gone if the caller closes its connection while the body is read, or, on a route with `Waits.WHEN_ASKED`,
+        at any time."""
         requests, tenant = request.capacities.requests, request.tenant
         requests.take(tenant)
         try:
@@ -136,8 +137,9 @@ class App:
         """Wait for the result of an invocation, and answer with it. Raises Refused, and invokes nothing, if too many requests wait, or if
         the body is too large or arrives too late.
 
-        Raises Gone if the caller closes its connection before there is a result. Raises Refused if the server shuts down, or if there is no
-        result after `WebLimits.wait_seconds`. In these three cases a durable execution continues.
+        Raises Gone if the caller closes its connection before there is a result. Raises Refused if there is no result after
+        `WebLimits.wait_seconds`, or `WebLimits.leave_seconds` after the server began to shut down. In these three cases a durable execution
+        that has started continues; a plain function is cancelled.
         """
         with request.capacities.waits.taken(request.tenant):
             await self._read_body(request)

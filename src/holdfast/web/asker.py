@@ -17,8 +17,9 @@ _ASYNC: Final = re.compile(r"(^|[,;\s])respond-async($|[,;\s])")
 
 
 def asker_of(request: Request) -> Asker:
-    """The caller. Its name (`principal`) is the person who holds its credential, or the id of the credential if that names no person. If
-    the server needs no credentials, the name is `local:USER`, where USER is the user of the machine who runs the server."""
+    """The caller. Its name (`principal`) is the person who holds its credential, or the id of the credential if that names no person. Its
+    tenant is `default` if the credential is for all tenants. If the server needs no credentials, the name is `local:USER`, where USER is
+    the user of the machine who runs the server."""
     identity = request.identity
     if identity == WITHOUT_CREDENTIAL:
         return Asker(principal=principal(), actor=request.actor)
@@ -35,13 +36,14 @@ def trace_of(request: Request) -> CallerSpan | None:
 
 def is_async(request: Request) -> bool:
     """Whether the caller does not want to wait for the run's response, and only wants the address of the run: `Prefer: respond-async`, or
-    `?wait=0`. Without this `Prefer`, raises InvalidParameter if `wait` is not a number of seconds."""
+    `?wait=0`. Without this `Prefer`, raises the errors of `patience`."""
     return _ASYNC.search((request.header(b"prefer") or "").lower()) is not None or patience(request, 1.0, 1.0) == 0
 
 
 def patience(request: Request, default: float, most: float) -> float:
     """How many seconds the caller is ready to wait for a response: the query's `wait`, but not more than `most`. `default` if the query has
-    no `wait`. Raises InvalidParameter if `wait` is not a number of seconds with at most 6 digits before the point and 3 after it."""
+    no `wait`. Raises InvalidParameter if `wait` is not a number of seconds with at most 6 digits before the point and 3 after it. Raises
+    Refused if the query has two different values of `wait`."""
     text = request.text("wait")
     if text is None:
         return default

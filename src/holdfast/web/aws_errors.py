@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.model import errors
+from holdfast.model import deploy_errors, errors
 from holdfast.model.errors import HoldfastError
 from holdfast.web.refusals import RETRY_SECONDS, Header, Refused, retry_after
 from holdfast.web.replies import Reply, json_reply
@@ -23,8 +23,8 @@ SHAPES: Final[Mapping[type[HoldfastError], tuple[int, str]]] = {
     errors.ExecutionAlreadyStarted: (409, "DurableExecutionAlreadyStartedException"),
     errors.CredentialsNeeded: (403, "AccessDeniedException"),
     errors.AccessRefused: (403, "AccessDeniedException"),
-    errors.ResourceConflict: (409, "ResourceConflictException"),
-    errors.RevisionMismatch: (412, "PreconditionFailedException"),
+    deploy_errors.ResourceConflict: (409, "ResourceConflictException"),
+    deploy_errors.RevisionMismatch: (412, "PreconditionFailedException"),
     errors.EngineClosed: (503, "ServiceException"),
     errors.Retryable: (503, "ServiceException"),
     errors.TooManyRequests: (429, "TooManyRequestsException"),
@@ -56,7 +56,8 @@ def reply_to(error: HoldfastError | Refused, agent: str = "") -> Reply:
 
 def shaped(status: int, shape: str, message: str, *, headers: tuple[Header, ...] = (), reason: str | None = None) -> Reply:
     """A reply with an error. `shape` is AWS's name of the error. Some of AWS's clients read `message`, others `Message`, so the body has
-    both; clients of CloudWatch Logs read `__type`. If `reason` is given, the body has it as `Reason`, and says when to try again."""
+    both; clients of CloudWatch Logs read `__type`. If `reason` is given, the body has it as `Reason`, and says after how many seconds the
+    client may try again."""
     body: dict[str, Any] = {"__type": shape, "Type": "User" if status < 500 else "Service", "message": message, "Message": message}
     if reason is not None:
         body |= {"Reason": reason, "retryAfterSeconds": str(RETRY_SECONDS)}

@@ -11,7 +11,8 @@ from holdfast.web.limits import WebLimits
 from holdfast.web.refusals import too_many
 
 _SHARE: Final = 4
-"""In the worker protocol, one tenant may use a quarter of a capacity (one part in this many), so that other tenants have room too."""
+"""In the worker protocol, one tenant may use at most a quarter of a capacity (the capacity divided by `_SHARE`), so that other tenants have
+room too."""
 UPLOADS: Final = 16
 """At most this many uploads of artifacts run at the same time."""
 _BUSY: Final = ("Too many requests at once. Try again soon.", "CallerRateLimitExceeded")
@@ -82,7 +83,7 @@ class Capacities(NamedTuple):
 
     @classmethod
     def of_lambda(cls, limits: WebLimits) -> Capacities:
-        """The capacities of the Lambda API, which has no limits for one tenant."""
+        """The capacities of the Lambda API and of all other paths outside the worker protocol. They have no limit for one tenant."""
         waits = TenantCapacity(limits.waits, 1, _INVOKED)
         return cls(TenantCapacity(limits.requests, 1), waits, TenantCapacity(UPLOADS, 1))
 

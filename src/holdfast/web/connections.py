@@ -3,8 +3,9 @@
     limit for all    half of the file descriptors that this process may have, at most 8192; the others are left for the engine
     limit for one    one address may have half of these connections, so that it cannot use up all
 
-At the limit for one, the server closes the connection of the same address that is idle longest. At the limit for all, it closes one of the
-address that has most connections, if the new client's address has fewer. If there is no such idle connection, the new client is refused.
+At the limit for one, the server closes an idle connection of the same address: the one whose last request is the longest time ago. At the
+limit for all, it closes such a connection of the address that has most connections, if the new client's address has fewer. If there is no
+such idle connection, the new client is refused.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class Connections:
         return idle is not None
 
     def _refusal(self, address: str, why: str) -> str:
-        """Count a refused connection, and return `why`. At most every few seconds, log how many were refused since the last such line."""
+        """Count a refused connection, and return `why`. At most every 10 seconds, log how many were refused since the last such line."""
         self._refused += 1
         now = self._now()
         if self._told_at is None or now - self._told_at >= _TOLD_SECONDS:

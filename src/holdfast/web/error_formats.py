@@ -38,12 +38,16 @@ def failure(error: Exception, request: Request, format: ErrorFormat) -> Reply:
         from holdfast.web.worker_replies import error_reply, reply_to, subject_of
 
         if isinstance(error, TimeoutError):
-            error = unavailable("The request took too long. It may still be carried out. Send it again with the same idempotency key.")
+            error = unavailable(
+                "The request took too long. It may still be carried out. Send it again, with the same idempotency key if it has one."
+            )
         if isinstance(error, HoldfastError | Refused):
             return reply_to(error, subject_of(request))
         return error_reply("internal_error", "The server had an internal error. Its log has the details.", subject_of(request), 500)
     if isinstance(error, TimeoutError):
-        error = unavailable("The request took too long. It may still be carried out. Send it again with the same ClientToken.")
+        error = unavailable(
+            "The request took too long. It may still be carried out. Send it again, with the same ClientToken if it has one."
+        )
     if isinstance(error, HoldfastError | Refused):
         return aws_errors.reply_to(error, _agent(request) if isinstance(error, HoldfastError) else "")
     return aws_errors.shaped(500, "ServiceException", "The service had an internal error. Its log has the details.")

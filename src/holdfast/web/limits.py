@@ -20,24 +20,26 @@ class WebLimits(msgspec.Struct, frozen=True, kw_only=True):
     """At most this many requests of one API are answered at one time; a further one gets 429. There are two APIs: the worker protocol, and
     all other paths together (the Lambda API, the console). In the worker protocol, one tenant may have a quarter of this number."""
     waits: int = 1024
-    """At most this many requests of one API wait for a result at one time; a further one gets 429. In the worker protocol, one tenant may
-    have a quarter of this number. Requests that wait have this limit of their own, because the functions for which they wait send requests
-    too (`requests`)."""
+    """At most this many requests of one API wait for a result at one time; a further one gets 429. But a request for the response of a run
+    is then answered without a wait, with the state of the run. In the worker protocol, one tenant may have a quarter of this number.
+    Requests that wait have this limit of their own, because the functions for which they wait send requests too (`requests`)."""
     head_seconds: float = 20.0
     """How long the headers of a request may take to arrive; after that the server closes the connection."""
     body_seconds: float = 30.0
-    """How long the body of a request may take to arrive; after that the client gets 408."""
+    """How long the body of a request may take to arrive; after that the client gets 408. An upload of an artifact may take longer, if about
+    1 KB arrives each second."""
     request_seconds: float = 40.0
     """How long an answer may take; after that the client gets 503. This does not hold for requests that wait for a result, for uploads and
     for streams. An answer takes long if, for instance, the disk does not respond. The official SDK gives up after 50 seconds."""
     unread_seconds: float = 60.0
-    """How long a client may read nothing of an answer that fills the server's buffer; after that the server aborts the connection."""
+    """How long the server's buffer may stay full because the client does not read the answer; after that the server aborts the
+    connection."""
     stream_seconds: float = 30.0
-    """How long a client may read nothing of a stream, on a route with `Waits.STREAM`; after that the server ends the stream. For any other
-    stream, `unread_seconds` holds."""
+    """How long the server waits until it can send the next chunk of a stream, on a route with `Waits.STREAM`, because the client does not
+    read; after that the server ends the stream. For any other stream, `unread_seconds` holds."""
     wait_seconds: float = 930.0
-    """How long a client may wait for a synchronous invocation; after that it gets 408. The execution itself may take at most 900
-    seconds."""
+    """How long a client may wait for a synchronous invocation; after that it gets 408. The execution itself may take at most 900 seconds. A
+    client that waits for the response of a run gets the state of the run after this time; an upload that takes longer gets 503."""
     leave_seconds: float = 1.5
     """How long a synchronous invocation may still take when the server shuts down; after that the client gets 503. This time is shorter
     than the time that the server waits for its connections."""

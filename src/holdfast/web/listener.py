@@ -1,4 +1,5 @@
-"""The listener: uvicorn on the engine's own loop, with limits on connections and on the heads of requests."""
+"""The listener: uvicorn on the event loop of its caller (with an engine: the engine's loop), with limits on connections and on the heads of
+requests."""
 
 from __future__ import annotations
 
@@ -138,7 +139,8 @@ class BoundedProtocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Begin the request whose head has arrived. A head that is too large, or has too many headers, is refused."""
+        """Begin the request whose head has arrived; if an earlier request of the connection is not answered yet, the new one waits. A head
+        that is too large, or has too many headers, is refused."""
         self.in_head = False
         self.body = self.pieces = 0
         self._in_time()
@@ -189,7 +191,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """uvicorn calls this when the server shuts down. Close the connection as soon as its request is answered."""
+        """uvicorn calls this when the server shuts down. Close an idle connection at once, and any other as soon as its request is
+        answered."""
         self.leaves = True
         super().shutdown()
 
@@ -209,14 +212,14 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def pause_writing(self) -> None:
-        """uvicorn calls this when the client reads so slowly that the unsent answer fills the buffer. Start a timer: if the client has not
-        read enough after `unread_seconds`, the connection is aborted."""
+        """The transport calls this when the client reads so slowly that the unsent answer fills the buffer. Start a timer: if the client
+        has not read enough after `unread_seconds`, the connection is aborted."""
         self._read_on()
         self.unread = self.loop.call_later(self.limits.unread_seconds, self.transport.abort)
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """uvicorn calls this when the client has read enough of the answer. Stop the timer that `pause_writing` started."""
+        """The transport calls this when the client has read enough of the answer. Stop the timer that `pause_writing` started."""
         self._read_on()
         super().resume_writing()
 
@@ -324,7 +327,8 @@ def bound(host: str, port: int) -> socket.socket:
 @contextlib.asynccontextmanager
 async def listening(app: App, listener: socket.socket, *, drain_seconds: int = 5) -> AsyncIterator[None]:
     """Serve an app on the socket `listener` while the block runs. When the block ends, the server accepts nothing new, and waits at most
-    `drain_seconds` until the requests that have begun are answered."""
+    `drain_seconds` until the requests that have begun are answered. Then it cancels the rest: their clients get 503 if the answer has not
+    begun."""
     options: dict[str, Any] = {"http": protocol_for(app), "ws": "none", "lifespan": "off", "loop": "none", "log_config": None}
     config = uvicorn.Config(
         app,

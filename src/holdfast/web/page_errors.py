@@ -1,7 +1,7 @@
-"""Errors as HTML pages, for a person whose browser asked for a page of the console that the server refuses or does not have.
+"""Errors as HTML pages, for a person whose browser sent a request to the console that was refused or failed.
 
-A person who is not logged in is redirected to the login page. The addresses are relative, so that they also work behind a proxy that adds a
-path in front.
+A person who is not logged in and opens a page is redirected to the login page. The addresses are relative, so that they also work behind a
+proxy that adds a path in front.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def denial_page(refused: Refused, request: Request) -> Reply:
             query = request.scope.get("query_string", b"").decode("latin-1")
             back = path.removeprefix(PREFIX) + (f"?{query}" if query else "")
             return Reply(303, headers=((b"location", f"{login}?next={quote(back[:1000], safe='')}".encode()), *SAFE_HEADERS[1:]))
-        return error_page(request, 401, AccessRefused.code, "You are not logged in any more. Log in, and try again.")
+        return error_page(request, 401, AccessRefused.code, "You are not logged in. Log in, and try again.")
     status = refused.why.plain_status if isinstance(refused, Denied) else refused.status
     return error_page(request, status, AccessRefused.code, str(refused), refused.headers)
 
@@ -61,7 +61,13 @@ def denial_page(refused: Refused, request: Request) -> Reply:
 def failure_page(error: Exception, request: Request) -> Reply:
     """The error page for a request that the gate admitted and that failed."""
     if isinstance(error, TimeoutError):
-        return error_page(request, 503, "overloaded", "The page took too long. Try again, or ask for less: a shorter time, fewer rows.")
+        return error_page(
+            request,
+            503,
+            "overloaded",
+            "The page took too long. A change that you asked for may still be made: look first. To see a page, try again, or ask for less: "
+            "a shorter time, fewer rows.",
+        )
     if isinstance(error, Refused):
         return error_page(request, error.status, error.shape, str(error), error.headers)
     if isinstance(error, HoldfastError):

@@ -25,8 +25,8 @@ class Needs(Enum):
     SETTLE = "settle"
     ADMINISTER = "administer"
     DEPLOY = "deploy"
-    """Needs the same role as ADMINISTER. These requests decide which code runs. A server without credentials therefore refuses them, unless
-    it was started with `--allow-deploy`."""
+    """Needs the same role as ADMINISTER. A request to such a route decides which code runs. A server without credentials therefore refuses
+    the request, unless the server was started with `--allow-deploy`."""
 
 
 _MAY: Final = {
@@ -73,15 +73,15 @@ class Waits(Enum):
     """How long a request may take, and which limit counts it."""
 
     NO = "no"
-    """Up to `WebLimits.request_seconds`, counted among `WebLimits.requests`."""
+    """Up to `WebLimits.request_seconds`, counted among `WebLimits.requests`, until the handler calls `Request.waiting` or
+    `Request.uploading`."""
     INVOCATION = "invocation"
-    """Until the execution has its result, at most `WebLimits.wait_seconds`, counted among `WebLimits.waits` from the start. If the caller
-    does not wait for the result (`RoutePolicy.wants_result`), like NO."""
+    """Until the invocation has a result, at most `WebLimits.wait_seconds`. The request is counted among `WebLimits.waits` from the start.
+    If the caller does not wait for the result (`RoutePolicy.wants_result`), like NO."""
     WHEN_ASKED = "when asked"
-    """Like NO, until the handler calls `Request.waiting` or `Request.uploading`. The handler may answer with a stream. The handler is
-    cancelled if the caller closes the connection."""
+    """Like NO, and the handler may answer with a stream. If the caller closes the connection, the server cancels the handler."""
     STREAM = "stream"
-    """Until the stream ends or the caller closes the connection. It is counted neither among `WebLimits.requests` nor among
+    """Until the stream ends or the caller closes the connection. The request is counted neither among `WebLimits.requests` nor among
     `WebLimits.waits`: the handler limits the number of streams."""
 
 
@@ -93,7 +93,7 @@ class RoutePolicy(msgspec.Struct, frozen=True):
     needs: Needs
     reach: Reach
     body_bytes: int | None = None
-    """The largest body in bytes; None: `WebLimits.body_bytes`."""
+    """The largest body in bytes; None: `WebLimits.body_bytes`. It does not limit a body that the handler reads itself (`reads_body`)."""
     waits: Waits = Waits.NO
     wants_result: Callable[[HeaderOf], bool] | None = None
     """For Waits.INVOCATION: whether the caller of a request waits for the result, by the headers of the request. None: each caller does."""
@@ -102,9 +102,9 @@ class RoutePolicy(msgspec.Struct, frozen=True):
     secret_path: bool = False
     """Whether the path contains a secret that gives a permission. If it does, the audit log has only the first two parts of the path."""
     service: str = "lambda"
-    """The AWS service for which requests must be signed."""
+    """The AWS service that the signature of a request must name, if the request is signed."""
     session: bool = False
-    """Whether a browser may use the route with the cookie of its session instead of a token."""
+    """Whether a browser may use the route with the cookie of its session instead of a token or a signature."""
 
     @property
     def changes_code(self) -> bool:

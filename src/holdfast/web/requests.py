@@ -64,17 +64,18 @@ class Request(StarletteRequest):
 
     @property
     def identity(self) -> CallerIdentity:
-        """The caller; if the app has no gate, a caller that may do everything."""
+        """The caller. As long as `caller` is None, `WITHOUT_CREDENTIAL`: a caller that may do everything."""
         return self.caller or WITHOUT_CREDENTIAL
 
     @property
     def tenant(self) -> str | None:
-        """The tenant to which the caller is limited; None: all tenants."""
+        """The tenant to which the caller is limited; None: the caller is not limited to one tenant."""
         return self.identity.tenant
 
     @property
     def execution_tenant(self) -> str | None:
-        """If the request starts an execution, the tenant of that execution: the header X-Amz-Tenant-Id, else the tenant of the caller."""
+        """If the request starts an execution, the tenant of that execution: the header X-Amz-Tenant-Id, else the tenant of the caller. None
+        if there is neither."""
         given = self.header(b"x-amz-tenant-id")
         return self.tenant if given is None else given
 
@@ -95,8 +96,8 @@ class Request(StarletteRequest):
 
     @property
     def sees_values(self) -> bool:
-        """Whether the caller may see the values of environment variables. Only an admin of all tenants may: the same caller may also set
-        them."""
+        """Whether the caller may see the values of environment variables. Only an admin of all tenants may; on a server without
+        credentials, every caller may."""
         return Role.ADMIN in self.identity.roles and self.tenant is None
 
     # --- the head
@@ -200,7 +201,8 @@ class Request(StarletteRequest):
 
     async def parts(self, seconds: float) -> AsyncIterator[bytes]:
         """The body in parts, while it arrives. Raises Refused if the client sends less than about 1 KB a second: the next `seconds`
-        kilobytes, or the rest of the body, must arrive within `seconds` seconds. Raises Gone if the client closes its connection."""
+        kilobytes, or the rest of the body, must arrive within `seconds` seconds. Raises Refused also if the bodies of all requests together
+        are too large. Raises Gone if the client closes its connection."""
         more, left, came = True, seconds, 0
         while more:
             asked_at = monotonic()

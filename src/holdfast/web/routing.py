@@ -62,8 +62,9 @@ def with_errors(errors: ErrorFormat, routes: Iterable[Route]) -> list[Route]:
 
 
 class Match(NamedTuple):
-    """The result of the router for one request. If no route has the path and the method, `handler` is None, and the policy demands an admin
-    (`UNKNOWN`). One exception: for a HEAD on a path that has a GET but no HEAD, `handler` is None, and the policy is that of the GET."""
+    """The result of the router for one request. If no route fits the path, the method and the X-Amz-Target, `handler` is None, and the
+    policy demands an admin (`UNKNOWN`). One exception: for a HEAD on a path that has a GET but no HEAD, `handler` is None, and the policy
+    is that of the GET."""
 
     path: str
     """The path as the client sent it."""
@@ -129,7 +130,7 @@ def target_of(scope: Scope, path: str) -> str | None:
 
 
 def path_of(scope: Scope) -> str:
-    """The path of a request, as the client sent it."""
+    """The path of a request as the client sent it: percent-encoded, without the query."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     return raw.partition(b"?")[0].decode("latin-1")
 
@@ -143,7 +144,7 @@ def _targeted(routes: Mapping[str | None, Route], target: str | None) -> Route |
 
 def _errors_of(route: Route | None, path: str, target: str | None) -> ErrorFormat:
     """The format of errors for a request. If the request has no route, or a route for unknown operations, the beginning of its path and its
-    X-Amz-Target decide which clients send such requests."""
+    X-Amz-Target decide: they show which kind of client sends such requests."""
     if route is not None and route.policy.operation != UNKNOWN.operation:
         return route.errors
     if path.startswith("/v1/") or path == "/v1":

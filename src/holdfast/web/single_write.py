@@ -29,8 +29,8 @@ class SingleWrite:
             cycle.transport = cls(cycle)  # type: ignore[assignment]
 
     def write(self, data: bytes) -> None:
-        """If `data` is the head of a reply that gives the length of its body, and this is not 0, keep it. Write any other data at once, and
-        before it the head that was kept."""
+        """If `data` is the head of a reply that gives the length of its body, and the length is not 0, keep the head. Write any other data
+        at once, and before it the head that was kept; but if the connection is closing, write nothing."""
         if self._head is None and self._cycle.response_started and self._cycle.expected_content_length:
             self._head = data
             return

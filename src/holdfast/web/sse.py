@@ -4,8 +4,8 @@
     event: tool
     data: {"tool":"fetch_url"}
 
-A client that lost its connection sends the id of the last event it has (Last-Event-ID), and the stream continues after it. If
-events between are no longer kept, an event `gap` says so.
+A client that lost its connection sends the id of the last event it has (Last-Event-ID), and the stream continues after it. If the server no
+longer keeps some of the events after that id, an event `gap` says so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Replies of the worker protocol, also to requests that started no run. The table of codes (contract.codes) has most HTTP statuses."""
+"""Replies of the worker protocol, also to requests that started no run. Most HTTP statuses come from the table of codes
+(contract.codes)."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ _HTTP: Final[Mapping[type[HoldfastError], int]] = {
     errors.ExtraMissing: 501,
 }
 """The HTTP statuses of some of Holdfast's errors in the worker protocol. An error that is not listed has the status that AWS's clients get
-(aws_errors.SHAPES). If the table of codes has the code of the error, the status there is used, unless the status here is 401 or 403."""
+(aws_errors.SHAPES). If the table of codes has the code of the error, the status of that table replaces it, unless it is 401 or 403. A 503
+whose code is not in the table is sent as `overloaded`."""
 _SHAPES: Final = {
     "UnknownOperationException": "route_not_found",
     "MethodNotAllowedException": "method_not_allowed",
@@ -85,8 +87,9 @@ def subject_of(request: Request) -> RequestSubject:
 
 def http_status(response: Response) -> int:
     """The HTTP status for a response: that of its error code in the table of codes, if the table gives the code the same status as the
-    response has; else that of its status. 202, which means that the run is open, is used only if the response names approvals that wait.
-    For outputs that do not fit, an operator's rule may have changed whether they are retried, and the HTTP status follows the rule."""
+    response has; else that of its status. The result is 202, which means that the run is open, only if the response names approvals that
+    wait. For outputs that do not fit (INVALID_OUTPUT), the HTTP status depends on whether the error is retryable, because a rule of the
+    operator may have changed that."""
     if response.status is ResponseStatus.INVALID_OUTPUT and response.error is not None:
         return output_http(response.error.retryable)
     known = None if response.error is None else CODES.get(response.error.error_code)
@@ -96,8 +99,8 @@ def http_status(response: Response) -> int:
 
 
 def response_reply(response: Response, status: int | None = None) -> Reply:
-    """A reply with a response: that of a run which has ended, or one that refuses a request. `status`: the HTTP status; if it is None,
-    `http_status` chooses it."""
+    """A reply with a response: that of a run which has ended or is quarantined, or one that refuses a request. `status`: the HTTP status;
+    if it is None, `http_status` chooses it."""
     return Reply(status or http_status(response), response_text(response), (JSON, *_headers(response)))
 
 
@@ -140,9 +143,9 @@ def error_reply(
     headers: tuple[Header, ...] = (),
     again_seconds: int | None = None,
 ) -> Reply:
-    """A reply with an error that belongs to no run, in the form of a run's response. If `code` is in the table of codes and `http` is
-    neither 401 nor 403, the HTTP status and the status of the response are those of the table. Else the HTTP status is `http`, or 400 if
-    `http` is None. `again_seconds`: after how many seconds the caller may try again; None if no time is known."""
+    """A reply with an error that is not the response of a run, in the form of a run's response. If `code` is in the table of codes and
+    `http` is neither 401 nor 403, the HTTP status and the status of the response are those of the table. Else the HTTP status is `http`, or
+    400 if `http` is None. `again_seconds`: after how many seconds the caller may try again; None if no time is known."""
     known = CODES.get(code)
     status, http = (known.status, known.http) if known is not None and http not in (401, 403) else (_status(http or 400), http or 400)
     meaning = meaning_of(code)

@@ -1,6 +1,6 @@
 """Accepting a request: what the worker service checks and decides before it starts the run's execution.
 
-read → trace id → served version → limits → inputs checked → accepted request → charges → engine.start (service.py)
+read → trace id → served version → limits → inputs checked → accepted request → estimate → charges → engine.start (service.py)
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _UNDO_SECONDS = 30 * 86_400
 
 
 class ServedVersion(Protocol):
-    """One version of a worker or a pipeline that is served to new runs."""
+    """One version of a worker or a pipeline that this process serves to new runs."""
 
     @property
     def worker(self) -> Worker: ...
@@ -68,8 +68,8 @@ class ServedVersion(Protocol):
 
 
 def read_request(asked: Mapping[str, Any]) -> WorkerRequest | Response:
-    """The WorkerRequest with the members `asked`, which are Python values. If they do not form a valid request, a response that refuses
-    it."""
+    """The WorkerRequest whose members are `asked` (Python values); or, if they do not form a valid request, the response that refuses the
+    request."""
     try:
         return request_from({key: dict(value) if isinstance(value, Mapping) else value for key, value in asked.items()})
     except InvalidRequest as refused:
@@ -88,15 +88,15 @@ def traced(request: WorkerRequest) -> WorkerRequest:
 
 
 def not_served(worker_id: str, known: Iterable[str]) -> InvalidRequest:
-    """The refusal of a request for a worker that is not served. It names a similar id among `known`, if there is one."""
+    """The refusal of a request for a worker that is not served. It names a similar id, if there is one among the first 200 of `known`."""
     near = meant(worker_id, islice(known, _SIMILAR))
     return InvalidRequest(f"No worker {worker_id!r:.100} is served here.{near}", error_code="worker_not_found")
 
 
 def served_version(versions: dict[str, ServedVersion] | None, request: WorkerRequest, known: Iterable[str] = ()) -> ServedVersion:
-    """The version of a worker that a request gets: the version that it names, else the version that was served last. Raises InvalidRequest
-    if the worker, or the named version, is not served. `known` has the ids of all served workers: if the worker is not served, the error
-    names a similar id, if there is one."""
+    """The version of a worker that a request gets: the version that the request names, else the version that was served last. `versions`
+    are the served versions of the worker, None if there are none. Raises InvalidRequest if the worker, or the named version, is not served.
+    `known` has ids of served workers, of which the error may name a similar one (`not_served`)."""
     if not versions:
         raise not_served(request.worker_id, known)
     if request.version is None:
@@ -110,7 +110,9 @@ def served_version(versions: dict[str, ServedVersion] | None, request: WorkerReq
 
 
 async def checked_inputs(request: WorkerRequest, contract: Contract, tenant: str, artifacts: Artifacts) -> str:
-    """The inputs as JSON text, after the contract's input schema has accepted them. Raises InvalidRequest if the inputs are refused."""
+    """The inputs as JSON text, after the contract's input schema has accepted them. The check sees the values of artifacts that the inputs
+    refer to; the text has only the references. Raises InvalidRequest if the inputs are refused or cannot be checked now, and
+    ArtifactsUnreachable if a bucket does not answer."""
     text = _inputs_text(request)
     await _yield_if_large(text)
     try:
@@ -118,7 +120,10 @@ async def checked_inputs(request: WorkerRequest, contract: Contract, tenant: str
     except ArtifactMissing as missing:
         raise InvalidRequest(str(missing), error_code="artifact_not_found") from None
     except PayloadNotJson:
-        message = "An input refers to an artifact that is not JSON. Pass its reference without `$artifact`; the worker can open it."
+        message = (
+            "An input refers to an artifact that is not JSON, or has too many values or levels. "
+            "Pass its reference without `$artifact`; the worker can open it."
+        )
         raise InvalidRequest(message) from None
     try:
         problems = await problems_of(contract.takes, inputs, requester(tenant, contract.worker_id))
@@ -163,7 +168,8 @@ def limits_of(request: WorkerRequest, contract: Contract) -> RunLimits:
 
 def terms_of(limits: RunLimits, kind: Kind, retention_days: int) -> Terms:
     """The terms of a run's execution: its time limit, and how long it is kept. If a pipeline has a time limit, its execution gets 30 days
-    more, because a pipeline that reaches its limit still undoes what it did."""
+    more, because a pipeline that reaches its limit still undoes what it did. MAX_TIMEOUT_SECONDS is the longest time limit, and that of a
+    run without one."""
     seconds = limits.run_timeout_seconds
     if seconds is not None and kind is Kind.PIPELINE:
         seconds += _UNDO_SECONDS
@@ -191,8 +197,8 @@ def first_run(request: WorkerRequest, served: ServedVersion, limits: RunLimits, 
 
 
 def after_run(accepted: AcceptedRequest, found: AcceptedRequest | None) -> AcceptedRequest:
-    """The accepted request `accepted`, with the earlier runs of `found` added to its own. `found` is the accepted request of the run that
-    has the idempotency key now, which may have earlier runs of its own; None: it is not a run."""
+    """The accepted request `accepted`, with the earlier runs that `found` names added to its own. `found` is the accepted request of the
+    run that has the idempotency key now; None if the execution that has the key is not a run: then nothing is added."""
     before = () if found is None else found.before
     return msgspec.structs.replace(accepted, before=tuple(dict.fromkeys((*accepted.before, *before))))
 
@@ -209,7 +215,8 @@ def name_of(accepted: AcceptedRequest) -> str | None:
 
 
 def called(execution: Execution) -> str:
-    """What an execution is called in texts for people: its name; but its id, if `name_of` made the name from an idempotency key."""
+    """What an execution is called in texts for people: its name; but its id, if the name looks like one that `name_of` made from an
+    idempotency key."""
     return execution.id if _MADE_NAME.fullmatch(execution.name) else execution.name
 
 
@@ -223,8 +230,8 @@ def rate_of(policy: Policy, contract: Contract) -> RateLimit | None:
 
 
 def charges_of(accepted: AcceptedRequest, policy: Policy, rate: RateLimit | None, now: int) -> tuple[Charge, ...]:
-    """The charges of a new run: one on its worker's rate limit, if `rate` is given, and one on the tenant's runs of the day, if they have a
-    cap. For a queued run `rate` is None, because its queue applies the rate limit."""
+    """The charges of a new run: one on its worker's rate limit, if `rate` is given, and one on the tenant's runs of the UTC day, if the
+    operator has set a cap on them. For a queued run `rate` is None, because its queue applies the rate limit."""
     charges, worker_id = [], accepted.request.worker_id
     if rate is not None:
         who = accepted.tenant if rate.per == "tenant" else f"{accepted.tenant}\0{accepted.request.user or accepted.requested_by}"
@@ -254,7 +261,8 @@ def start_refusals(key: str | None) -> Iterator[None]:
 
 
 def refusal_of(request: WorkerRequest, error: InvalidRequest | LimitReached, contract: Contract | None, now: int) -> Response:
-    """The response to a refused request, with the log fields of its worker's contract if `contract` is given."""
+    """The response to a refused request, with the log fields of its worker's contract if `contract` is given. For a LimitReached, the
+    response says in how many seconds, counted from `now`, the caller may try again."""
     if isinstance(error, InvalidRequest):
         response = refusal(request, error.error_code, str(error), error.details)
     else:

@@ -28,7 +28,8 @@ _RUNS: Final = 100
 
 
 class ApprovalPage(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of the approvals that wait for a decision. Each says what its run has spent, and what each run above that run has spent."""
+    """One page of the approvals that wait for a decision. Each approval says what its run has spent, and what each execution above that run
+    has spent."""
 
     approvals: list[Approval]
     next: str | None = None
@@ -39,8 +40,9 @@ def approval_page(
     store: ExecutionStore, asker: Asker, *, run: str | None = None, after: str | None = None, limit: int = 100
 ) -> ApprovalPage:
     """One page of the open approvals that the caller may see: the first `limit` after the approval `after`, or from the beginning if
-    `after` is None. With `run`, only approvals of this run and of all runs below it. Raises ApprovalNotFound if `after` does not have the
-    form of an approval's id, and ExecutionNotFound if the caller can see no run `run`."""
+    `after` is None. With `run`, only approvals of this run and of all runs below it. Runs that cannot be read are logged and left out.
+    Raises ApprovalNotFound if `after` does not have the form of an approval's id, and ExecutionNotFound if the caller can see no run
+    `run`."""
     first = None if after is None else run_of(after)
     found: list[Approval] = []
     for run_id in _waiting_runs(store, asker, first) if run is None else _runs_below(store, asker, run, first):
@@ -59,8 +61,8 @@ def undecided(store: ExecutionStore, asker: Asker) -> Iterator[Approval]:
 
 
 def _waiting_runs(store: ExecutionStore, asker: Asker, first: str | None) -> Iterator[str]:
-    """The ids of the runs that wait for a person, in the order of the ids. With `first`, this id (even if that run waits no more) and those
-    after it; None: all."""
+    """The ids of the runs that wait for a person, in the order of the ids. A caller who may see only one tenant gets only runs of that
+    tenant. With `first`, this id comes first (even if that run waits no more), then those after it; None: all."""
     if first is not None:
         yield first
     beyond = first or ""
@@ -82,8 +84,8 @@ def _runs_below(store: ExecutionStore, asker: Asker, run: str, first: str | None
 
 
 def _open_in(store: ExecutionStore, asker: Asker, run_id: str, after: str | None) -> list[Approval]:
-    """The open approvals of one run, without those of the runs below it: all, or only those after the approval `after`. Empty if the run
-    has ended, if the caller may not see it, or if it cannot be read, which is logged."""
+    """The open approvals of one run, without those of the runs below it: all, or only those after the approval `after`. Empty if there is
+    no such run, if it has ended, or if the caller may not see it. A run that cannot be read is logged, and the result is empty."""
     try:
         header = store.find(run_id)
         if (

@@ -2,7 +2,7 @@
 (`expired`), or by the run itself (`withdrawn`).
 
 The request is written together with its callback. The write of a decision checks whether the approval is still open. An approval of a call
-allows one call: the intent of the call names it.
+allows one call: the intent of that call names the approval's callback.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Requested(msgspec.Struct, frozen=True, kw_only=True):
     risk: str | None = None
     """low, medium or high; None if no risk is given."""
     batch: bool = True
-    """Whether it may be decided in a batch, together with other approvals."""
+    """Whether a person may decide it in a batch, together with other approvals."""
     links: bool = True
     """Whether a link may be made for it."""
     then: tuple[ChainPart, ...] = ()
@@ -141,7 +141,7 @@ class ChainPartStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpentBy(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run has used so far, including all runs below it."""
+    """What an execution has used so far, including all runs below it. The execution is a run, or a durable function that asked for runs."""
 
     run_id: str
     worker_id: str
@@ -185,16 +185,17 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     risk: str | None = None
     """low, medium or high; None if no risk is given."""
     batch: bool = True
-    """Whether it may be decided in a batch, together with other approvals."""
+    """Whether a person may decide it in a batch, together with other approvals."""
     links: bool = True
     """Whether a link may be made for it."""
     votes_needed: int = 1
     """How many persons must approve."""
     votes: tuple[Vote, ...] = ()
-    """The votes so far; empty if persons do not vote on it."""
+    """The votes so far; always empty if the first decision closes the approval (`is_voted` is false)."""
     chain: tuple[ChainPartStatus, ...] = ()
     spent: tuple[SpentBy, ...] = ()
-    """What runs have used so far: first the run that asks, then each run above it, up to the outermost. Empty if this was not read."""
+    """What executions have used so far: first the run that asks, then each execution above it, up to the outermost. Empty if this was not
+    read."""
     may_cost: dict[str, Any] | None = None
     """An estimate of what the outermost run may still cost from now on; None if there is no estimate."""
 
@@ -205,7 +206,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalPlace(msgspec.Struct, frozen=True):
-    """The identities of an approval: its callback, and the request beside it."""
+    """The identities of the two operations of an approval: its callback, and the step with its request."""
 
     callback: Identity
     request: Identity
@@ -230,7 +231,8 @@ def arguments_hash(arguments: dict[str, Any]) -> str:
 
 
 def request_of(operation: Operation) -> Requested:
-    """The request for a decision that an operation holds: the one with the sub-type `Request` beside the approval's callback."""
+    """The request for a decision that `operation` holds. `operation` is the step with the sub-type `Request` beside the approval's
+    callback."""
     return _requests.decode(operation.result or "{}")
 
 

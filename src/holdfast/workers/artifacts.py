@@ -64,7 +64,7 @@ class Artifacts:
     def keep(self, tenant: str, name: str, media_type: str, read: Callable[[int], bytes]) -> ArtifactRef:
         """Store an artifact: call `read` until it returns no more bytes, and store all these bytes. Returns the artifact's reference when
         everything is stored. The same bytes with the same name and media type are one artifact. Raises ToolFailed if there are too many
-        bytes, or if a bucket does not answer."""
+        bytes, or if a bucket does not answer, and the errors of `read`."""
         home, digest, size = _home(tenant), sha256(), 0
         with self._storage.draft(home) as draft:
             while chunk := read(_CHUNK):
@@ -132,8 +132,8 @@ class Artifacts:
         return descriptor
 
     def value(self, tenant: str, identity: str) -> Any:
-        """The value of an artifact that contains JSON. Raises PayloadNotJson if it is not JSON or is nested too deep. Raises
-        ArtifactMissing in the same cases as the method `open`."""
+        """The value of an artifact that contains JSON. Raises PayloadNotJson if the artifact is not JSON, or has too many values or levels.
+        Raises ArtifactMissing in the same cases as the method `open`."""
         with os.fdopen(self.open(tenant, identity), "rb") as file:
             text = file.read()
             if (crowded := crowding(text, MAX_DEPTH)) is not None:
@@ -181,7 +181,7 @@ async def moved_out(
 
 def brought_in(inputs: Any, load: Callable[[str], Any]) -> Any:
     """The inputs, with each top-level value of the form `{"$artifact": …}` replaced by what `load` returns for the artifact's id. The `uri`
-    of a reference is never opened."""
+    of a reference is never opened. Inputs that are not an object are returned unchanged."""
     if not isinstance(inputs, dict):
         return inputs
     return {name: load(identity) if (identity := _reference(value)) is not None else value for name, value in inputs.items()}

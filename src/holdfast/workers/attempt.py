@@ -324,7 +324,7 @@ class Attempt:
     # --- steps
 
     async def _step(self, frame: StepBegun, count: int) -> CallAnswer:
-        """Answer a step of the body with its recorded end. If there is none, the body runs the step, and its end is recorded first."""
+        """Answer a step with its recorded end. Without one, the body runs the step, and the end is recorded before the body is answered."""
         at = identity_of(Type.STEP, STEP, frame.name, self._number, count, parent=self._at)
         known = self._journal.find(at)
         if known is None or known.status in OPEN:

@@ -24,8 +24,9 @@ class AttemptLog:
         self._count = self._bytes = self._missing = 0
 
     async def add_from_body(self, level: str, message: str, fields: Mapping[str, Any]) -> None:
-        """Add a line that the body logged, without the secrets of the run's inputs. The fields `event` and `attempt` of the body are left
-        out. If the fields are too large, all of them are left out, and the line has `truncated: true`."""
+        """Add a line that the body logged, without the secrets of the run's inputs. A long message is cut off. The fields `event` and
+        `attempt` of the body are left out. If the fields are too large, all of them are left out, and the line has `truncated: true`. If
+        the attempt has too many lines already, the line is dropped."""
         if self._is_beyond():
             return
         given = {name: value for name, value in fields.items() if name != "event"}
@@ -35,7 +36,7 @@ class AttemptLog:
         self._keep(self._reporter.logged(clean, clean=True))
 
     def add(self, level: str, message: str, fields: dict[str, Any]) -> None:
-        """Add a line that the runner itself writes."""
+        """Add a line that the runner itself writes, unless the attempt has too many lines already."""
         if not self._is_beyond():
             self._keep(self._reporter.logged(self._record(level, message, fields)))
 

@@ -34,7 +34,7 @@ def chosen(store: Store, asker: Asker, approvals: Sequence[str] = (), run: str |
     `approvals` and `run` are given or neither is, if `node` is given without `run`, or if `approvals` names too many. Raises
     ExecutionNotFound if the caller can see no run `run`."""
     if bool(approvals) is (run is not None):
-        raise InvalidParameter("Name approvals, or a run whose open approvals are all decided: one of the two, not both.")
+        raise InvalidParameter("Name approvals, or a run (then all its open approvals are decided): one of the two, not both.")
     if node is not None and run is None:
         raise InvalidParameter("A node was named without its run. Name the run of the node, too.")
     found = list(dict.fromkeys(approvals)) if run is None else [one.approval_id for one in waiting_below(store, run, asker, node)]

@@ -2,9 +2,10 @@
 
 The write of a call's intent reserves the most that the call may cost, in every budget of its run. The write of its receipt settles the
 call: it takes the reservation back and adds what the call really cost. The store keeps the spent and the reserved amount separately. If a
-call does not fit only because other calls under way have reservations, it waits until there is room. If so much is spent that it could not
-fit even without those reservations, it is refused. While a call waits, the time of its attempt is stopped. The gateway (gateway.py) calls
-this module. The limits of the run itself are in calls.py.
+call does not fit only because other calls under way have reservations, it waits until there is room, or until nothing has changed for an
+hour. If so much is spent that the call could not fit even without those reservations, its tool is asked for a smaller reservation; if there
+is none, the call is refused. While a call waits, the time of its attempt is stopped. The gateway (gateway.py) calls this module. The limits
+of the run itself are in calls.py.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _LONGEST_PAUSE: Final = 2.0
 """The call that is first in a line asks the store again after at most this many seconds, because this process does not learn of settlements
 in other processes."""
 _LONGEST_STANDSTILL: Final = 3600.0
-"""If no call of a budget is settled for this many seconds, a call that waits for the budget fails. (A run that was stopped by force never
-settles its calls.)"""
+"""If the spent and the reserved amount of a budget stay the same for this many seconds, a call that waits for the budget fails. (A run that
+was stopped by force never settles its calls.)"""
 _TOKENS, _COST = "/tokens", "/cost"
 
 
@@ -99,7 +100,7 @@ class SharedBudgets:
         return Remaining(tokens, cost)
 
     def reserved(self, reservation: Reservation) -> tuple[Charge, ...]:
-        """The charges that reserve the most that a call may cost, in every budget of the run whose time is not over."""
+        """The charges that reserve the most that a call may cost, in every budget of the run. Budgets whose time is over are left out."""
         return self._charges(0, reservation.tokens, 0, nanos_of(reservation.cost_usd))
 
     def settled(self, reservation: Reservation, usage: Usage) -> tuple[Charge, ...]:
@@ -185,8 +186,9 @@ class BudgetWait:
             self._at = None
 
     async def until_free(self, limit: LimitReached) -> None:
-        """Wait until the write of the call may be tried again. Raises ToolFailed if so much is spent that the call cannot fit, or if
-        nothing changed in the budget for an hour."""
+        """Wait until the write of the call may be tried again; `limit` is the store's refusal of the last try. Returns at once if so much
+        is spent that the reservation cannot fit, and this process did not know that amount: the next try may reserve less. If this process
+        knew it, raises ToolFailed. Also raises ToolFailed if nothing changed in the budget for an hour."""
         learnt = self._budgets.learn(limit)
         if limit.is_curable:
             self._check_standstill(limit)

@@ -16,7 +16,7 @@ class CallTerms(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     family: str
     """The id of the run's family. Idempotency keys for other services are made from it, so each run of the family sends the same key for
-    the same call."""
+    the same call. Only a write whose arguments changed gets another key."""
     tenant: str
     worker_id: str = ""
     requested_by: str
@@ -29,6 +29,6 @@ class CallTerms(msgspec.Struct, frozen=True, kw_only=True):
     budgets: tuple[Budget, ...] = ()
     restarts: bool = False
     """Whether the run is a restart of an earlier run. If so, a person is asked before the run makes a write that an earlier run made with
-    other arguments."""
+    other arguments; if not, such a call fails with `receipt_conflict`."""
     payer: Payer | None = None
     """To whom the ledger assigns the costs of the run's calls; None: to the run, and to no pipeline."""

@@ -288,7 +288,7 @@ class Calls:
     @property
     def remaining(self) -> Remaining:
         """What is left of the run's token and cost limits for the next call, after what is spent and what calls under way have reserved.
-        None means no limit."""
+        Below 0 if calls used more than they reserved. None means no limit."""
         limits = self._limits
         return Remaining(
             None if limits.max_tokens is None else limits.max_tokens - self._tokens,

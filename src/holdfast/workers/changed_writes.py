@@ -2,7 +2,7 @@
 
 - `send`: the call is made with the new arguments, in addition to the earlier call.
 - `keep`: the call is not made; the answer of the earlier call is used.
-- `stop`: the call fails with `receipt_conflict`.
+- `stop`, or a rejection of the question: the call fails with `receipt_conflict`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def changed_write(tool: str, known: Try, arguments: dict[str, Any]) -> ChangedWr
 
 
 def keeps_earlier(tool: str, decision: Decision) -> bool:
-    """Whether the answer of the earlier call is used: True for `keep`, False for `send`. Raises ToolFailed for any other decision."""
+    """Whether the answer of the earlier call is used: True for `keep`, False for `send`. For `stop` and for a rejection, raises
+    ToolFailed."""
     action = decision.result.get("action") if decision.verdict == "answer" and isinstance(decision.result, dict) else STOP
     if action not in (SEND, KEEP):
         said = "" if decision.comment is None else f" ({decision.comment})"

@@ -39,7 +39,7 @@ class ChildRequest(msgspec.Struct, frozen=True, kw_only=True):
     inputs: Mapping[str, Any]
     constraints: Mapping[str, Any] = {}
     budget: tuple[Budget, ...] = ()
-    """The budgets of the pipeline that asks and of its node. The service adds the budgets of the pipelines above that one."""
+    """The budgets of the pipeline that asks and of its node. The service adds the budgets of the pipelines above that pipeline."""
     labels: Labels = Labels()
     parent_span_id: str | None = None
     """The id of the span that becomes the parent of the run's span; None: the span of the execution that asks."""

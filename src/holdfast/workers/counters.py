@@ -65,8 +65,8 @@ class Counters:
         return self._day(reservation.tokens, int(reservation.cost_usd * NANO), at)
 
     def settled(self, reservation: Reservation, usage: Usage, began: int) -> tuple[Charge, ...]:
-        """The charges that correct the reservation of a call that began at `began` and has ended; empty if the UTC day in which the call
-        began is over."""
+        """The charges that correct the reservation of a call that began at `began` and has ended. Empty if the call used what it reserved,
+        if there is no daily cap, or if the UTC day in which the call began is over."""
         if day_of(began)[1] <= self._clock.now():
             return ()
         tokens = usage.input_tokens + usage.output_tokens - reservation.tokens

@@ -76,8 +76,8 @@ class Cancel(msgspec.Struct, frozen=True):
 
 
 def withdrawal(run_id: str, operation_id: str) -> Answering:
-    """The write that takes back a question of a run. If a person's decision was written first, it stays, and the question is not taken
-    back."""
+    """The write that takes back a question of a run. If a person's decision was written first, the store refuses this write with
+    CallbackClosed, and the decision stays."""
     return Answering(run_id, operation_id, None, Failure("The run took the question back.", WITHDRAWN), kept=APPROVAL)
 
 

@@ -9,11 +9,12 @@ Body = TypeVar("Body", bound=Callable[..., Any])
 
 
 def worker(page: str, *, include: Sequence[str] = ()) -> Callable[[Body], Body]:
-    """Declare `func(inputs, ctx)` as the body of a worker. `page` is the file with the worker's contract, in the same folder.
+    """Declare `func(inputs, ctx)` as the body of a worker. `page` is the file with the worker's contract, in the folder of the worker's
+    file or below it.
 
-    `include` names further files of the folder that the body may read. The sandbox contains these files, the page, and the Python files of
-    the folder or package, without tests and without files that may have secrets. The arguments must be literals, because the runner reads
-    the file and does not run it.
+    `include` names further files of that folder, also by patterns such as `data/*.json`, that the body may read. The sandbox contains these
+    files, the page, and the Python files of the folder or package, without tests and without files that may have secrets. The arguments
+    must be literals, because the runner reads the file and does not run it.
     """
 
     def declare(function: Body) -> Body:

@@ -26,7 +26,7 @@ class ChildOf(msgspec.Struct, frozen=True):
     run_id: str
     accepted: AcceptedRequest
     is_pipeline: bool = False
-    """Whether it is a pipeline or a shard of a map, which asks for runs itself."""
+    """Whether it is a run of a pipeline, or a shard of a map: such a run asks for runs itself."""
 
 
 class EarlierRun(msgspec.Struct, frozen=True):
@@ -61,7 +61,8 @@ def keeps_earlier_calls(operations: Iterable[Operation]) -> bool:
 
 def check_kept(store: ExecutionStore, before: Sequence[str], tenant: str) -> None:
     """Raise RestartRefused if the store has removed a run whose writes a new run must know: one of the earlier runs `before` (oldest
-    first), or a run below one of them. Without that run, the new run would make its writes again."""
+    first), or a run below one of them. Without that run, the new run would make its writes again. If one of the earlier runs has stored the
+    calls that it inherited, the runs before it are not needed, and are not checked."""
     for run_id in reversed(before):
         run = earlier_run(store, run_id, tenant)
         if run is None:

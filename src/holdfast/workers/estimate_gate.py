@@ -1,7 +1,7 @@
-"""The gate before a run begins: it refuses a run whose estimated cost is above a cap, and gives the estimate to queues that limit the cost
+"""The gate before a run begins: it refuses a run whose estimate is above a cap, and gives the estimated cost to queues that limit the cost
 of their waiting runs.
 
-A package above this one makes the estimates (service.estimates), because a pipeline's estimate needs its graph.
+A package above this one makes the estimates (service.costs.estimates), because a pipeline's estimate needs its graph.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ class RunEstimates(Protocol):
 
     def check(self, served: ServedVersion, accepted: AcceptedRequest, now: int) -> None:
         """Raise InvalidRequest with `estimate_exceeded` if the run's estimate is above its caller's cap, or above what is left of the
-        tenant's daily caps."""
+        tenant's daily caps, or if there is such a cap and the estimate is not known."""
         ...
 
     def money(self, served: ServedVersion, accepted: AcceptedRequest) -> int:
-        """The estimated cost of a run, in billionths of a dollar. A queue that limits cost adds up the estimates of its waiting runs."""
+        """What a run usually costs, in billionths of a dollar; 0 if that is not known. A queue that limits cost adds up these amounts of
+        its waiting runs."""
         ...
 
 
@@ -48,8 +49,8 @@ class EstimateGate:
         self._estimates = estimates
 
     async def check(self, served: ServedVersion, accepted: AcceptedRequest) -> None:
-        """Raise InvalidRequest if the estimate of a new run is above a cap, and the operator wants such runs to be refused. If the
-        request's idempotency key already has a run, nothing is checked."""
+        """Raise InvalidRequest if the operator wants runs to be refused by their estimate, and the estimate of this new run is above a cap,
+        or is not known although there is a cap. If the request's idempotency key already has a run, nothing is checked."""
         estimates, store = self._estimates, self._engine.store
         if estimates is None or not estimates.refuses:
             return

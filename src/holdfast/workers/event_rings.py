@@ -144,7 +144,7 @@ class EventRing:
 
 
 class EventRings:
-    """The rings of all runs that are or were followed in this process."""
+    """The rings of the runs that are followed in this process, or were followed lately."""
 
     def __init__(self, limits: RingLimits | None = None, name: Callable[[], str] = lambda: token_hex(4)) -> None:
         self._limits = limits or RingLimits()
@@ -158,7 +158,7 @@ class EventRings:
 
     @property
     def size(self) -> int:
-        """The bytes of all rings."""
+        """About how many bytes the events of all rings take."""
         return self._size
 
     def get(self, run_id: str) -> EventRing | None:

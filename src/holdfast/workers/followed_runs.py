@@ -1,5 +1,5 @@
-"""The followers of runs in this process. Each gets the recorded events of its run, with the live ones between them, until the run has ended
-or is quarantined.
+"""The followers of runs in this process. Each gets the recorded events of its run, with the live ones between them, until the run has
+ended, is quarantined, or is removed from the store.
 
 A follower has a place in the run's history and a place in the run's ring, and no queue of its own. So a slow follower delays neither the
 run nor another follower: if the ring has dropped live events that the follower did not get, the follower gets one event `gap` instead.
@@ -27,8 +27,8 @@ _POLL_SECONDS: Final = 0.25
 """The seconds between two reads of the store by one follower. Followers must read it, because the run may be in another process, which does
 not report its writes to this one."""
 _POLLED: Final = 100
-"""If there are more followers than this in the process, each reads the store less often, so that all of them together do not read it more
-often."""
+"""If there are more followers than this in the process, each reads the store less often, so that all of them together read it only as often
+as this many followers do."""
 
 
 class FollowerLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class FollowedRuns:
                 follower.tell(wrote=False)
 
     def nudge(self, run_id: str) -> None:
-        """Wake the followers of this run, so that they read the store now. To be called when the run has written events or is about to."""
+        """Wake the followers of this run, so that they read the store now. Called when the run has written events or is about to."""
         for follower in self._followers.get(run_id, ()):
             follower.tell(wrote=True)
 
@@ -120,7 +120,7 @@ class FollowedRuns:
         }
         for who, (count, most) in counted.items():
             if count >= most:
-                raise Overloaded(f"{who} has {count:,} followers, and at most {most:,} are allowed. Close one, or try again later.")
+                raise Overloaded(f"{who} has {count:,} followers, and at most {most:,} are allowed. Stop one of them, or try again later.")
 
     async def _events(
         self, store: ExecutionStore, run_id: str, accepted: AcceptedRequest, follower: _Follower

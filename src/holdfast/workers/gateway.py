@@ -60,7 +60,7 @@ from holdfast.workers.tools.seam import (
 
 
 class WaitsForPerson(Exception):
-    """Raised when a person must decide first. The runner ends the body, and runs it again after the decision."""
+    """Raised when a person must decide first. The runner ends the body, and runs it again when the approval is closed."""
 
     def __init__(self, at: ApprovalPlace) -> None:
         super().__init__("the run waits for a person")
@@ -68,7 +68,7 @@ class WaitsForPerson(Exception):
 
 
 class Gateway:
-    """Makes the tool calls of one run, and asks persons for it. At most one attempt of the run uses it at a time."""
+    """Makes the tool calls of one run, and asks persons what the run must know. At most one attempt of the run uses it at a time."""
 
     def __init__(
         self,
@@ -132,7 +132,8 @@ class Gateway:
         return await self._made(tool, asked, identity, hashed, known)
 
     async def _keeps(self, tool: Tool, asked: ToolAsked, known: Try) -> bool:
-        """Whether an earlier run's call with other arguments answers this: a person decides. ToolFailed if this run is no restart."""
+        """Whether the earlier call `known` answers this call, which has other arguments: a person decides. Raises ToolFailed if no person
+        may decide (`known` is a call of this run, or this run is no restart), or if the person decides to stop."""
         if not (known.inherited and self._terms.restarts):
             raise ToolFailed("receipt_conflict", f"{tool.name} was called before with other arguments (same key or number).", known=True)
         if known.receipt is not None and known.receipt.void:
@@ -144,7 +145,7 @@ class Gateway:
 
     def _allowed(self, name: str) -> Tool:
         if all(grant.name != name for grant in self._terms.limits.tools):
-            raise ToolFailed("tool_not_allowed", f"The contract does not allow the tool {name!r:.100}.")
+            raise ToolFailed("tool_not_allowed", f"The contract or the request does not allow the tool {name!r:.100}.")
         tool = self._tools.get(name)
         if tool is None:
             raise ToolFailed("tool_not_allowed", f"The contract allows the tool {name!r}, but this runner has no such tool.")
@@ -264,8 +265,7 @@ class Gateway:
         """Find out from the tool, else from a person, if a lost write took place. Returns the write's answer; None: it did not happen."""
         intent = attempted.intent
         try:
-            # The tool gets time of its own for this, even if the attempt's time is over. A person is asked only if the tool cannot tell.
-            until = max(self.time.deadline, monotonic() + self._policy.reconcile_seconds)
+            until = max(self.time.deadline, monotonic() + self._policy.reconcile_seconds)  # even if the attempt's time is over
             async with asyncio.timeout(max(0.0, until - monotonic())):
                 verdict = await verdict_on(tool, msgspec.structs.replace(self._call_of(intent), deadline=until), intent.arguments)
         except (ToolFailed, TimeoutError):
@@ -337,7 +337,7 @@ class Gateway:
     async def _decided(
         self, kind: Kind, tool: str, identity: str, arguments: dict[str, Any], schema: dict[str, Any] | None, question: str | None = None
     ) -> tuple[Decision, Operation]:
-        """A person's decision on these arguments, and its operation. Raises WaitsForPerson while open, ToolFailed if none will come."""
+        """A person's decision on these arguments, and its callback. Raises WaitsForPerson while open, ToolFailed if no decision came."""
         at, hashed = approval_at(kind, tool, identity, 1), arguments_hash(arguments)
         found, written = self._journal.find(at.callback), self._journal.find(at.request)
         if self.cancelled and (found is None or found.status in OPEN):

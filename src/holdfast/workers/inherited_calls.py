@@ -21,7 +21,8 @@ from holdfast.workers.earlier_runs import keeps_earlier_calls
 from holdfast.workers.run_operations import CARRIED_AT, EFFECTS_AT, INHERITED
 
 Operations: TypeAlias = Callable[[str, str], Iterable[Operation] | None]
-"""A function that takes a run's id and tenant, and returns the operations of the run; None if the store has removed the run."""
+"""A function that takes a run's id and a tenant, and returns the operations of the run: empty if the run belongs to another tenant, None if
+the store has removed the run."""
 _AT_ONCE: Final = 20
 """One write stores at most this many inherited calls, because a receipt may be large."""
 _CAME, SETTLED = "came", "settled"

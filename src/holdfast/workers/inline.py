@@ -1,5 +1,6 @@
-"""A body that runs in the runner's own process, for tests and for trusted workers. Limits of memory, CPU time and disk are not enforced for
-it. The time limit ends the attempt, but a `def` body cannot be killed: it continues in its thread."""
+"""A body that runs in the runner's own process, for tests and for trusted workers. Limits of memory, CPU time, disk and idle time are not
+enforced for it. The time limit ends the attempt, but a `def` body cannot be killed: its thread continues, and its next request to the
+runner fails."""
 
 from __future__ import annotations
 
@@ -84,7 +85,8 @@ class InlineBody:
             self._listener.set_result(None)
 
     def _end(self, code: Code, detail: str) -> None:
-        """End the body. A coroutine is cancelled. A thread cannot be cancelled: its later frames are ignored."""
+        """End the body. A coroutine is cancelled. A thread cannot be cancelled: its later frames are ignored, and its requests get an
+        error."""
         self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
@@ -115,12 +117,10 @@ class InlineBody:
         return nullcontext()
 
     def stop_time(self) -> None:
-        """Stop the clock of the body's time limit."""
         self._time_left = self._timer.when() - self._loop.time()
         self._timer.cancel()
 
     def go_on(self) -> None:
-        """Let the clock of the body's time limit run again, from where it stopped."""
         if self._ended is None and not self.over:
             self._timer = self._loop.call_later(self._time_left, self._end, *self._late)
 

@@ -64,7 +64,8 @@ def _withheld(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def secrets_in(inputs: Any, schema: Mapping[str, Any]) -> dict[str, str] | None:
     """The secrets: the values at those places of the inputs that the schema marks, as texts, each under the name of the field that contains
-    it. None if there are more secrets, or more characters of them, than the limits allow."""
+    it. Values that are true, false or null are left out. None if there are more secrets, or more characters of them, than the limits
+    allow."""
     if not has_marks(schema):
         return {}
     found: dict[str, str] = {}

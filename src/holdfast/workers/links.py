@@ -1,8 +1,8 @@
 """Signed links: each lets one person decide one approval, once, until it expires. A link is a permission, so it is never logged.
 
 The token of a link is signed with a key that is derived from the store's own key. So every process that uses the store can check a token,
-and no other program can make one. Nothing is stored for a link. It cannot be used any more when its person has decided or voted, or when
-the approval is closed.
+and no other program can make one. The store does not keep links. A link cannot be used any more when its person has decided or voted, or
+when the approval is closed.
 """
 
 from __future__ import annotations

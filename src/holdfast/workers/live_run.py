@@ -47,7 +47,7 @@ class Followers(Protocol):
         ...
 
     def nudge(self, run_id: str) -> None:
-        """Wake the followers of this run, so that they read the store now. To be called when the run has written events or is about to."""
+        """Wake the followers of this run, so that they read the store now. Called when the run has written events or is about to."""
         ...
 
 
@@ -120,7 +120,7 @@ class LiveRun:
         return self._find_above()
 
     def wrote(self) -> None:
-        """Wake the followers of this run, so that they read the store now. To be called when the run has written events or is about to."""
+        """Wake the followers of this run, so that they read the store now. Called when the run has written events or is about to."""
         self._followers.nudge(self._run_id)
 
     def logged(self, record: dict[str, Any]) -> None:

@@ -153,7 +153,8 @@ class Packages:
 
     def load(self, name: str, worker_id: str) -> Package:
         """The package with this name, which a run of the worker `worker_id` is pinned to. Raises WorkerMissing if the package is not on
-        this machine or does not declare this worker, and WorkerChanged if its files were changed. Blocks, because it reads all files."""
+        this machine or does not declare this worker, and WorkerChanged if its files were changed. Raises WorkerInvalid or ContractInvalid
+        if this version of Holdfast does not accept its file or its page. Blocks, because it reads all files."""
         kept = self.find(name, f"this run of {worker_id}")
         if kept is not None:
             declared = _declared((kept.folder / kept.file).read_bytes(), name)
@@ -262,7 +263,8 @@ class PackagedWorker:
         return await self._sandbox().attempt(timeout, limits.idle_timeout_seconds, tighter, tenant=tenant)
 
     async def warm(self) -> None:
-        """Start the jail and a spare body before the first request. Does nothing if the isolation is `inline`."""
+        """Start the jail, and a spare body if there is capacity for one, before the first request. Does nothing if the isolation is
+        `inline`."""
         if self._policy.isolation != "inline":
             await self._sandbox().start()
 

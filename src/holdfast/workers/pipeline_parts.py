@@ -40,8 +40,8 @@ class PipelineParts:
         return await in_thread(Purpose.STORE, earlier_run, self._engine.store, run_id, tenant)
 
     async def cancel_child(self, parent: str, operation_id: str) -> None:
-        """Cancel the child run that the operation `operation_id` of the run `parent` waits for. Nothing happens if that child run has
-        ended."""
+        """Cancel the child run that the operation `operation_id` of the run `parent` waits for. Nothing happens if no such child run is
+        under way."""
         child = await in_thread(Purpose.STORE, open_child, self._engine.store, parent, operation_id)
         if child is not None:
             await self._engine.wake(lambda by: Cancel(child, by), child)

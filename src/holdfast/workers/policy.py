@@ -25,7 +25,7 @@ class Most(msgspec.Struct, frozen=True, kw_only=True):
     steps: int = 1000
     """At most this many steps in one attempt; if the body begins more, the attempt ends with `step_limit`."""
     tool_calls: int = 5000
-    """At most this many tool calls in one run, unless its contract allows fewer; more are refused with `budget_exceeded`."""
+    """At most this many tool calls in one run, unless its contract or request allows fewer; more are refused with `budget_exceeded`."""
     questions: int = 100
     """At most this many questions to people in one attempt; more are refused with `budget_exceeded`."""
     artifacts: int = 1000
@@ -107,7 +107,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """How long the ledger keeps an entry, in days: 13 months."""
     estimate: Literal["worst", "typical", "none"] = "none"
     """By which estimate a run is refused before it starts, if the estimate is above the caller's cap or above what is left of the tenant's
-    daily caps: `worst` is the most that it can cost, `typical` what such runs usually cost, and `none` refuses no run."""
+    daily caps, or is not known although there is a cap: `worst` is the most that the run can cost, `typical` what such runs usually cost,
+    and `none` refuses no run."""
 
     def caps_of(self, tenant: str) -> DayCaps:
         """The daily caps of a tenant: its entry in `tenant_caps`; without one, `caps`."""

@@ -40,7 +40,7 @@ _RATE_LIMITED: Final = "rate_limited"
 def placed(queue: Q, accepted: AcceptedRequest, rate: RateLimit | None) -> Q:
     """The place that a run asks for in its queue, with the rate limit `rate`. If the rate limit holds for each user separately, the run is
     counted for its user, whatever the queue's key is. In that case, if the caller gave no key, the user becomes the key. If the caller gave
-    no units, the most tokens of the run's limits are its units."""
+    no units, the most tokens of the run's limits are its units (0 if they set no limit)."""
     user = (accepted.request.user or accepted.requested_by) if rate is not None and rate.per == "user" else None
     of_lane = lane_rate(rate)
     rates = () if of_lane is None else (of_lane,)

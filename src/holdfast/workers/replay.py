@@ -78,9 +78,9 @@ class ReplayDifference(msgspec.Struct, frozen=True, kw_only=True):
 
     attempt: int
     kind: str
-    """`new_call`: a call that the run did not make. `other_arguments`: a call that the run made with other arguments. `new_record`: a step
-    or a question that the run did not have. `missing_call`: a call of the run that the replay does not make. `outcome`: the attempt ended
-    with another error code, or with an error instead of a success (or the reverse). `outputs`: other outputs."""
+    """`new_call`: a call for which the run has no receipt. `other_arguments`: a call that the run made with other arguments. `new_record`:
+    a step or a question that the run did not have. `missing_call`: a call of the run that the replay does not make. `outcome`: the attempt
+    ended with another error code, or with an error instead of a success (or the reverse). `outputs`: other outputs."""
     message: str
 
 
@@ -105,7 +105,8 @@ class RunReplay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def replay(finished: Finished, worker: Worker, package: str, artifacts: Artifacts, policy: Policy) -> RunReplay:
-    """Run every attempt of a finished run again with the code of `worker`, whose package is `package`, and compare."""
+    """Run every attempt of a finished run again with the code of `worker`, whose package is `package`, and compare each attempt with the
+    recorded one."""
     whole = Calls(finished.accepted.limits)
     whole.read(finished.before, inherited=True)
     whole.read(finished.operations)
@@ -197,8 +198,8 @@ class _Receipts(Gateway):
         return None
 
     async def _intend(self, tool: Tool, intent: Intent) -> Try:
-        """The run has no receipt for this call. If the run's budget refuses the call, raise ToolFailed, as the run did. Otherwise raise
-        _Departed, because the run did not make the call."""
+        """The run has no receipt for this call. If the run's own limits refuse the call, raise ToolFailed, as the run did. Otherwise raise
+        _Departed: the run did not make the call, or a limit that a replay does not know refused it (a daily cap, a shared budget)."""
         self.calls.check_calls(tool.name)
         self.calls.check_reservation(tool.reserve(intent.arguments, self.calls.remaining))
         verb = "changes the world" if tool.effect is Effect.WRITE else "leaves the sandbox"
@@ -248,7 +249,8 @@ class _Again:
         self.receipts = 0
 
     def _ended_then(self, last: bool) -> AttemptResult:
-        """The result that the attempt had in the run. `last`: it was the run's last attempt, whose result is in the response."""
+        """The result that the attempt had in the run. `last`: it was the run's last attempt; its result is taken from the response, which
+        may show the error of an earlier attempt instead (`error_shown`)."""
         found, response = self._records.find(self._at), self._finished.response
         if not last and found is not None:
             return json_structs.decoded((found.result if found.error is None else found.error.data) or "{}", AttemptResult)

@@ -162,7 +162,7 @@ class WorkerRun:
 
     async def _attempt(self, number: int) -> AttemptResult:
         """The result of an attempt: the recorded result; without one, the result of a body that runs now. If a person must decide, the body
-        is ended, and after the decision it runs again from its start."""
+        is ended, and when the approval is closed it runs again from its start."""
         at = attempt_at(number)
         known = self._journal.find(at)
         if known is not None and known.status not in OPEN:

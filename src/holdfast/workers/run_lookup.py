@@ -100,7 +100,8 @@ def find_run(store: ExecutionStore, run_id: str, asker: Asker) -> tuple[Executio
 
 
 def accepted_in(store: ExecutionStore, header: Execution) -> AcceptedRequest | None:
-    """The accepted request of an execution; None if the worker service did not start the execution, even if its input looks like a request.
+    """The accepted request of an execution; None if its input is not an accepted request, or if the worker service did not start the
+    execution, whatever its input looks like.
 
     Runs from before the store marked runs are recognised by their input alone.
     """
@@ -112,7 +113,8 @@ def accepted_in(store: ExecutionStore, header: Execution) -> AcceptedRequest | N
 
 
 def is_run(store: ExecutionStore, header: Execution) -> bool:
-    """Whether the worker service started this execution, whose input is known to be an accepted request."""
+    """Whether the worker service started this execution. Always true for an execution from before the store marked runs, so the caller must
+    know that its input is an accepted request."""
     return _first_event_of_run(store, header) is not None
 
 
@@ -233,8 +235,8 @@ def run_views(
     """At most `limit` runs that the caller may see, newest first, without their calls. With `worker` or `queue`, only runs of this worker
     or queue. Runs that cannot be read are logged and left out.
 
-    With `parent`, only the runs that the nodes of the pipeline's run `parent` asked for, items of maps included. If neither `parent` nor
-    `worker` is given, runs that a pipeline asked for are left out.
+    With `parent`, only the runs that the nodes of the pipeline's run `parent` asked for, items of maps included; the items of one shard
+    stand together. If neither `parent` nor `worker` is given, runs that a pipeline asked for are left out.
     """
     beyond: str | None = None
     workers: set[str] = set()
@@ -276,7 +278,6 @@ def _run_view(store: ExecutionStore, header: Execution, accepted: AcceptedReques
 
 
 def _log_left_out(header: Execution, unreadable: HoldfastError) -> None:
-    """Log that a run is left out of a list because it cannot be read."""
     log.error("run %s is left out of lists: %s", header.id, unreadable)
 
 
@@ -290,8 +291,8 @@ def _is_worker(store: FunctionStore, function: str) -> bool:
 
 
 def open_approvals(store: ExecutionStore, header: Execution) -> list[Approval]:
-    """The open approvals of a run: first its own, then those of all runs below it. The search ends when a hundred are found, and looks at
-    no more than a hundred child runs of each run, so some may be missing."""
+    """The open approvals of a run: first its own, then those of all runs below it; empty if the run has ended. The search ends when at
+    least a hundred are found, and looks at no more than a hundred child runs of each run, so some may be missing."""
     found: list[Approval] = []
     below = [header]
     while below and len(found) < _PAGE:
@@ -331,8 +332,8 @@ def running_below(store: ExecutionStore, parent: str) -> Iterator[Execution]:
 
 
 def find_approval(store: ExecutionStore, approval_id: str, asker: Asker, *, spent: bool = True) -> Approval:
-    """One approval, open or closed. With `spent`, it also says how much its run has spent so far, and how much each run above that run.
-    Raises ApprovalNotFound if the caller can see no such approval."""
+    """One approval, open or closed. With `spent`, it also says how much its run has spent so far, and how much each execution above that
+    run. Raises ApprovalNotFound if the caller can see no such approval."""
     found = approval_operations(store, approval_id, asker)[0]
     return Spending(store).with_spent(found) if spent else found
 

@@ -21,7 +21,7 @@ _KEPT_IDENTITIES = 64
 _KEPT_NODES = 4096
 
 CANCEL_AT = identity_of(Type.CALLBACK, CANCEL, "cancel")
-"""The identity of the callback that is answered when a caller or an operator cancels the run."""
+"""The identity of the callback that is answered when a caller, an operator or the pipeline that asked for the run cancels the run."""
 EFFECTS_AT = identity_of(Type.CONTEXT, EFFECTS, "effects")
 """The identity of the context that is the parent of every intent, receipt and approval. The run never closes it, so that a replay gets
 everything below it."""

@@ -190,7 +190,8 @@ class LiveRunReporter(RunReporter):
         return await self._secrets.line_in_thread(record)
 
     def logged(self, record: dict[str, Any], *, clean: bool = False) -> dict[str, Any]:
-        """Report a log line, and return it without secrets, as it may be stored. `clean`: the secrets were removed already."""
+        """Report a log line, unless it was reported before the body waited for a person. Returns the line without secrets, as it may be
+        stored. `clean`: the secrets were removed already."""
         self.lines += 1
         kept = record if clean else self._secrets.line(record)
         if kept.get("event") == "tool_refused" and len(self._refusals) < _MOST_REFUSALS:
@@ -371,8 +372,8 @@ class RunReporters:
         )
 
     def _heard(self, header: Execution, payload: str | None) -> None:
-        """Called when this engine has written the end of an execution. If the execution is a run, report its end. `payload` is the result;
-        None if it must be read from the store."""
+        """Called when this engine has written the end of an execution: wakes its followers and, if it is a run and no shard, reports its
+        end to observers. `payload` is the result; None if it must be read from the store."""
         self._followers.nudge(header.id)
         if self._observer is NO_OBSERVER or header.state is not State.CLOSED or header.id in self._ended:
             return

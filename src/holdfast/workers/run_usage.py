@@ -34,8 +34,8 @@ class Spending:
         self._above: dict[str, tuple[SpentBy, ...]] = {}
 
     def with_spent(self, approval: Approval) -> Approval:
-        """The approval, with what its run has used so far, and what each run above that run has used. If one of these runs cannot be read,
-        that run and all runs above it are left out."""
+        """The approval, with what its run has used so far, and what each execution above that run has used. If one of them cannot be read,
+        or was removed, it is left out, and so is everything above it."""
         if approval.run_id not in self._above:
             self._above[approval.run_id] = tuple(self._upwards(approval.run_id))
         return msgspec.structs.replace(approval, spent=self._above[approval.run_id])

@@ -77,7 +77,7 @@ class WorkerService(PipelineParts):
         self._served: dict[str, dict[str, ServedVersion]] = {}
         self.retention_days = Terms().retention_days
         """How many days the store keeps a run after its end."""
-        self.estimates: RunEstimates | None = None  # the package above this one sets it (service.estimates)
+        self.estimates: RunEstimates | None = None  # the package above this one sets it (service.costs.estimates)
         self.settlements = Settlements()
         self._waiters = Waiters()
         self.followed_runs = FollowedRuns()
@@ -131,7 +131,6 @@ class WorkerService(PipelineParts):
 
     @property
     def engine(self) -> Engine:
-        """The engine that runs the workers."""
         return self._engine
 
     @property
@@ -142,7 +141,7 @@ class WorkerService(PipelineParts):
     # --- accepting a request
 
     async def ask(self, asked: Mapping[str, Any], tenant: str, wait: float | None) -> Response:
-        """Run a worker for the program itself, and wait for its end in the same way as the method `invoke`. `asked` has the members of a
+        """Run a worker for the program itself, and wait for the run in the same way as the method `response`. `asked` has the members of a
         WorkerRequest. If they do not form a valid request, the response says so."""
         request = accept.read_request(asked)
         begun = request if isinstance(request, Response) else await self.begin(request, Asker(tenant=tenant, principal=principal()))
@@ -154,8 +153,8 @@ class WorkerService(PipelineParts):
         return request if isinstance(request, Response) else await self.begin(request, Asker(tenant=tenant, principal=principal()))
 
     async def invoke(self, request: WorkerRequest, asker: Asker, *, wait: float | None = None, sampled: bool | None = None) -> Response:
-        """Run a worker, and wait until the run ends, waits for a person, or `wait` seconds have passed (None: no limit). The response also
-        tells why a request is refused, or what a run waits for. `sampled`: the sampling flag of a `traceparent` (signals.traceparent)."""
+        """Run a worker, and wait for the run in the same way as the method `response`. The response also tells why a request is refused, or
+        what a run waits for. `sampled`: the sampling flag of a `traceparent` (signals.traceparent)."""
         begun = await self.begin(request, asker, sampled=sampled)
         return begun if isinstance(begun, Response) else await self._waiters.response(self._engine, *begun, wait)
 
@@ -224,7 +223,7 @@ class WorkerService(PipelineParts):
             accepted = run_again(accepted, header.id) if again else accept.next_run(accepted, header.id)
 
     async def enqueue(self, request: WorkerRequest, asker: Asker, queue: Enqueue, *, sampled: bool | None = None) -> Execution:
-        """Enqueue the run of a request. Raises InvalidRequest or LimitReached if it is refused, and QueueFull if the queue is full."""
+        """Enqueue the run of a request, or find the run that its idempotency key has. Raises the errors of the method `accept`."""
         header, _ = await self.accept(accept.traced(request), asker, sampled=sampled, queue=queue)
         return header
 
@@ -335,8 +334,8 @@ class WorkerService(PipelineParts):
     # --- runs
 
     async def response(self, run_id: str, asker: Asker, *, wait: float | None = None) -> Response:
-        """The response of a run. Waits until the run ends, waits for a person, or `wait` seconds have passed (None: no limit). Raises
-        ExecutionNotFound if the caller can see no such run."""
+        """The response of a run. Waits until the run ends, is quarantined or waits for a person, or until `wait` seconds have passed (None:
+        no limit). Raises ExecutionNotFound if the caller can see no such run."""
         header, accepted = find_run(self._engine.store, run_id, asker)
         return await self._waiters.response(self._engine, header, accepted, wait)
 
@@ -358,7 +357,8 @@ class WorkerService(PipelineParts):
 
     async def decide(self, approval_id: str, decision: Decision, asker: Asker, *, in_batch: bool = False) -> Approval:
         """Write the decision or the vote of a person, and return the approval as it is after that; with `in_batch` (as part of a batch),
-        without what was spent. The run continues when the approval is closed. Raises the errors of `decision_write`."""
+        without what was spent. The run continues when the approval is closed. Raises the errors of `decision_write` and, for a vote, of
+        `Voting.decide`."""
         write = await in_thread(Purpose.STORE, decision_write, self._engine.store, approval_id, decision, asker, in_batch=in_batch)
         await self._engine.wake(lambda by: msgspec.structs.replace(write, by=by), write.execution)
         return await in_thread(Purpose.STORE, find_approval, self._engine.store, approval_id, asker, spent=not in_batch)

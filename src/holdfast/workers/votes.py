@@ -5,8 +5,8 @@ votes at the same time are both counted, and each once.
 - One `reject` closes the question with `reject`.
 - The first approving vote fixes what is approved: the arguments as shown, the edited arguments, or the answer. Each further approving vote
 must approve the same, so that persons never approve different things.
-- When enough persons have approved, among them a member of the group that the operator demands, the last vote closes the question in the
-same write.
+- When enough persons have approved (if the operator demands a group, at least one of its members among them), the last vote closes the
+question in the same write.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Voting(msgspec.Struct, frozen=True, kw_only=True):
 
     def decide(self, view: View, now: int, seal: Seal) -> Verdict:
         """Count the vote inside the write, together with all votes on the question that were written before; close the question if it is
-        decided now. Raises ApprovalRefused if the vote is not allowed, and other errors if the question is not open."""
+        decided now. Raises ApprovalRefused if the vote is not allowed, CallbackClosed if the question is not open, and CallbackNotFound if
+        there is no such question."""
         draft, callback = open_callback(view, self.operation_id, now)
         if callback.sub_type != APPROVAL:
             raise CallbackNotFound

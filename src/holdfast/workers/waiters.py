@@ -1,4 +1,5 @@
-"""Callers in this process that wait for a run: until the run ends, until the run waits for a person, or until the caller's time is over."""
+"""Callers in this process that wait for a run: until the run ends or is quarantined, until it waits for a person, or until the caller's
+time is over."""
 
 from __future__ import annotations
 
@@ -65,8 +66,8 @@ class Waiters:
         self._polling = False
 
     async def response(self, engine: Engine, header: Execution, accepted: AcceptedRequest, patience: float | None) -> Response:
-        """Wait until the run ends, waits for a person, or `patience` seconds have passed (None: no limit). Returns the run's response if
-        the run has ended, else a response that says that it is under way or what it waits for."""
+        """Wait until the run ends, is quarantined or waits for a person, or until `patience` seconds have passed (None: no limit). Returns
+        the run's response if the run has ended, else a response that says that it is under way, quarantined, or what it waits for."""
         waiter = _Waiter(engine, header)
         waiters = self._waiters.setdefault(header.id, [])
         waiters.append(waiter)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +19,10 @@ from aws_durable_execution_sdk_python.lambda_service import (
 )
 
 from holdfast.durable.exceptions import wire_name
+from holdfast.model import operations as model
 from holdfast.model import wire
 from holdfast.model.errors import HoldfastError, InvalidToken, LeaseLost, Rejected
-from holdfast.model.execution import Outcome, OutcomeStatus
+from holdfast.model.execution import Execution, Outcome, OutcomeStatus
 from holdfast.model.operations import Failure, served_since
 from holdfast.model.ports import Invocation, Port
 from holdfast.model.seal import Seal
@@ -132,8 +133,11 @@ class OfficialHost:
     def cancel(self, execution: str) -> None:
         """A thread cannot be ended; its next checkpoint is refused."""
 
-    def nudge(self, execution: str) -> None:
+    def learn(self, header: Execution, operations: Collection[model.Operation]) -> None:
         """The official SDK learns of changes by its own checkpoints."""
+
+    def look(self, execution: str) -> None:
+        """Do nothing: an invocation here never stays live while it waits."""
 
     def idle(self) -> bool:
         """Whether nothing runs here."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -22,8 +22,8 @@ from holdfast.durable.exceptions import wire_name
 from holdfast.durable.execution import DurableFunction
 from holdfast.model import wire
 from holdfast.model.errors import HoldfastError
-from holdfast.model.execution import Outcome, OutcomeStatus
-from holdfast.model.operations import Failure
+from holdfast.model.execution import Execution, Outcome, OutcomeStatus
+from holdfast.model.operations import Failure, Operation
 from holdfast.model.ports import Invocation, Port
 from tests.flow.official.host import SEAL, Refused
 
@@ -142,8 +142,11 @@ class LambdaRuntime:
     def cancel(self, execution: str) -> None:
         """A thread cannot be ended; its next checkpoint is refused."""
 
-    def nudge(self, execution: str) -> None:
+    def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         """Do nothing: Lambda sends no message to a running function."""
+
+    def look(self, execution: str) -> None:
+        """Do nothing: an invocation here never stays live while it waits."""
 
     def idle(self) -> bool:
         """Whether nothing runs here; these tests do not use it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -198,9 +198,13 @@ class Two:
         for host in self._hosts:
             host.cancel(execution)
 
-    def nudge(self, execution: str) -> None:
+    def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         for host in self._hosts:
-            host.nudge(execution)
+            host.learn(header, operations)
+
+    def look(self, execution: str) -> None:
+        for host in self._hosts:
+            host.look(execution)
 
     def idle(self) -> bool:
         return all(host.idle() for host in self._hosts)

@@ -105,7 +105,7 @@ class ApprovalsPages:
                 raise InvalidParameter("Choose one of the buttons.")
             comment = _comment(request)
             if verdict == "reject" and comment is None:
-                raise InvalidParameter("Say why you reject it: the run and the people who asked read it.")
+                raise InvalidParameter("Say why you reject it: the run and the people who asked read the reason.")
             edited = _edited(request, card) if verdict == "approve" else None
             result = answer_of(card.approval.schema, request.form) if verdict == "answer" else None
             request.source.approvals.decide(request.label, verdict, comment=comment, result=result, edited_arguments=edited)
@@ -114,8 +114,8 @@ class ApprovalsPages:
         return self._decided(request)
 
     def settle(self, request: PageRequest) -> Reply:
-        """For a call of a tool whose outcome is unknown: record whether the call happened, or stop the run. If the decision is refused,
-        show the form again with what is wrong."""
+        """For a call of a tool whose outcome is unknown: record whether the call happened, or let the call fail (`stop`), which ends the
+        run unless the worker catches the error. If the decision is refused, show the form again with what is wrong."""
         verdict, text = request.field("verdict"), request.field("result")
         try:
             check_settles(verdict)
@@ -154,7 +154,7 @@ class ApprovalsPages:
         except InvalidParameter as wrong:
             comment, problem = None, str(wrong)
         if request.field("confirmed") and verdict == "reject" and comment is None:
-            problem = problem or "Say why you reject them: the runs and the people who asked read it."
+            problem = problem or "Say why you reject them: the runs and the people who asked read the reason."
         if problem or not request.field("confirmed"):
             return self._page(request, "approvals_batch.html", 422 if problem else 200, results=None, **(values | {"problem": problem}))
         results = request.source.approvals.decide_many("approve" if verdict == "approve" else "reject", ids, comment)

@@ -58,7 +58,8 @@ class BulkPages:
         ]
 
     def ask(self, request: PageRequest) -> Reply:
-        """The page that lists the runs on which the action would act, with the form that starts the action."""
+        """The page that counts the runs on which the action would act and shows the newest ten of them, with the form that starts the
+        action."""
         return self._ask(request, request.text("q"), request.text("verb"))
 
     def start(self, request: PageRequest) -> Reply:

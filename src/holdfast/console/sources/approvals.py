@@ -47,8 +47,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     refusal: str = ""
     """Why the caller may not decide the approval. Empty if the caller may decide it, or if the approval is not open."""
     rest: str = ""
-    """What the run may still cost after this approval, in words. Empty if that is not known, and on cards of decided approvals and of a
-    batch."""
+    """What the rest of the outermost run above the approval may cost, in words. Empty if that is not known, and on cards of decided
+    approvals and of a batch."""
 
     @property
     def id(self) -> str:
@@ -272,8 +272,8 @@ class ApprovalsSource:
         return found
 
     def _look(self) -> None:
-        """Tell the console's server to look at the store now, so that a run whose approval was decided continues at once. Does nothing
-        without a server."""
+        """Tell the runner of the console's server to look at the store now, so that a run whose approval was decided need not wait for the
+        next poll. Does nothing without a server."""
         if self._viewer.served is not None:
             self._viewer.served.look()
 

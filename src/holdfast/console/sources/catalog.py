@@ -88,7 +88,7 @@ class Recent(msgspec.Struct, frozen=True, kw_only=True):
 
     rows: tuple[RunRow, ...]
     figures: Figures | None
-    """None if the runs could not be read."""
+    """The figures of the runs that began in the last 24 hours; None if these runs could not be read."""
     bounded: bool = False
     """Whether more runs may have begun in the last 24 hours than the figures count."""
 

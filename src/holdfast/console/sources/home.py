@@ -89,7 +89,8 @@ class Coming(msgspec.Struct, frozen=True):
 
 
 class RunCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs that were started in one slice of time, counted by their status now. Runs that other runs started are not counted."""
+    """The runs that were started in one slice of time, by the status that each had when the runs were counted. Runs that other runs started
+    are not counted."""
 
     since: int
     until: int

@@ -67,8 +67,8 @@ class QueuesSource:
         self._queues = viewer.client.queues
 
     def list(self, most: int) -> Sequence[QueueView]:
-        """At most `most` queues, in the order of their names. There may be very many, because every caller who starts a run may name a new
-        queue."""
+        """At most `most` queues, in the order of their names. There may be very many, because each program that enqueues a run may name a
+        new queue."""
         return list(self._queues.list(tenant=self._viewer.tenant, limit=most))
 
     def show(self, queue: str) -> QueueView:
@@ -97,7 +97,7 @@ class QueuesSource:
     # --- changing
 
     def set_mode(self, queue: str, verb: str) -> None:
-        """Pause, resume or drain a queue. `verb` is `pause`, `resume` or `drain`."""
+        """Pause, resume or drain a queue. `verb` is `pause`, `resume` or `drain`. Raises QueueNotFound if there is no such queue."""
         {"pause": self._queues.pause, "resume": self._queues.resume, "drain": self._queues.drain}[verb](queue)
 
     def set(self, queue: str, said: Mapping[str, str]) -> bool:

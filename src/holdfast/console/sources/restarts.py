@@ -90,9 +90,10 @@ class RestartView(msgspec.Struct, frozen=True, kw_only=True):
     refusal: str = ""
     """Why this run or execution cannot be restarted at all; empty if it can."""
     places: tuple[RestartPlace, ...] = ()
-    """All nodes of a pipeline's run, or the first MOST_PLACES operations of an execution of a function."""
+    """All nodes of a pipeline's run, or the first MOST_PLACES operations of an execution of a function. Empty for a run of a worker, and
+    for a function whose code is not in this process."""
     cut: bool = False
-    """Whether there are more nodes or operations than the page offers as places."""
+    """Whether there are more than MOST_PLACES nodes or operations: the page offers at most the first MOST_PLACES as places."""
     choice: RestartChoice = RestartChoice()
     shown: str = "null"
     """The old input, as JSON. In the inputs of a run, placeholders stand for the secrets. The input of a function is shown as it is."""
@@ -136,9 +137,10 @@ class RestartSource:
 
     def view(self, execution: str, choice: RestartChoice | None = None) -> RestartView:
         """What a restart would do. `choice` says where it begins. Without a choice, a failed run repeats what failed, and a pipeline's run
-        that did not fail begins at its first node. Without a choice, a function begins at its last failed operation; it begins at its
-        beginning if there is none, or if its code is not in this process. If no restart is possible, `refusal` says why. Raises
-        ExecutionNotFound if there is no such run, or if the caller may not see it."""
+        that did not fail begins at its first node; a worker's run that did not fail cannot be repeated unchanged, so `problem` says why.
+        Without a choice, a function begins at its last failed operation; it begins at its beginning if there is none, or if its code is not
+        in this process. If no restart is possible, `refusal` says why. Raises ExecutionNotFound if there is no such run, or if the caller
+        may not see it."""
         header = self._viewer.find(execution)
         accepted = accepted_in(self._viewer.store, header)
         blank = RestartView(header=header, status=self._viewer.status(header), is_run=accepted is not None)
@@ -343,8 +345,8 @@ def _read(text: str) -> Any:
 
 
 def _input(choice: RestartChoice) -> str | None:
-    """The input that the person chose, as a JSON text; None means the input of the earlier run. Raises InvalidRequest if the form's text is
-    not JSON."""
+    """The input that the person chose, as a JSON text; None means the input of the earlier execution. Raises InvalidRequest if the form's
+    text is not JSON."""
     if choice.text is None:
         return None
     _read(choice.text)

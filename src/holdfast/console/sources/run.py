@@ -110,7 +110,7 @@ class RunHead(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_stop(self) -> bool:
-        """Whether a person may stop it: it is open, and was not imported."""
+        """Whether a person may stop the execution: it is open, and was not imported."""
         return self.is_open and self.header.state is not State.IMPORTED
 
     @property
@@ -238,8 +238,8 @@ class RunSource:
     # --- the graph
 
     def picture(self, header: Execution) -> Picture | None:
-        """The graph of a pipeline's run, drawn with the states of its nodes. None if the execution is not a pipeline's run, or has very
-        many operations."""
+        """The graph of a pipeline's run, drawn with the states of its nodes. None if the execution is not a pipeline's run, if it has very
+        many operations, or if the store does not have its graph."""
         view = self.pipeline(header)
         if view is None:
             return None
@@ -250,8 +250,8 @@ class RunSource:
         return Picture(svg=draw_svg(view.graph, view.views(), style=False), nodes=begun)
 
     def pipeline(self, header: Execution) -> PipelineView | None:
-        """The nodes of a pipeline's run, with their present states. None if the execution is not a pipeline's run, or has very many
-        operations."""
+        """The nodes of a pipeline's run, with their present states. None if the execution is not a pipeline's run, if it has very many
+        operations, or if the store does not have its graph."""
         if header.graph is None or header.operations > _MOST_GRAPH:
             return None
         accepted = accepted_in(self._viewer.store, header)

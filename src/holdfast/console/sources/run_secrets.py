@@ -52,7 +52,7 @@ class Veil:
         return text if self._cleaner is None else self._cleaner.text(text)
 
     def given(self, text: str | None) -> str | None:
-        """The same as `text`; None if the text is None."""
+        """What the method `text` returns for this text; None for None."""
         return None if text is None else self.text(text)
 
     def value(self, value: Any) -> Any:
@@ -117,5 +117,5 @@ def _asked(viewer: Viewer, served: ServerProcess, asks: Execution, marking: set[
 
 
 def _is_worker(served: ServerProcess, header: Execution) -> bool:
-    """Whether an execution is a run of a worker that is not a pipeline. Such a run asks for no other runs."""
+    """Whether an execution is a run of a worker, and not of a pipeline, that the server serves. Such a run asks for no other runs."""
     return bool(served.contracts(header.function)) and served.graph(header.function) is None

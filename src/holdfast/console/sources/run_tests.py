@@ -100,8 +100,8 @@ class RunTestSource:
         return clean, same(clean, outputs)
 
     def _answers(self, header: Execution, cleaner: Veil, left: _LeftOut) -> dict[str, list[Gave]]:
-        """The inputs and the answers of the runs that a pipeline's run asked for, by worker id. At most MOST_CHILDREN runs; `left` counts
-        the others."""
+        """The inputs and the answers of the runs that a pipeline's run asked for, by worker id. At most MOST_CHILDREN runs; if there are
+        more, `left` notes it."""
         found: dict[str, list[Gave]] = {}
         for number, (child, accepted) in enumerate(self._children(header, left)):
             if number >= MOST_CHILDREN:
@@ -209,8 +209,8 @@ class RunTestSource:
 
     def _invoked(self, header: Execution, veil: Veil, left: _LeftOut) -> tuple[dict[str, list[Gave]], dict[str, list[Gave]]]:
         """The answers of the workers that the execution called, by worker id, and the answers of the functions that it called, by name.
-        Only the first MOST_CHILDREN child executions are looked at, and of these only those whose status is SUCCEEDED; `left` counts the
-        others."""
+        Only the first MOST_CHILDREN child executions are looked at; if there are more, `left` notes it. Of those, only executions with the
+        status SUCCEEDED have an answer; `left` counts the others."""
         workers: dict[str, list[Gave]] = {}
         functions: dict[str, list[Gave]] = {}
         store = self._viewer.store
@@ -243,7 +243,8 @@ class _LeftOut:
         self.undecided = 0
 
     def notes(self, has_note: bool, *answers: Any) -> list[str]:
-        """One sentence for each thing that is left out of `answers`. `has_note`: the test says already that secrets were taken out."""
+        """One sentence for each kind of thing that the test does not have, and one if `answers` has different answers to the same question.
+        `has_note`: the test says already that secrets were taken out."""
         told = [] if has_note or REDACTED not in repr(answers) else [_SECRETS_NOTE]
         told += [f"The test has only the first {MOST_CHILDREN} runs that this run asked for."] if self.more_runs else []
         told += [_counted(self.unanswered, "run that this run asked for", "has no answer")] if self.unanswered else []

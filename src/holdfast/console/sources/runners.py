@@ -28,7 +28,8 @@ class RunnersSource:
         self._viewer = viewer
 
     def all(self) -> RunnersView:
-        """The registered runners, also those whose lease is over, and every function, worker and pipeline that a runner has published."""
+        """The registered runners, also those whose lease is over, and the functions, workers and pipelines that runners have published, at
+        most 10,000."""
         runners: Sequence[RunnerStatus] = self._viewer.store.runners()
         codes = [one.code for one in runners if one.code is not None]
         return RunnersView(runners=tuple(runners), hosted=tuple(self._viewer.store.all_hosted()), newest_code=max(codes, default=None))

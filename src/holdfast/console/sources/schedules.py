@@ -40,8 +40,8 @@ class SchedulesSource:
         self._verbs = Schedules(viewer.store, viewer.clock, actor=viewer.actor, tenant=viewer.tenant)
 
     def page(self, beyond: str) -> tuple[Sequence[ScheduleState], str | None]:
-        """A page of schedules, in the order of their names: those after the name `beyond`, or the first ones if that is empty. With it, the
-        name after which the next page begins; None if this is the last page."""
+        """Returns a page of schedules, in the order of their names: those after the name `beyond`, or the first ones if `beyond` is empty;
+        and the name after which the next page begins, None if this is the last page."""
         found = list(islice(self._verbs.list(PAGE + 1, beyond), PAGE + 1))
         return found[:PAGE], found[PAGE - 1].name if len(found) > PAGE else None
 

@@ -9,8 +9,8 @@ from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.protocol import Response, WorkerRequest
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.errors import ExecutionAlreadyStarted, FunctionNotFound, HoldfastError
-from holdfast.model.execution import new_execution
 from holdfast.model.ids import LATEST
+from holdfast.model.life import new_execution
 from holdfast.model.operations import Kind
 from holdfast.model.starts import Start, Started
 from holdfast.workers.accept import traced
@@ -34,9 +34,9 @@ class StartSource:
     def run(self, name: str, version: str | None, inputs: dict[str, Any], key: str | None) -> str:
         """Start a run, as a request over HTTP does: the contract checks the inputs. Returns the id of the run.
 
-        `key` is the idempotency key, or None. If a run has this key and the same inputs already, and has not freed the key, nothing is
-        started, and the result is the id of that run. Raises InvalidRequest if the request is refused. If the inputs do not fit the
-        contract, its `details` name the places.
+        `key` is the idempotency key, or None. If a run has this key and the same inputs already, nothing is started, and the result is the
+        id of that run, unless that run ended with `retryable_error` or `invalid_request`: then a new run is started. Raises InvalidRequest
+        if the request is refused. If the inputs do not fit the contract, its `details` name the places.
         """
         served = self._viewer.served
         service = None if served is None else served.workers

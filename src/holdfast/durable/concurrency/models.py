@@ -1,7 +1,7 @@
 """What map and parallel return, and when they are complete.
 
-`CompletionPolicy` decides when a batch is complete. `BatchResult` is what authors get. `CompletionRecord` is what a checkpoint stores about
-a result that is too large to store.
+`CompletionPolicy` decides when a batch is complete. `BatchResult` is what authors get. `CompletionRecord` is what a checkpoint stores in
+place of a result that is too large.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class CompletionPolicy:
     """A `CompletionConfig` applied to a batch of `total` branches.
 
     If `should_complete` is set, it replaces the three numbers `min_successful`, `tolerated_failure_count` and
-    `tolerated_failure_percentage`: callers call `evaluate` once for each change, and pass its answer to the other methods as `decision`. If
-    nothing is set, the first failure ends the batch.
+    `tolerated_failure_percentage`: callers call `evaluate` before the first branch begins and each time a branch has ended, and pass its
+    answer to the other methods as `decision`. If nothing is set, the first failure ends the batch.
     """
 
     total: int
@@ -285,7 +285,8 @@ def _indexes(raw: object, below: int) -> frozenset[int] | None:
 
 @dataclass(frozen=True)
 class CompletionRecord:
-    """How a batch ended, stored if the result of the batch is too large to store. A replay makes the same result again from this record.
+    """How a batch ended. It is stored in place of a result that is too large. A replay makes the same result again, from this record and
+    from the recorded operations of the branches.
 
     Branches start in the order of their indexes, so `range(started_total)` are the indexes of the branches that were started. Those in
     `started_indexes` had not ended when the batch ended.
@@ -316,8 +317,8 @@ class CompletionRecord:
 
     @staticmethod
     def summary_index_fields(items: Iterable[BatchItem[Any]]) -> dict[str, list[int]]:
-        """One list of indexes, by its name: the branches that had not ended (`startedIndexes`), or those that had (`completedIndexes`). The
-        shorter of the two lists is taken."""
+        """A dictionary with one list of branch indexes: under `startedIndexes` the branches that had not ended, or under `completedIndexes`
+        those that had. The shorter of the two lists is taken."""
         started: list[int] = []
         completed: list[int] = []
         for item in items:
@@ -346,8 +347,8 @@ class CompletionRecord:
 def envelope_summary_generator(
     result_type: str, custom_generator: SummaryGenerator[BatchResult[Any]] | None
 ) -> SummaryGenerator[BatchResult[Any]]:
-    """A function that makes the `summary_envelope` of a BatchResult, with this `result_type`. The envelope has the text that
-    `custom_generator` makes; no text if that is None."""
+    """A function that makes the `summary_envelope` of a BatchResult, with this `result_type`. The envelope contains the text that
+    `custom_generator`, a function of the author, makes; if there is no such function (None), it contains no text."""
 
     def generate(result: BatchResult[Any]) -> str:
         summary = custom_generator(result) if custom_generator is not None else None

@@ -1,5 +1,5 @@
 """Notes whether the author's code has read the failures of a batch. `map` and `parallel` return failures and do not raise them, so code
-that never reads the result does not notice them."""
+that never reads the result does not notice that branches failed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _UNREAD: Final = "_unread"
 
 
 class Looked:
-    """The descriptor of a field of a BatchResult. When code reads the field, the result is marked as read, because the code can see the
-    failures there."""
+    """The descriptor of a field of a BatchResult. When code reads the field, the result is marked as read, because the field shows the
+    failures."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -45,8 +45,8 @@ def quietly(result: Any, field: str) -> Any:
 
 
 def tolerates(config: CompletionConfig, reason: str, succeeded: int) -> bool:
-    """Whether the author's completion config accepts the failures of a batch. `reason` is why the batch ended, `succeeded` how many
-    branches succeeded."""
+    """Whether the author's completion config accepts the failures of a batch that has ended. `reason` is the value of the CompletionReason
+    of the batch, `succeeded` the number of branches that succeeded."""
     if reason in ("MIN_SUCCESSFUL_REACHED", "CUSTOM_COMPLETION_SUCCEEDED"):
         return True
     if reason != "ALL_COMPLETED":

@@ -1,7 +1,7 @@
 """Hooks: call the plugins of an execution, at the same moments as AWS's SDK does.
 
 If an execution has no plugins, its state has no Hooks object; callers check that first. A plugin object is used for one invocation. A Hooks
-object is used as long as the state of the execution exists, which may be several invocations.
+object is used as long as the state of the execution is in memory, which may be several invocations.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class RunningBody(msgspec.Struct, eq=False):
 
 
 class Open(msgspec.Struct):
-    """An operation that the code has reached and that has not ended."""
+    """What the hooks keep about an operation that the code has reached and that has not ended."""
 
     strand: Any = None
     """The asyncio task of the strand that runs the operation. None in a `def` handler: its strands do not rest between two invocations."""
     body: RunningBody | None = None
-    """For a context whose function has begun: this call of the function. Else None."""
+    """If the operation is a context whose function has begun: the call of that function. Else None."""
 
 
 class Hooks:
@@ -146,8 +146,8 @@ class Hooks:
     # --- operations
 
     def met_again(self, operation: Operation) -> None:
-        """A replay reaches an operation. If the service changed it since the invocation before this one: report its end, if it is closed.
-        If the service did not change it: report its start, if it is open."""
+        """A replay reaches an operation. If the service changed the operation since the invocation before this one: report its end, if it
+        is closed, and report nothing, if it is open. If the service did not change it: do what `met_open` does."""
         if operation.id not in self._updated:
             self.met_open(operation)
         elif operation.status not in OPEN:
@@ -172,7 +172,7 @@ class Hooks:
         self._tell(OperationStartInfo(op.id, op.type, op.sub_type, op.name, op.parent_id, began_at, True, op.status))
 
     def recording(self, update: Update) -> None:
-        """An update is about to be written: report the start of its operation, if the update starts it."""
+        """An update is about to be written: if the update starts its operation, or the next attempt of a step, report that start."""
         if update.action is not Action.START:
             return
         self._opened(update.id)
@@ -186,13 +186,13 @@ class Hooks:
         self._tell_changes()
 
     def looked(self, operation: Operation) -> None:
-        """The code uses the present state of an operation: report its end, if it has ended and this was not reported yet."""
+        """The code looks at the present state of an operation: report its end, if it has ended and its end was not reported yet."""
         if operation.status not in OPEN:
             self._tell_end(operation.id)
 
     def learning(self, operations: Iterable[Operation], learn: Callable[[Iterable[Operation]], None]) -> None:
-        """A checkpoint was answered with these changed operations: note which have a new status and which have ended, then call `learn`
-        with them. The ends are noted before the code can see them, so that they are reported before the code continues."""
+        """The service changed these operations, or answered a checkpoint with them: note which have a new status and which have ended, then
+        call `learn` with them. The ends are noted before the code can see them, so that they are reported before the code continues."""
         changed: dict[str, None] = {}
         with self._lock:
             for operation in operations:
@@ -208,8 +208,8 @@ class Hooks:
                 self._changed |= changed
 
     def context_ended(self, at: Identity, *, error: ErrorObject | None = None, is_replayed: bool = False) -> None:
-        """A context has ended that records no end in the history now: report its end. `error` is None if it succeeded. `is_replayed`:
-        whether the history has its end already."""
+        """A context has ended without a new record of its end, because it is virtual or the history has its end already: report its end.
+        `error` is None if the context succeeded. `is_replayed`: whether the history has its end already."""
         status = Status.SUCCEEDED if error is None else Status.FAILED
         now = instant(self._clock.now())
         self._tell(
@@ -251,8 +251,8 @@ class Hooks:
     # --- functions
 
     def watched(self, func: Callable[..., Any], at: Identity, attempt: int) -> Callable[..., Any]:
-        """The function of a step or of a condition, wrapped so that the start and the end of each call are reported. `attempt` is the
-        number that is reported."""
+        """Wrap `func`, the function of a step or the check of a condition. Returns a function that calls it and reports the start and the
+        end of each call, with the number `attempt`."""
 
         def call(*arguments: Any) -> Any:
             body = self._enter(at, attempt)
@@ -279,9 +279,9 @@ class Hooks:
         return call
 
     def running(self, at: Identity, plan: Plan[T], seen: Operation | None) -> Plan[T]:
-        """The body `plan` of a context, wrapped so that its start and its end are reported. If the body rests between two invocations, an
-        end is reported to the plugins of the first invocation, and a start to those of the second. `seen` is the recorded context; None if
-        the context is new."""
+        """Wrap `plan`, the body of a context. Returns a plan that runs it, and reports its start and its end. If the body rests between two
+        invocations, an end is reported to the plugins of the first invocation, and a start to those of the second. `seen` is the recorded
+        context; None if the context is new."""
         opened = self._opened(at.operation_id)
         opened.body = body = self._enter(at, 1 if seen is None else None, again=seen is not None and seen.replay_children)
         try:
@@ -320,7 +320,7 @@ class Hooks:
         self._tell(UserFunctionEndInfo.from_start_info(body.began, failed, outcome=outcome, clock=self._clock))
 
     def _leave_all(self) -> None:
-        """Report the end of every function that is still under way when the invocation ends. Such a function waits in a branch, or is in a
+        """Report the end of every function that is still under way when the invocation ends. Such a function rests in memory, or is in a
         branch that its batch did not wait for."""
         for body in reversed(list(self._bodies.values())):
             self._leave(body, LEFT)
@@ -354,8 +354,8 @@ class Hooks:
 
 @contextmanager
 def _until_stopped() -> Iterator[None]:
-    """A context manager around calls of plugins. If a plugin raises an exit such as SystemExit, it raises BackgroundThreadError in its
-    place: that ends the invocation, but not the event loop, which other executions share."""
+    """A context manager around calls of plugins. If a plugin raises an exit such as SystemExit, the context manager raises
+    BackgroundThreadError in its place: that ends the invocation, but not the event loop, which other executions share."""
     try:
         yield
     except BaseException as stop:
@@ -363,7 +363,7 @@ def _until_stopped() -> Iterator[None]:
 
 
 def stopped(stop: BaseException) -> Outcome:
-    """The outcome of an invocation that a plugin stopped."""
+    """The outcome of an invocation that a plugin stopped by raising `stop`: the handler is invoked again."""
     if isinstance(stop, BackgroundThreadError):
         stop = stop.source_exception
     return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(stop).to_failure())

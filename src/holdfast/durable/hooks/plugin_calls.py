@@ -65,7 +65,7 @@ class Plugins:
             _call(plugin, info)
 
     def tell(self, info: Info) -> None:
-        """Call the hook for this info on every plugin, in order. If a plugin raises an exit, it is raised here, and the plugins after it
+        """Call the hook for this info on every plugin, in order. If a plugin raises an exit, this raises it, too, and the plugins after it
         are not called."""
         for plugin in self._begun:
             _call(plugin, info)
@@ -79,7 +79,8 @@ class Plugins:
                 log.exception("The plugin %s raised an exit in on_operation_change; ignored.", _name(plugin))
 
     def end(self, info: InvocationEndInfo) -> None:
-        """Report the end of the invocation to all plugins. If a plugin raises an exit, it is raised again after all plugins were called."""
+        """Report the end of the invocation to all plugins. If plugins raise exits, the first of them is raised after all plugins were
+        called."""
         stop: BaseException | None = None
         for plugin in self._begun:
             try:
@@ -90,7 +91,7 @@ class Plugins:
             raise stop
 
     def trace_id(self, asked: PropagationInput) -> str | None:
-        """The first trace id that a plugin gives for a chained invoke; None if no plugin gives one."""
+        """The trace id that the first plugin with one gives for a chained invoke; None if no plugin gives one. All plugins are called."""
         found: str | None = None
         for plugin in self._all:
             try:

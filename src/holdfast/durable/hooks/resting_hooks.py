@@ -1,8 +1,8 @@
 """Hooks of a coroutine that may rest in memory between two invocations.
 
-Plugins must not notice the rest. When the coroutine begins to rest, its functions are reported as ended, as if a suspension had left them.
-When it continues, the plugins of the new invocation get the same reports as in a replay. One thing differs: functions that ended earlier do
-not run again, so they are not reported again.
+Plugins must not notice the rest. When the coroutine begins to rest, its functions are reported as ended (INCOMPLETE), as after a
+suspension. When it continues, the plugins of the new invocation get the same reports as in a replay. One thing differs: functions that
+ended earlier do not run again, so they are not reported again.
 """
 
 from __future__ import annotations

@@ -46,8 +46,9 @@ class Branch(msgspec.Struct, frozen=True):
 def batch(
     at: Identity, scope: Scope, kind: Kind, branches: Callable[[], Sequence[Branch]], config: Config, func: Any
 ) -> Plan[BatchResult[Any]]:
-    """Run branches concurrently, and return the result of the batch. `branches` is a function that makes them; it is not called if the
-    result can be read from the history. `func` (a hints.BatchOf) says which class the result of each branch becomes."""
+    """Run branches concurrently, inside a context operation, and return the result of the batch. `branches` is a function that makes the
+    list of branches; it is not called if the history has the result or the error of the batch. `func` (a hints.BatchOf) says which class
+    the result of each branch becomes."""
 
     def body(inner: Scope) -> Plan[BatchResult[Any]]:
         made = _Batch(at, inner, kind, branches(), config)
@@ -64,8 +65,8 @@ def batch(
 
 
 def _watch(at: Identity, scope: Scope, config: Config, result: object) -> None:
-    """Keep a result that has failures which the completion config does not tolerate, so that a warning is logged if the code never reads
-    the failures."""
+    """Note a result in the scope, if it has failures which the completion config does not tolerate. If the author's code never reads these
+    failures, the scope logs a warning later."""
     if not isinstance(result, BatchResult):  # the author's serdes returned something else than a BatchResult
         return
     failed = result.failure_count
@@ -75,7 +76,7 @@ def _watch(at: Identity, scope: Scope, config: Config, result: object) -> None:
 
 
 class _Batch:
-    """The branches of one call, inside their context."""
+    """The branches of one `map` or `parallel`. `at` is the identity of the batch, `scope` the scope inside the context of the batch."""
 
     def __init__(self, at: Identity, scope: Scope, kind: Kind, branches: Sequence[Branch], config: Config) -> None:
         self._at = at
@@ -108,7 +109,8 @@ class _Batch:
 
     def first(self) -> Plan[BatchResult[Any]]:
         """Start branches in the order of their indexes, at most `max_concurrency` at a time, until all have ended or the completion policy
-        ends the batch. Returns the result of the batch."""
+        ends the batch. Returns the result of the batch. If a branch raises an error that ends the execution or the invocation, that error
+        is raised here."""
         total = len(self._branches)
         policy = CompletionPolicy.from_config(total, self._completion)
         items: list[BatchItem[Any]] = []
@@ -141,7 +143,8 @@ class _Batch:
         was stored instead.
 
         A branch that had not ended when the batch ended is STARTED in the result, also if it has ended since. If `envelope` is not such a
-        record (an older SDK wrote something else), the present status of each branch is taken.
+        record (an older SDK wrote something else), each branch gets the status that the history has for it now; a branch without a record
+        is STARTED. Raises NonDeterministicExecutionError if the branches were recorded with another `nesting_type`.
         """
         record = CompletionRecord.from_summary_payload(envelope)
         items: list[BatchItem[Any]] = []
@@ -163,8 +166,8 @@ class _Batch:
         return BatchResult(items, record.completion_reason)
 
     def _rerun(self, index: int) -> Plan[BatchItem[Any]]:
-        """The BatchItem of a branch that has ended. The result is read from the history. If the history does not have it (a FLAT branch, or
-        a result that was too large), the branch runs again on its recorded operations."""
+        """The BatchItem of a branch that has ended. The result is read from the history. If the history does not have the result (a FLAT
+        branch, or a result that was too large), the branch runs again on its recorded operations."""
         try:
             value = yield from self._run(index)
         except Exception as error:
@@ -186,8 +189,8 @@ class _Batch:
 
 
 def _ended(index: int, value: Any, error: Exception | None) -> BatchItem[Any]:
-    """The item of a branch that ended with this value or this error. An error that ends the whole execution or invocation is raised
-    instead."""
+    """The BatchItem of a branch that returned `value`, or raised `error` (None: it raised none). An error that ends the whole execution or
+    invocation is raised instead."""
     if error is None:
         return BatchItem(index, BatchItemStatus.SUCCEEDED, value)
     if isinstance(error, ExecutionError) or (isinstance(error, InvocationError) and error.is_retryable()):
@@ -196,7 +199,8 @@ def _ended(index: int, value: Any, error: Exception | None) -> BatchItem[Any]:
 
 
 def _escaped(error: Exception) -> ErrorObject:
-    """The error that the code of a branch raised, without the exception that Holdfast wrapped around it."""
+    """The error that the code of a branch raised. If Holdfast wrapped it into a DurableOperationError, the fields of the wrapped error are
+    taken."""
     if isinstance(error, DurableOperationError):
         return ErrorObject(error.message, error.error_type, error.data, error.stack_trace)
     return ErrorObject.from_exception(error)

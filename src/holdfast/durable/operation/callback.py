@@ -1,4 +1,4 @@
-"""create_callback and its result: an outside system answers, and the execution waits where the code asks for the result."""
+"""create_callback, and the `result()` of a callback: an outside system answers, and the execution waits where the code calls `result()`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,31 @@ from holdfast.durable.config import CallbackConfig
 from holdfast.durable.exceptions import CallbackError, CallbackExternalError, CallbackTimeoutError
 from holdfast.durable.identifier import Identity
 from holdfast.durable.plan import Lookup, Plan, Record, Suspend
+from holdfast.durable.scope import Scope
 from holdfast.durable.serdes import PassThroughSerDes, SerDes, deserialize
-from holdfast.model.operations import Action, Operation, Status
+from holdfast.model.operations import Action, Operation, Status, SubType, Type
 
 _AS_IT_CAME: SerDes[Any] = PassThroughSerDes()
 
 
+def check_times(config: CallbackConfig, call: str) -> None:
+    """Raise ValidationError if a timeout of `config` is not allowed; `call` names the durable call in the error."""
+    argument_checks.seconds(config.timeout, call, "timeout")
+    argument_checks.seconds(config.heartbeat_timeout, call, "heartbeat_timeout")
+
+
+def callback_call(scope: Scope, name: str | None, config: CallbackConfig) -> tuple[Identity, Plan[str]]:
+    """Check the arguments of `context.create_callback`. Returns the identity of the call, and its plan."""
+    name = argument_checks.name(name, "create_callback")
+    check_times(config, "create_callback")
+    at = scope.only_begins(scope.next_identity(Type.CALLBACK, config.sub_type or SubType.CALLBACK.value, name))
+    return at, create_callback(at, config)
+
+
 def create_callback(at: Identity, config: CallbackConfig) -> Plan[str]:
     """Create the callback, if the history does not have it, and return its id. If the callback has failed already, nothing is raised here;
-    `result()` raises the error. So the code between the two calls runs in a replay, too, as in the first run. Raises CallbackError if the
-    service gave no id."""
+    `result()` raises the error. So a replay also runs the code between `create_callback` and `result()`, as the first run did. Raises
+    CallbackError if the service gave no id."""
     seen = yield Lookup(at)
     if seen is None:
         update = at.update(

@@ -1,11 +1,11 @@
 """run_in_child_context: operations that belong to a context operation. If the result of the context is recorded, a replay does not need the
 operations inside it.
 
-In an `async def` handler without plugins, the end of a context is written together with the next write, and the code does not wait for it.
-If the process crashes before that write, nothing that depends on the end is on disk either. The body then runs again on its recorded
+In an `async def` handler without plugins, the end of a context is written together with the next write, and the code does not wait for that
+write. If the process crashes before the write, nothing that depends on the end is on disk either. The body then runs again on its recorded
 operations, and ends in the same way. The update says when the context ended, so that `context.now()` is the same in every replay. A handler
-outside of the runner cannot say it, because the wire has no such member. There the code after a context waits for the write; only a branch
-of a batch does not, because no code of the author runs directly after it.
+outside of the runner cannot say when, because the wire has no member for it. There the code after a context waits for the write. Only the
+end of a branch is written with the next write there, too: no code of the author runs directly after a branch, so the time is not needed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, cast
 
 from holdfast.durable import argument_checks
 from holdfast.durable.config import ChildConfig
+from holdfast.durable.decorators import named
 from holdfast.durable.exceptions import ChildContextError, ExecutionError, InvocationError, NonDeterministicExecutionError
 from holdfast.durable.failure_logs import tell_raised
 from holdfast.durable.identifier import Identity
@@ -23,13 +24,21 @@ from holdfast.durable.operation.step import raise_recorded, recalled, remembered
 from holdfast.durable.plan import Lookup, Plan, Record, Run
 from holdfast.durable.scope import Scope
 from holdfast.model.error_text import frames_of
-from holdfast.model.operations import Action, Operation, Status
+from holdfast.model.operations import Action, Operation, Status, SubType, Type
 
 T = TypeVar("T")
 
 LARGE_RESULT: Final = 256 * 1024
-"""If the text of a context's result has more characters than this, the result is not stored. A replay makes it again: it runs the body on
-the recorded operations inside the context."""
+"""If the text of a context's result has more characters than this, the result is not stored. A replay makes the result again: it runs the
+body on the recorded operations inside the context."""
+
+
+def child_call(scope: Scope, func: Callable[[Any], T], name: str | None, config: ChildConfig[T] | None) -> tuple[Identity, Plan[T]]:
+    """Check the arguments of `context.run_in_child_context`. Returns the identity of the call, and its plan."""
+    argument_checks.function(func, "run_in_child_context")
+    config, name = config or ChildConfig(), argument_checks.name(name, "run_in_child_context")
+    at = scope.next_identity(Type.CONTEXT, config.sub_type or SubType.RUN_IN_CHILD_CONTEXT.value, named(name, func))
+    return at, child(at, scope, func, config)
 
 
 def child(at: Identity, scope: Scope, func: Callable[[Any], T], config: ChildConfig[T], *, is_branch: bool = False) -> Plan[T]:
@@ -47,13 +56,13 @@ def child(at: Identity, scope: Scope, func: Callable[[Any], T], config: ChildCon
 def contained(
     at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], config: ChildConfig[T], func: Any = None, *, is_branch: bool = False
 ) -> Plan[T]:
-    """Run the plan that `body` makes, inside a context operation; record its result and return it. If the history has the result or the
-    error already, the plan does not run. A virtual context (`config.is_virtual`) is not recorded, so its plan always runs; if the history
-    has it nevertheless, NonDeterministicExecutionError is raised.
+    """Run the plan that `body` makes, inside the context operation `at`; record the result of the plan and return it. If the history has
+    the result or the error already, the plan does not run. A virtual context (`config.is_virtual`) is not recorded, so its plan always
+    runs; if the history has the context nevertheless, NonDeterministicExecutionError is raised.
 
     If the plan raises, ChildContextError is raised. There are two exceptions: a SerDesError is raised as SerDesError, and an error that
-    ends the execution or the invocation is raised unchanged. The return annotation of `func` says which class a result that is read from
-    JSON becomes (step.py). `is_branch`: the context is a branch of a batch.
+    ends the execution or the invocation is raised unchanged. If `config.serdes` is None, the return annotation of `func` says which class
+    the result becomes (`remembered` in step.py). `is_branch`: the context is a branch of a batch.
     """
     seen: Operation | None = yield Lookup(at)
     if seen is not None and config.is_virtual:
@@ -105,8 +114,8 @@ def contained(
 
 
 def _end(at: Identity, scope: Scope, action: Action, *, is_branch: bool, **values: object) -> Record:
-    """The record of a context's end, and whether the code waits until it is written (see the top of this file). `is_branch`: the context is
-    a branch of a batch. `values` are further members of the update."""
+    """The request that records the end of a context with `action`. Its `wait` says whether the code waits for the write (see the top of
+    this file). `is_branch`: the context is a branch of a batch. `values` are further members of the update."""
     rides = scope.state.ends_ride and (is_branch or scope.state.has_service_clock)
     ended_at = scope.ends_now() if rides and not is_branch else None
     return Record(at.update(action, ended_at=ended_at, **values), wait=not rides)

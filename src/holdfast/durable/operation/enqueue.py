@@ -1,21 +1,29 @@
 """enqueue: start an execution in a queue, and do not wait for it.
 
-The operation is a step whose result is the id of the new execution. One write closes the step and makes the execution, so it is made only
-once, also if a process crashes. The new execution has no parent: if the execution that enqueued it is stopped, the new one continues. If
-the request is refused, for example because the queue is full or the target does not exist, the step fails.
+The operation is a step whose result is the id of the new execution. One write closes the step and makes the new execution, so there is only
+one new execution, also if a process crashes. The new execution has no parent: if the execution that enqueued it is stopped, the new one
+continues. If the request is refused, for example because the queue is full or the target does not exist, the step fails.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from holdfast.durable.enqueue_refusal import EnqueueRefused
+from holdfast.durable import argument_checks
+from holdfast.durable.enqueue_refusal import EnqueueRefused, enqueue_asked
 from holdfast.durable.identifier import Identity
 from holdfast.durable.operation.step import raise_recorded
 from holdfast.durable.plan import Accept, Lookup, Plan, Record
 from holdfast.durable.scope import Scope
-from holdfast.model.operations import Action, Failure, Kind, Operation, Order, Status
+from holdfast.model.operations import ENQUEUE, Action, Failure, Kind, Operation, Order, Status, Type
 from holdfast.model.run_port import EnqueueAsked
+
+
+def enqueue_call(scope: Scope, target: object, input: object, name: str | None, **asked: object) -> tuple[Identity, Plan[str]]:
+    """Check the arguments of `context.enqueue`. Returns the identity of the call, and its plan."""
+    wanted = enqueue_asked(target, input, **asked)
+    at = scope.next_identity(Type.STEP, ENQUEUE, argument_checks.name(name, "enqueue") or wanted.target)
+    return at, enqueue(at, scope, wanted)
 
 
 def enqueue(at: Identity, scope: Scope, asked: EnqueueAsked) -> Plan[str]:
@@ -38,6 +46,6 @@ def enqueue(at: Identity, scope: Scope, asked: EnqueueAsked) -> Plan[str]:
 
 
 def _address(asked: EnqueueAsked, order: Order) -> str:
-    """The target as text. If it is a function and a version was given, `:version` is added. The order of a worker's run contains its
-    version already."""
+    """The name of the target, which the update carries. If the target is a function and a version was given, `:version` is added. For a
+    worker or a pipeline it is not added: their order has the version."""
     return f"{asked.target}:{asked.version}" if order.kind is Kind.FUNCTION and asked.version is not None else asked.target

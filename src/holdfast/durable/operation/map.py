@@ -8,14 +8,26 @@ from typing import Any, Final
 from holdfast.durable import argument_checks
 from holdfast.durable.concurrency.models import BatchResult
 from holdfast.durable.config import MapConfig
+from holdfast.durable.decorators import named
 from holdfast.durable.hints import BatchOf
 from holdfast.durable.identifier import Identity
 from holdfast.durable.operation.batch import Branch, Kind, batch
 from holdfast.durable.plan import Plan
 from holdfast.durable.scope import Scope
-from holdfast.model.operations import SubType
+from holdfast.model.operations import SubType, Type
 
 _MAP: Final = Kind(SubType.MAP_ITERATION, "map-item-", "MapResult")
+
+
+def map_call(
+    scope: Scope, inputs: Sequence[Any], func: Callable[..., Any], name: str | None, config: MapConfig[Any] | None
+) -> tuple[Identity, Plan[BatchResult[Any]]]:
+    """Check the arguments of `context.map`. Returns the identity of the call, and its plan."""
+    if config is not None:
+        config.completion_config.validate_for_total(len(inputs))
+    argument_checks.function(func, "map")
+    at = scope.next_identity(Type.CONTEXT, SubType.MAP.value, named(argument_checks.name(name, "map"), func))
+    return at, map_items(at, scope, inputs, func, config or MapConfig())
 
 
 def map_items(

@@ -13,9 +13,22 @@ from holdfast.durable.identifier import Identity
 from holdfast.durable.operation.batch import Branch, Kind, batch
 from holdfast.durable.plan import Plan
 from holdfast.durable.scope import Scope
-from holdfast.model.operations import SubType
+from holdfast.model.operations import SubType, Type
 
 _PARALLEL: Final = Kind(SubType.PARALLEL_BRANCH, "parallel-branch-", "ParallelResult")
+
+
+def parallel_call(
+    scope: Scope, functions: Sequence[Any], name: str | None, config: ParallelConfig | None
+) -> tuple[Identity, Plan[BatchResult[Any]]]:
+    """Check the arguments of `context.parallel`. Returns the identity of the call, and its plan."""
+    if config is not None:
+        config.completion_config.validate_for_total(len(functions))
+    for number, function in enumerate(functions):
+        argument_checks.function(function, "parallel", f"branch {number}")
+    branch_names(functions)
+    at = scope.next_identity(Type.CONTEXT, SubType.PARALLEL.value, argument_checks.name(name, "parallel"))
+    return at, parallel(at, scope, functions, config or ParallelConfig())
 
 
 def parallel(at: Identity, scope: Scope, functions: Sequence[Any], config: ParallelConfig) -> Plan[BatchResult[Any]]:

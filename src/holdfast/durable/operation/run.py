@@ -1,21 +1,24 @@
 """run: ask for a run of a worker, which is an execution of its own, and wait for its response.
 
-If the request is refused, one write starts and fails the operation. If a rate limit refused it, the run is requested again when the limit
-allows it: each further request is an operation of its own, after a wait, which is an operation, too.
+If the request is refused, one write starts and fails the operation. If a rate limit refused the request, the run is requested again when
+the limit allows it, at most `MOST_ASKED` times. Each further request is an operation of its own, and so is the wait before it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from holdfast.durable import argument_checks
 from holdfast.durable.identifier import Identity, operation_id
 from holdfast.durable.operation.wait import wait
 from holdfast.durable.plan import Accept, Lookup, Plan, Record, Suspend
+from holdfast.durable.run_arguments import run_asked
 from holdfast.durable.run_response import RunResponse, WorkerFailed, response_from, without_response
 from holdfast.durable.scope import Scope
 from holdfast.model import json_structs
@@ -31,9 +34,24 @@ _CODES: Final = {"ResourceNotFoundException": "worker_not_found", _LIMIT: "rate_
 """For a run that did not begin: the error code of its response, by the type of the failure."""
 
 
+def run_call(
+    scope: Scope,
+    worker: str,
+    inputs: Mapping[str, Any],
+    name: str | None,
+    version: str | None,
+    constraints: Mapping[str, Any] | None,
+    check: bool,
+) -> tuple[Identity, Plan[RunResponse]]:
+    """Check the arguments of `context.run`. Returns the identity of the call, and its plan."""
+    asked = run_asked(worker, inputs, version, constraints)
+    at = scope.next_identity(Type.CHAINED_INVOKE, RUN, argument_checks.name(name, "run") or asked.worker_id)
+    return at, run(at, scope, asked, check=check)
+
+
 def run(at: Identity, scope: Scope, asked: RunAsked, *, check: bool) -> Plan[RunResponse]:
-    """Request a run, wait until it has ended, and return its response. With `check`, this raises WorkerFailed if the status of the response
-    is not `ok`."""
+    """Request a run, wait until it has ended, and return its response. If the request is refused, the response has an error that says so.
+    With `check`, this raises WorkerFailed if the status of the response is not `ok`."""
     place, number = at, 1
     while True:
         seen: Operation = yield from _over(place, asked)
@@ -73,16 +91,16 @@ def _beside(at: Identity, number: int, kind: Type, sub_type: str) -> Identity:
 
 def _pause(seen: Operation, until: int, number: int) -> int:
     """How many seconds to wait until the run is requested again. `seen` is the refused request, `until` the time until which the limit
-    refuses, `number` how often it has refused this run. From the second refusal on, the wait is longer by a part that differs from run to
-    run and grows with each refusal, so that runs which were refused together do not ask again together."""
+    refuses (in milliseconds since the epoch), `number` how often it has refused this run. From the second refusal on, the wait is longer by
+    a part that differs from request to request, so that runs which were refused together are not requested again together."""
     seconds = max(1.0, (until - (seen.ended_at or seen.started_at)) / 1000)
     chance = int.from_bytes(blake2b(seen.id.encode(), digest_size=4).digest(), "big") / (1 << 32)
     return min(MAX_WAIT_SECONDS, math.ceil(seconds * (1 + chance * min(number - 1, _MOST_SPREAD))))
 
 
 def refused_until(seen: Operation) -> int | None:
-    """From when on a run that a rate limit refused may be requested again, in milliseconds since the epoch; None if no rate limit refused
-    it."""
+    """The time from which on a refused run may be requested again, in milliseconds since the epoch. `seen` is the operation of the request.
+    None if no rate limit refused the request."""
     if seen.error is None or seen.error.type != _LIMIT:
         return None
     return json_structs.decoded(seen.error.data or "{}", _Limit).until
@@ -95,8 +113,8 @@ class _Limit(msgspec.Struct):
 
 
 def response_in(seen: Operation, asked: RunAsked) -> RunResponse:
-    """The response in an operation that has ended. If the run did not begin, or ended without a response, this makes one, with an error
-    code such as `timeout`."""
+    """The response of the run whose operation `seen` has ended. If the run did not begin, or ended without a response, this makes a
+    response with an error code such as `timeout`."""
     error = seen.error
     if seen.status is Status.SUCCEEDED:
         return response_from(seen.result or "{}")

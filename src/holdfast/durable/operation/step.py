@@ -8,6 +8,7 @@ from typing import Any, NoReturn, TypeVar, cast
 from holdfast.durable import argument_checks, hints
 from holdfast.durable.author_lines import is_refusal
 from holdfast.durable.config import StepConfig, StepSemantics
+from holdfast.durable.decorators import named
 from holdfast.durable.exceptions import (
     DurableOperationError,
     ExecutionError,
@@ -26,17 +27,26 @@ from holdfast.durable.scope import Scope
 from holdfast.durable.serdes import SerDes, deserialize, serialize
 from holdfast.durable.types import StepContext
 from holdfast.model.error_text import frames_of
-from holdfast.model.operations import Action, Operation, Status
+from holdfast.model.operations import Action, Operation, Status, SubType, Type
 
 T = TypeVar("T")
 _default_strategy = RetryPresets.default()
+_PLAIN = StepConfig()
+
+
+def step_call(scope: Scope, func: Callable[[StepContext], T], name: str | None, config: StepConfig | None) -> tuple[Identity, Plan[T]]:
+    """Check the arguments of `context.step`. Returns the identity of the call, and its plan."""
+    argument_checks.function(func, "step")
+    config, name = config or _PLAIN, argument_checks.name(name, "step")
+    at = scope.next_identity(Type.STEP, config.sub_type or SubType.STEP.value, named(name, func))
+    return at, step(at, scope, func, config)
 
 
 def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: StepConfig) -> Plan[T]:
-    """Run `func` until it succeeds, and return its result. If it raises, the retry strategy is asked for another attempt; if it allows
-    none, the step fails, and this raises StepError. In two cases the step fails without asking: the result cannot be written (this raises
-    SerDesError), or `func` does not take the arguments of a step. An ExecutionError or a RetryableSerDesError is raised as it is, and the
-    step is not recorded as failed."""
+    """Run `func` until it succeeds, and return its result. If `func` raises, the retry strategy is asked whether another attempt follows;
+    if none follows, the step fails, and this raises StepError. In two cases the step fails without this question: after a SerDesError, for
+    example because the result cannot be written (this raises SerDesError, too), and if `func` does not take the arguments of a step. An
+    ExecutionError or a RetryableSerDesError is raised unchanged, and the step is not recorded as failed."""
     once = config.step_semantics is StepSemantics.AT_MOST_ONCE_PER_RETRY
     seen: Operation | None = yield Lookup(at)
     while True:
@@ -74,10 +84,12 @@ def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: S
 
 
 def remembered(value: T, serdes: SerDes[T] | None, at: Identity, scope: Scope, func: Any) -> tuple[str | None, T]:
-    """The text to record, and the value that user code gets: the value that this text gives back, so that it is the same as in a replay.
+    """Write `value` as text. Returns the text, which is recorded, and the value that user code gets. That value is made from the text, so
+    that it is the same as in a replay.
 
     `func` is the function that made the value. If `serdes` is None, the return annotation of `func` says which class the value becomes. If
-    the value is None, the serdes may return None in place of a text: then both are None.
+    `value` is None, the serdes may return None in place of a text: then this returns None twice. Raises SerDesError if the value cannot be
+    written or does not fit the annotation.
     """
     arn = scope.state.durable_execution_arn
     text: str | None = serialize(serdes, value, at.operation_id, arn)
@@ -98,8 +110,8 @@ def remembered(value: T, serdes: SerDes[T] | None, at: Identity, scope: Scope, f
 
 
 def recalled(seen: Operation, serdes: SerDes[Any] | None, scope: Scope, func: Any) -> Any:
-    """The result of a recorded operation that succeeded; None if no result is recorded. If `serdes` is None, the return annotation of
-    `func` says which class the result becomes."""
+    """The recorded result of the operation `seen`; None if no result is recorded. If `serdes` is None, the return annotation of `func` says
+    which class the result becomes. Raises NonDeterministicExecutionError if the result does not fit that class."""
     if seen.result is None:
         return None
     value: Any = deserialize(serdes, seen.result, seen.id, scope.state.durable_execution_arn)

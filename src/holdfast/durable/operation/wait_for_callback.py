@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.durable import argument_checks
 from holdfast.durable.config import ChildConfig, StepConfig, WaitForCallbackConfig
+from holdfast.durable.decorators import named
 from holdfast.durable.exceptions import CallbackError, CallbackSubmitterError, ChildContextError, StepError
 from holdfast.durable.hints import AnswerOf
 from holdfast.durable.identifier import Identity
-from holdfast.durable.operation.callback import callback_result, create_callback
+from holdfast.durable.operation.callback import callback_result, check_times, create_callback
 from holdfast.durable.operation.child import contained
 from holdfast.durable.operation.step import step
 from holdfast.durable.plan import Plan
@@ -21,9 +23,21 @@ from holdfast.model.operations import SubType, Type
 Submitter = Callable[[str, WaitForCallbackContext], Any]
 
 
+def wait_for_callback_call(
+    scope: Scope, submitter: Callable[[str, WaitForCallbackContext], Any], name: str | None, config: WaitForCallbackConfig | None
+) -> tuple[Identity, Plan[Any]]:
+    """Check the arguments of `context.wait_for_callback`. Returns the identity of the call, and its plan."""
+    argument_checks.function(submitter, "wait_for_callback", "its submitter")
+    config, name = config or WaitForCallbackConfig(), argument_checks.name(name, "wait_for_callback")
+    check_times(config, "wait_for_callback")
+    at = scope.next_identity(Type.CONTEXT, SubType.WAIT_FOR_CALLBACK.value, named(name, submitter))
+    return at, wait_for_callback(at, scope, submitter, config)
+
+
 def wait_for_callback(at: Identity, scope: Scope, submitter: Submitter, config: WaitForCallbackConfig) -> Plan[Any]:
     """Create a callback, run the submitter with the id of the callback, wait for the answer and return it. Raises CallbackSubmitterError if
-    the submitter failed. If the callback failed or timed out, raises the error of the callback."""
+    the submitter failed. If the callback failed or timed out, raises the error of the callback. A value that cannot be written or read
+    raises SerDesError."""
 
     def body(inner: Scope) -> Plan[Any]:
         return _submitted(inner, at.name, submitter, config)

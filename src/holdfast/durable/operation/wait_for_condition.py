@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from holdfast.durable import argument_checks
-from holdfast.durable.exceptions import InvocationError, WaitForConditionError
+from holdfast.durable.exceptions import InvocationError, ValidationError, WaitForConditionError
 from holdfast.durable.hints import StateOf, given_back, typing_of
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
@@ -17,16 +17,27 @@ from holdfast.durable.serdes import deserialize
 from holdfast.durable.types import WaitForConditionCheckContext
 from holdfast.durable.waits import WaitForConditionConfig, WaitForConditionDecision
 from holdfast.model.error_text import frames_of
-from holdfast.model.operations import Action, Operation, Status
+from holdfast.model.operations import Action, Operation, Status, SubType, Type
 
 T = TypeVar("T")
 Check = Callable[[T, WaitForConditionCheckContext], T]
 
 
+def condition_call(scope: Scope, check: Check[T], config: WaitForConditionConfig[T], name: str | None) -> tuple[Identity, Plan[T]]:
+    """Check the arguments of `context.wait_for_condition`. Returns the identity of the call, and its plan."""
+    for given, what in ((check, "check"), (config, "config")):
+        if given is None:
+            raise ValidationError(f"`{what}` is required for wait_for_condition")
+    argument_checks.function(check, "wait_for_condition", "its check")
+    name = argument_checks.name(name, "wait_for_condition")
+    at = scope.next_identity(Type.STEP, SubType.WAIT_FOR_CONDITION.value, name)
+    return at, wait_for_condition(at, scope, check, config)
+
+
 def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T]) -> Plan[T]:
-    """Call the check until the wait strategy says stop, and return the state at which it said so. If the check or the strategy raises, this
-    raises WaitForConditionError (a SerDesError as SerDesError), and the check is not called again. Only a retryable InvocationError is
-    raised unchanged and not recorded."""
+    """Call the check until the wait strategy says stop, and return the state that the last check returned. If the check or the strategy
+    raises, this raises WaitForConditionError (after a SerDesError it raises SerDesError), and the check is not called again. Only a
+    retryable InvocationError is raised unchanged and not recorded."""
     state = StateOf(check, config.initial_state)
     while True:
         seen: Operation | None = yield Lookup(at)
@@ -61,8 +72,8 @@ def _looked(
     at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T], seen: Operation | None, kind: StateOf
 ) -> Plan[tuple[str | None, WaitForConditionDecision]]:
     """Call the check once. Returns the new state as text, and the decision of the strategy. `seen` is the recorded operation, which has the
-    state before this check; None if it is not recorded yet. Check and strategy get values that were written and read back, as in a
-    replay."""
+    state that the check before this one returned; None if it is not recorded yet. The check and the strategy get states that were written
+    and read back, as in a replay."""
     attempt = (seen.attempt if seen is not None else 0) + 1
     if seen is not None and seen.result:
         state = recalled(seen, config.serdes, scope, kind)

@@ -16,10 +16,11 @@ from typing import Any
 from holdfast.durable.blocking_driver import BlockingState, Lend, drive
 from holdfast.durable.context import DurableContext
 from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
+from holdfast.durable.execution import DurableFunction, succeeded
 from holdfast.durable.hooks.moments import Hooks
-from holdfast.durable.invocation_outcome import PENDING, failed, succeeded
+from holdfast.durable.invocation_outcome import PENDING, failed
 from holdfast.durable.plan import Done, Plan, Spawn, Suspend
-from holdfast.durable.remote.invocation import SELDOM_MS, SOON_MS, Ended, Function, Threads
+from holdfast.durable.remote.invocation import SELDOM_MS, SOON_MS, Ended, Threads
 from holdfast.durable.remote.port import RemotePort
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import Stragglers, ThreadStragglers
@@ -187,7 +188,7 @@ class _Strands:
                     waits.pause_ms = min(2 * waits.pause_ms, SELDOM_MS)
 
 
-def run(function: Function, port: RemotePort, lambda_context: Any) -> Ended:
+def run(function: DurableFunction, port: RemotePort, lambda_context: Any) -> Ended:
     """Run the handler until it ends or all its branches wait, and return how it ended.
 
     If an operation that the handler waits for has changed meanwhile, the invocation must not end as PENDING, because the service would not
@@ -199,7 +200,7 @@ def run(function: Function, port: RemotePort, lambda_context: Any) -> Ended:
             return ended
 
 
-def _run(function: Function, port: RemotePort, lambda_context: Any) -> tuple[Ended, bool]:
+def _run(function: DurableFunction, port: RemotePort, lambda_context: Any) -> tuple[Ended, bool]:
     invocation = port.invocation(function.terms, getattr(lambda_context, "aws_request_id", None))
     threads, stragglers = Threads(), ThreadStragglers()
     state = RemoteState(invocation, port, stragglers, lend=threads.lend)
@@ -214,7 +215,7 @@ def _run(function: Function, port: RemotePort, lambda_context: Any) -> tuple[End
     except BaseException as error:
         ended = Ended(failed(state, error), error)
     else:
-        ended = Ended(succeeded(state, scope, result, function.write))
+        ended = Ended(succeeded(function, state, scope, result))
     state.suspended = True  # branches that their batch did not wait for end at their next durable call
     threads.close()
     stragglers.close(wait=True)

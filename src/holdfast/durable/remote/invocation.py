@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from holdfast.durable.plugin import DurableInstrumentationPluginFactory
-from holdfast.model.execution import Outcome, Terms
+from holdfast.model.execution import Outcome
 
 T = TypeVar("T")
 
@@ -20,18 +19,6 @@ SELDOM_MS."""
 _THREADS: Final = 256
 """The most threads of one invocation. They are made only when they are needed. If a batch of a `def` handler has more branches than there
 are free threads, the thread of the batch runs the other branches, one after the other."""
-
-
-class Function(Protocol):
-    """A durable function, as its decorator makes it."""
-
-    handler: Callable[..., Any]
-    is_async: bool
-    terms: Terms
-    read: Callable[[str | None], Any]
-    write: Callable[[Any], str | Outcome]
-    boto3_client: Any
-    plugins: Sequence[DurableInstrumentationPluginFactory]
 
 
 class Ended(NamedTuple):

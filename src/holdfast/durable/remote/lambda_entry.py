@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from holdfast.durable.exceptions import BackgroundThreadError, BotoClientError, ExecutionError, InvocationError, wire_name
+from holdfast.durable.execution import DurableFunction
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.remote import async_invocation, blocking_invocation
 from holdfast.durable.remote.client import InjectedClient, LambdaClient, default_client
-from holdfast.durable.remote.invocation import Ended, Function
+from holdfast.durable.remote.invocation import Ended
 from holdfast.durable.remote.port import RemotePort
 from holdfast.model import wire
 from holdfast.model.clock import Clock, SystemClock
@@ -48,7 +49,7 @@ class _Asked(NamedTuple):
     client: LambdaClient | None
 
 
-def answer(function: Function, event: Any, lambda_context: Any = None, *, clock: Clock | None = None) -> wire.Wire:
+def answer(function: DurableFunction, event: Any, lambda_context: Any = None, *, clock: Clock | None = None) -> wire.Wire:
     """Run one invocation, and return its output for the Lambda service. Raises ExecutionError if the event is not the event of a durable
     invocation. If the invocation failed and another one may succeed, raises the error of the invocation. `clock` None means the machine's
     clock."""

@@ -72,7 +72,7 @@ class Evaluators:
         """Queue a check for the requester `who`. Raises TooManyChecks if too many checks of this requester wait already, or after `close`.
 
         The future raises EvaluatorLate if the check takes too long. It raises EvaluatorDied if the process of the check cannot be started,
-        or ends without an answer.
+        or ends without an answer, also because of `close`.
         """
         told: Future[CheckResult] = Future()
         with self._changed:

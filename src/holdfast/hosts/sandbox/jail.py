@@ -27,16 +27,17 @@ class SandboxUnavailable(Rejected):
 
 
 class Jail(Struct, frozen=True, kw_only=True):
-    """The jail of one worker version: what it may see, what it may use, and which function is called."""
+    """The jail of one worker version: what its bodies may see and use, and which function is called in them."""
 
     package: Path
     """A read-only snapshot of its code (snapshot.py)."""
     entry: str
-    """`module:function`, imported inside the jail and called with the descriptor of its channel and the arguments."""
+    """`module:function`: the function is imported inside the jail, and called with the descriptor of the body's channel and with
+    `arguments`."""
     arguments: tuple[str, ...] = ()
     python: Path = Path(sys.executable)
     path: tuple[Path, ...] = ()
-    """Folders from which it may import, besides the standard library and its package. They are trusted: the stub imports `preload`
+    """Folders from which the body may import, besides the standard library and its package. They are trusted: the stub imports `preload`
     from them."""
     readable: tuple[Path, ...] = ()
     """Other paths that the body may read. `visible_folders.readable` returns the paths that the interpreter needs."""
@@ -44,8 +45,8 @@ class Jail(Struct, frozen=True, kw_only=True):
     """Trusted modules that the stub imports once for all attempts."""
     memory_mb: int = 512
     cpu_seconds: float = 60
-    """The CPU seconds that an attempt may use. The import of the worker's code before the attempt has the same limit and is counted
-    separately."""
+    """The CPU seconds that an attempt may use. What a spare uses before its attempt begins, for its import, has the same limit and is
+    counted separately. An import after the attempt has begun is counted as a part of the attempt."""
     scratch_mb: int = 64
     open_files: int = 128
     allow_children: bool = False
@@ -81,7 +82,7 @@ class BodyUsage(Struct, frozen=True):
 
 
 class BodyEnd(Struct, frozen=True):
-    """How an attempt ended; none of its processes is left. If `code` is None, the body returned by itself."""
+    """How an attempt ended; none of its processes is left. If `code` is None, the body ended by itself and without an error."""
 
     code: Code | None
     detail: str

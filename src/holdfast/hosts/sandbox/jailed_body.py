@@ -1,6 +1,9 @@
-"""JailedBody: one attempt of a body in its jail, seen from the runner: frames, timeouts, and an end that is reported after its death.
+"""JailedBody: one attempt of a body in its jail, seen from the runner: frames, timeouts, and the end of the attempt, which is
+reported after the body's death.
 
 made → locked → ready (a spare) → begun → killed, or ended by itself → dead → BodyEnd
+
+A body that is made when no spare is there is begun before it is locked and ready.
 """
 
 from __future__ import annotations

@@ -64,7 +64,8 @@ class Sandbox:
             return self._stub.features
 
     async def turn(self, tenant: str, seconds: float) -> None:
-        """Wait until this tenant may start another body, at most `seconds`; see `ServerLimits.turn`. Call `attempt` right after it."""
+        """Wait until this tenant may start another body. Raises Overloaded if that takes longer than `seconds` (`ServerLimits.turn`). Call
+        `attempt` right after this."""
         await self._server_limits.turn(tenant, seconds)
 
     async def attempt(

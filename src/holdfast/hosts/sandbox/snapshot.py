@@ -34,7 +34,7 @@ def gather(module: Path, page: Path | None = None, include: Sequence[str] = ()) 
     For a module in a package, the whole package is copied. For another module, and for a worker of Holdfast's own library, the modules and
     packages beside it are copied. Tests are not copied: a body does not need them, a changed test must not make a new worker version, and
     pytest in the author's folder must not find them twice. Modules that may hold secrets, are hidden or are dead links are not copied
-    either (`stays_behind` lists them).
+    either (see `stays_behind`).
 
     Raises IncludeRefused for a file of `include` that the body must not see, and InvalidParameter for a pattern that matches no file or for
     a path that leaves the folder.
@@ -80,8 +80,8 @@ def code_folder(module: Path) -> Path:
 
 
 def stays_behind(module: Path) -> list[str]:
-    """One sentence for each module that belongs to the worker's code and is not copied for the body, except tests. It names the reason: the
-    module may hold secrets, is hidden, or is a dead link."""
+    """One sentence for each module that belongs to the worker's code and is not copied for the body, except tests and what is hidden inside
+    a package. The sentence names the reason: the module may hold secrets, is hidden, or is a dead link."""
     module = module.resolve()
     told = ((name, reason_not_copied(module, path, name)) for name, path in _neighbours(module, top_of(module)))
     return [f"{name} is not copied for the body: {why}." for name, why in sorted(told) if why is not None]
@@ -183,8 +183,8 @@ def _read(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write the files. All users may read them, because the body may run as another user. But only our user may enter the folder above
-    them, and the jail shows only the folder with these files."""
+    """Write the files. All users may read them, because the body may run as another user. But only the runner's user may enter the folder
+    above them, and the jail shows only the folder with these files."""
     for name, data in contents.items():
         path = folder / name
         private.given_folder(path.parent)

@@ -1,5 +1,6 @@
 """ToolHost: a limited number of warm processes. A call takes a process of its tool. After an answer the process is kept for later calls; if
-too many processes are kept, the one that has been idle longest is killed. A process that gave no answer is killed.
+too many processes are kept, the one that has been idle longest is killed. A process that gave no answer is killed. A process that has been
+idle for `idle_seconds` is killed when the next call, of any tool, takes a process.
 
     take (warm, else a new one) → send the call → answer → give back
                                          └ deadline, crash, cancel → kill the group
@@ -198,11 +199,11 @@ class ToolHost:
 
     @property
     def pids(self) -> list[int]:
-        """The pids of the living processes."""
+        """The pids of the processes that this host started and did not kill. One of them may have died by itself."""
         return [process.pid for process in self._live]
 
     async def close(self) -> None:
-        """End all processes, also those that are at work on a call."""
+        """Kill all processes, also those that are at work on a call: such a call ends without an answer."""
         self._closed = True
         self._idle.clear()
         for process in list(self._live):

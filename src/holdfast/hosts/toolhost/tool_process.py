@@ -50,7 +50,8 @@ class ToolProcessDied(Exception):
     def __init__(self, reason: str, *, begun: bool = True) -> None:
         super().__init__(reason)
         self.begun = begun
-        """Whether the process may have begun the call. False only if it certainly never received the whole call."""
+        """Whether the process may have begun the call. False only if it certainly never received the whole call. It means nothing if
+        `start` raised the error."""
 
 
 class ToolProcess:

@@ -21,7 +21,7 @@ from typing import IO, Final
 from holdfast.files import private
 from holdfast.files.removal import remove
 from holdfast.lambda_api.functions.function_records import Code
-from holdfast.model.errors import CodeInvalid
+from holdfast.model.deploy_errors import CodeInvalid
 
 MAX_ZIP_BYTES: Final = 48 * 1024 * 1024
 MAX_BYTES: Final = 250 * 1024 * 1024
@@ -195,8 +195,8 @@ def _code(whole: hashlib._Hash, size: int) -> Code:
 
 def files_of(folder: Path, leave_out: Collection[Path] = ()) -> Iterator[tuple[str, Path]]:
     """The files below a folder, sorted by name within each folder. For each: its path relative to the folder, and its whole path. Files and
-    folders in `leave_out`, those with a name in LEFT_OUT, and links that lead to nothing are left out. Raises CodeInvalid if the folder
-    does not exist, cannot be read, or exceeds a limit."""
+    folders in `leave_out`, those with a name in LEFT_OUT, links that lead to nothing, and devices, pipes and sockets are left out. Raises
+    CodeInvalid if the folder does not exist, cannot be read, or exceeds a limit."""
     if not folder.is_dir():
         raise CodeInvalid(f"There is no folder {folder}.")
     count, size = 0, 0

@@ -17,7 +17,8 @@ from holdfast.lambda_api.functions.function_folder import FunctionFolder
 from holdfast.lambda_api.functions.function_records import Alias, Code, Config, DeployedFunction, Version
 from holdfast.lambda_api.operations.checks import FunctionReference, function_arn
 from holdfast.model.clock import Clock
-from holdfast.model.errors import FunctionNotFound, InvalidParameter, ResourceConflict, RevisionMismatch
+from holdfast.model.deploy_errors import ResourceConflict, RevisionMismatch
+from holdfast.model.errors import FunctionNotFound, InvalidParameter
 from holdfast.model.ids import LATEST, IdSource, checked_function
 
 PUBLISHED: Final = f"{LATEST}.PUBLISHED"
@@ -52,7 +53,7 @@ class DeployedFunctions:
         return list(self._entries.values())
 
     def needed(self, name: str) -> DeployedFunction:
-        """The function of this name. Raises FunctionNotFound if there is none."""
+        """The function of this name. Raises FunctionNotFound if there is none, or if it was deleted."""
         found = self.entry(name)
         if found is None:
             raise FunctionNotFound(f"Function not found: {function_arn(name)}")
@@ -160,7 +161,8 @@ class DeployedFunctions:
     ) -> DeployedFunction:
         """Make a function equal to this description, as deploying a template does; the function is created if it does not exist. Parts that
         are equal already do not change. With `publish` or `aliases`, `$LATEST` is published as a new version, unless the newest published
-        version equals it already. After that, each alias in `aliases` names the newest published version."""
+        version equals it already. After that, each alias in `aliases` names the newest published version; the other aliases of the function
+        stay as they are."""
         checked_function(name)
         before = self._entries.get(name) or DeployedFunction(name=name, latest=None)
         latest = before.latest

@@ -1,7 +1,7 @@
 """The folder in which deployed functions are kept, beside the store.
 
     functions/NAME-HASH.json    one document per function, replaced as a whole
-    code/ID/                    the code whose hash gives the id; never changed
+    code/ID/                    the code whose hash gives the id; written once, and again only if its files have changed
     code/ID.sha256              the hash of the files in code/ID, compared before any of them runs
     making/                     unfinished files; emptied when the folder is opened
 
@@ -27,7 +27,8 @@ from holdfast.files.removal import remove
 from holdfast.lambda_api.functions import code_files
 from holdfast.lambda_api.functions.function_records import Code, DeployedFunction
 from holdfast.model import json_structs
-from holdfast.model.errors import CodeInvalid, DiskFailed, StoreBroken, StoreBusy
+from holdfast.model.deploy_errors import CodeInvalid
+from holdfast.model.errors import DiskFailed, StoreBroken, StoreBusy
 
 _SUFFIX: Final = ".json"
 _NOTED: Final = ".sha256"
@@ -42,8 +43,8 @@ def folder_of(store: str) -> Path | None:
 
 
 class CodeCache:
-    """Remembers the code that was read during one start or one reload of the server, so that code that many functions share is read
-    once."""
+    """Remembers the code that was read, for example during one start or one reload of the server, so that code that many functions share is
+    read once."""
 
     def __init__(self) -> None:
         self.sources: dict[Path, Code] = {}
@@ -222,7 +223,10 @@ class FunctionFolder:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            raise StoreBusy(f"Another server uses the functions in {self.folder}. Stop it first, or use another store.") from None
+            raise StoreBusy(
+                f"Another server uses the functions in {self.folder}. Stop it first, or use another store (with Postgres: start in another "
+                "folder)."
+            ) from None
         self._lock = lock
 
     def sweep(self, used: Collection[str]) -> None:

@@ -19,9 +19,9 @@ Wire = dict[str, Any]
 MAX_MEMORY_MB: Final = 32_768
 _RUNTIME: Final = re.compile(r"(?:python|nodejs)[0-9.]*(?:\.x)?")
 NOT_DURABLE: Final = Terms(timeout_seconds=MAX_TIMEOUT_SECONDS)
-"""The terms of one invocation of a plain function, when a durable function invokes it."""
+"""The terms of the execution in which a plain function runs that a durable function invokes."""
 EVENT: Final = Terms(timeout_seconds=6 * 3600)
-"""The terms of an Event invocation of a plain function, with all its tries."""
+"""The terms of the execution that an Event invocation of a plain function starts. Its timeout is for all tries together."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):

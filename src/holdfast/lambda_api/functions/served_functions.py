@@ -9,7 +9,8 @@ from holdfast.lambda_api.functions.deployed import DeployedFunctions
 from holdfast.lambda_api.functions.function_records import Version, about
 from holdfast.lambda_api.operations.checks import FunctionReference
 from holdfast.lambda_api.operations.lookup import FoundFunction, RegisteredFunctions
-from holdfast.model.errors import CodeChanged, FunctionNotFound, ResourceConflict
+from holdfast.model.deploy_errors import CodeChanged, ResourceConflict
+from holdfast.model.errors import FunctionNotFound
 
 
 class ServedFunctions:
@@ -25,7 +26,8 @@ class ServedFunctions:
         self._names = {hosted.function for hosted in own.hosted()} | self.reserved
         self._chance = chance
         self.changed: dict[tuple[str, str], str] = {}
-        """By function and version: why the version is not run. Its code on disk is not the code that was deployed."""
+        """The versions that are not run, because their code on disk is not the code that was deployed. For each function and version: the
+        error for a caller."""
 
     def find(self, asked: FunctionReference) -> FoundFunction:
         """The function in the version that a request names by a version or an alias. Without a qualifier it is `$LATEST`. If a function of
@@ -39,9 +41,9 @@ class ServedFunctions:
         return self._shown(asked.name, self._deployed.version(asked))
 
     def draw(self, asked: FunctionReference) -> FoundFunction:
-        """The function that shall run one invocation: the one that `find` returns. An alias may have a second version with a weight: then
-        that version is chosen at random, as often as the weight says. Raises FunctionNotFound if there is none, and CodeChanged if its code
-        on disk is not what was deployed."""
+        """The function version that runs one invocation: the one that `find` returns. But if the request names an alias with a second
+        version, that version is returned as often as its weight says, at random. Raises FunctionNotFound if there is none, and CodeChanged
+        if its code on disk is not what was deployed."""
         entry = self._deployed.entry(asked.name)
         alias = None if entry is None or asked.qualifier is None else entry.aliases.get(asked.qualifier)
         if alias is not None:

@@ -152,7 +152,7 @@ class _Comparisons:
 
     def _one(self, depth: int) -> Test:
         if depth > _MAX_DEPTH:
-            raise PatternInvalid(f"The filter pattern has too many parentheses inside each other; fewer than {_MAX_DEPTH} are allowed.")
+            raise PatternInvalid(f"The filter pattern has too many parentheses inside each other; at most {_MAX_DEPTH} are allowed.")
         if self._took("("):
             test = self._either(depth + 1)
             if not self._took(")"):

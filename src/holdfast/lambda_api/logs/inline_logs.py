@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import Any, Final
 
@@ -17,8 +17,9 @@ from holdfast.lambda_api.logs.log_lines import encoded, iso
 from holdfast.lambda_api.runtime.process_output import TAIL, OutputLine, stream_of
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError
-from holdfast.model.execution import Outcome
+from holdfast.model.execution import Execution, Outcome
 from holdfast.model.ids import Arn
+from holdfast.model.operations import Operation
 from holdfast.model.ports import Invocation, Port
 
 _OF_RECORDS: Final = frozenset({*vars(logging.LogRecord("", 0, "", 0, "", (), None)), "message", "asctime"})
@@ -28,8 +29,8 @@ _TAILS: Final = 256
 
 
 class InlineLogs(logging.Filter):
-    """A host that wraps another host (`home`) and collects the log lines of its functions: `put` is called with each line. It collects only
-    inside a `with` statement. `process` is a part of the name of the log stream."""
+    """A host that wraps another host (`home`) and collects the log lines of its functions: `put` is called with each line. Lines are
+    collected only inside a `with` statement. `process` is a part of the name of the log stream."""
 
     def __init__(self, home: Home, put: Callable[[Sequence[OutputLine]], None], clock: Clock, process: str) -> None:
         super().__init__()
@@ -71,9 +72,13 @@ class InlineLogs(logging.Filter):
         self._live.pop(execution, None)
         self._home.cancel(execution)
 
-    def nudge(self, execution: str) -> None:
-        """Tell the inner host that another process or an answer may have changed what the live invocation of this execution waits for."""
-        self._home.nudge(execution)
+    def learn(self, header: Execution, operations: Collection[Operation]) -> None:
+        """Tell the inner host that a write which the invocation of this execution did not make has changed `operations`."""
+        self._home.learn(header, operations)
+
+    def look(self, execution: str) -> None:
+        """Tell the inner host to let the live invocation of this execution ask again whether it may stay live."""
+        self._home.look(execution)
 
     def tail(self, execution: str) -> bytes:
         """The last 4 KB of the log of an execution; empty if it has logged nothing here, or if they are not kept any more."""

@@ -15,7 +15,7 @@ from holdfast.lambda_api.logs.log_writer import LogWriter
 from holdfast.lambda_api.logs.segments import KeptRecord, LogGroup, LogPosition
 from holdfast.model import json_structs
 from holdfast.model.clock import Clock
-from holdfast.model.errors import LogNotFound
+from holdfast.model.deploy_errors import LogNotFound
 from holdfast.model.execution import Execution
 
 _FLUSH_SECONDS: Final = 2.0
@@ -42,8 +42,9 @@ class Logs:
     # --- events
 
     def filter_log_events(self, asked: FilterLogEvents, tenant: str | None) -> Answer:
-        """FilterLogEvents: the matching events of one log, of all its streams or of those that the request names. The oldest come first,
-        unless the request has `startFromHead` false. Raises LogNotFound if there is no such log."""
+        """FilterLogEvents: a page of the matching events of one log, of all its streams or of those that the request names. The oldest come
+        first, unless the request has `startFromHead` false. Raises LogNotFound if there is no such log, and PatternInvalid if the filter
+        pattern is not valid."""
         asked = asked.checked()
         function, limit = asked.function(), asking.events_size(asked.limit)
         pattern = FilterPattern(asked.filter_pattern or "")
@@ -131,8 +132,8 @@ class Logs:
     # --- groups and streams
 
     def describe_log_groups(self, asked: DescribeLogGroups, tenant: str | None) -> Answer:
-        """DescribeLogGroups: the logs that the request asks for, of functions that have logged a line. A caller with a tenant gets only the
-        logs that have a line of this tenant."""
+        """DescribeLogGroups: a page of the logs that the request asks for, of functions that have logged a line. A caller with a tenant
+        gets only the logs that have a line of this tenant."""
         asked = asked.checked()
         limit, only = asking.size(asked.limit, asking.MAX_ITEMS), asked.functions()
         self._keeper.flush(_FLUSH_SECONDS)
@@ -173,8 +174,8 @@ class Logs:
         }
 
     def describe_log_streams(self, asked: DescribeLogStreams, tenant: str | None) -> Answer:
-        """DescribeLogStreams: the streams of one log. Each process that has logged a line has its own stream. A caller with a tenant gets
-        only the streams that have a line of this tenant. Raises LogNotFound if there is no such log."""
+        """DescribeLogStreams: a page of the streams of one log. Each process that has logged a line has its own stream. A caller with a
+        tenant gets only the streams that have a line of this tenant. Raises LogNotFound if there is no such log."""
         asked = asked.checked()
         function, limit = asked.function(), asking.size(asked.limit, asking.MAX_ITEMS)
         self._known(function, tenant)

@@ -1,4 +1,5 @@
-"""LogReader: pages of kept records, forwards and backwards. Each page has limits: records, their bytes, the bytes searched, and time.
+"""LogReader: pages of kept records, forwards and backwards. Each page has limits: the number of records, their bytes, the bytes searched,
+and the time. So a page may have fewer records than the caller asked for, even none, and not be the last one.
 
 A position is the number of a segment and an offset in it. It stays valid when newer records are added and when the oldest are removed.
 """

@@ -34,7 +34,7 @@ class _OfGroup(_PagedRequest, frozen=True, kw_only=True, rename="camel"):
         """The function whose log group the request names. For a log group that is not Lambda's, a name that no function has. Raises
         InvalidParameter if the request does not have exactly one of `logGroupName` and `logGroupIdentifier`, or if that is not valid."""
         if (self.log_group_name is None) is (self.log_group_identifier is None):
-            raise InvalidParameter("Give either logGroupName or logGroupIdentifier, not both.")
+            raise InvalidParameter("Give exactly one of logGroupName and logGroupIdentifier.")
         if self.log_group_name is not None:
             return function_of("logGroupName", self.log_group_name)
         return function_of("logGroupIdentifier", self.log_group_identifier or "")
@@ -174,7 +174,7 @@ class Token(msgspec.Struct, frozen=True):
 
 
 def search_of(*parts: object) -> str:
-    """The id of a search, made from everything that the client searches for. A token is accepted only in a request with the same id."""
+    """The id of a search, made from what the client searches for. A token is accepted only in a request with the same id."""
     return hashlib.sha256(repr(parts).encode(errors="replace")).hexdigest()[:16]
 
 
@@ -190,8 +190,8 @@ def token_of(text: str | None, search: str) -> Token | None:
 
 
 def no_such_token() -> InvalidParameter:
-    """The error for a token that this server did not make, or made for another search."""
-    return InvalidParameter("The specified nextToken is invalid: use it with the request that it came from.")
+    """The error for a token that this server did not make, that it made for another search, or whose log is gone."""
+    return InvalidParameter("The specified nextToken is invalid: use it only with the request it came from, or begin again without it.")
 
 
 def after(text: str | None, keys: Sequence[str], search: str, *, descending: bool = False) -> int:

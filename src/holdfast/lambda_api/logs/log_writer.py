@@ -81,7 +81,8 @@ class LogWriter:
             return self._changed.wait_for(lambda: self._done >= came, seconds)
 
     def close(self) -> None:
-        """Write the queued lines and stop the thread. Waits at most 5 seconds, because a disk may hang."""
+        """Write the queued lines and stop the thread. Waits at most 5 seconds, because a disk may hang; lines that are not written then may
+        be lost."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -36,14 +36,15 @@ class LogRetention(msgspec.Struct, frozen=True, kw_only=True):
     """How much of the logs is kept. If a limit is exceeded, whole segments are removed, the oldest first."""
 
     max_bytes: int = 256 * 1024 * 1024
-    """If all logs together have more bytes than this, the oldest segments are removed after a while. 0: no log is kept."""
+    """If all logs together have more bytes than this, the oldest segments are removed: when a new segment begins, and else about every 10
+    minutes while functions log. 0: no log is kept."""
     max_days: int = 14
-    """Older records are not shown, and are removed after a while."""
+    """Older records are not shown. Their segments are removed at the same times."""
 
     @property
     def segment_bytes(self) -> int:
-        """A segment of this many bytes is full. It is a small part of `max_bytes`, because a segment is removed as a whole; but at least 64
-        KB, and at most 4 MB."""
+        """A segment of this many bytes is full. The number is a sixteenth of `max_bytes`, because a segment is removed as a whole; but at
+        least 64 KB, and at most 4 MB."""
         return max(64 * 1024, min(4 * 1024 * 1024, self.max_bytes // 16))
 
     def oldest(self, now: int) -> int:
@@ -105,7 +106,7 @@ class LogFolder:
         return sorted(filter(None, map(_group, self.root.glob("*/group.json"))), key=lambda group: group.function)
 
     def group(self, function: str) -> LogGroup | None:
-        """The log of a function; None if it has logged nothing."""
+        """The log of a function; None if it has logged nothing, or if the file of its log cannot be read."""
         return _group(self._place(function) / "group.json")
 
     def segments(self, function: str) -> list[Segment]:
@@ -131,7 +132,7 @@ class LogFolder:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Make the folder if it is missing, and hold its lock for writing; waits for the lock. Raises OSError if the folder cannot be
-        written, and NotPrivate if it is not private to this user."""
+        written, and NotPrivate if it cannot be made private to this user."""
         private.own_folder(self.root)
         lock = private.open_file(self.root / "lock")
         try:

@@ -32,8 +32,8 @@ _ACCEPTED: Wire = {}
 
 
 class LambdaApi:
-    """The operations, on an open engine. `lookup` finds functions; `plain` calls functions that are not durable (None: they cannot be
-    invoked); `tail` gives the last log lines of an execution."""
+    """The operations, on an open engine. `lookup` finds functions (None: those that the engine was opened with); `plain` calls functions
+    that are not durable (None: they cannot be invoked); `tail` gives the last log lines of an execution."""
 
     def __init__(
         self,
@@ -115,8 +115,9 @@ class LambdaApi:
         return self._showing.list(asked)
 
     async def stop(self, arn: str, error: Failure, by: Actor | None = None) -> Wire:
-        """StopDurableExecution. If the execution has ended already, nothing changes. If another execution continues it, that one is stopped
-        instead. `by` is who asked, for the audit log; None writes nothing there."""
+        """StopDurableExecution. If the execution has ended already, nothing changes. If it has continued as another execution, that other
+        one is stopped. The executions that the stopped one invoked are stopped too. `by` is who asked, for the audit log; None writes
+        nothing there."""
         execution = found(self.engine.store, arn).id
         header, _ = await self.engine.stop(execution, error, notes=self._did(by, "stop", execution, "stopped"))
         return {"StopTimestamp": wire.seconds(header.ended_at or self.engine.clock.now())}
@@ -125,7 +126,8 @@ class LambdaApi:
 
     async def succeed_callback(self, callback: str, result: bytes, by: Actor | None = None) -> Wire:
         """SendDurableExecutionCallbackSuccess. The handler gets `result` as text, or None if it is empty. `by` is who asked, for the audit
-        log. Raises InvalidParameter if `result` is too large."""
+        log. Raises InvalidParameter if `result` has more than 1 MB or the callback id is not valid, and CallbackClosed if the callback has
+        ended already."""
         on = self._check_callback(callback)
         if len(result) > MAX_CALLBACK_BYTES:
             raise InvalidParameter(f"Result: must have at most {MAX_CALLBACK_BYTES} bytes, and has {len(result)}.")
@@ -134,7 +136,8 @@ class LambdaApi:
         return _ACCEPTED
 
     async def fail_callback(self, callback: str, error: Failure, by: Actor | None = None) -> Wire:
-        """SendDurableExecutionCallbackFailure: the handler gets `error`. `by` is who asked, for the audit log."""
+        """SendDurableExecutionCallbackFailure: the handler gets `error`. `by` is who asked, for the audit log. Raises the same errors as
+        `succeed_callback`."""
         on = self._check_callback(callback)
         await self.engine.answer(callback, error=error, notes=self._did(by, "callback", on, "failed"))
         return _ACCEPTED

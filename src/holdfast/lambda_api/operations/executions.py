@@ -31,7 +31,7 @@ ELSEWHERE: Final = "Checkpoint token is not valid for the durable execution ARN"
 
 
 class ListRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The members of a ListDurableExecutionsByFunction request; times are in milliseconds."""
+    """The members of a ListDurableExecutionsByFunction request; times are in milliseconds since 1970."""
 
     function: str | None
     """None: the executions of all functions. AWS does not offer this."""
@@ -142,8 +142,9 @@ class ExecutionReads:
 
     def state(self, arn: str, token: str, start: str | None, most: int | None) -> Wire:
         """GetDurableExecutionState: a page of the operations of a running execution, for its handler. The first page begins with the
-        execution itself and its input. Raises InvalidToken if `token` is not the current checkpoint token of a running execution. Reading
-        the state does not use up the token. `start` is the marker that the page before gave."""
+        execution itself and its input. Raises InvalidToken if `token` is not the current checkpoint token of a running execution, and
+        InvalidParameter if it is a token of another execution. After this call the token is still valid. `start` is the marker that the
+        page before gave (None: the first page)."""
         at = position(self._store, checks.execution_arn(arn), token)
         size = checks.page_size(most)
         header = self._store.find(at.execution)

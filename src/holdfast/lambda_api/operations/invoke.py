@@ -64,10 +64,10 @@ class Invoked(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     """`Unhandled` if the execution or the plain function did not succeed; else None."""
     log: str | None = None
-    """The last 4 KB of the log in base64, if a synchronous request asked for them; else None."""
+    """The last 4 KB of the log in base64, if a synchronous request asked for them; else None. Also None if the execution is quarantined."""
     payload: bytes = b""
     request: str | None = None
-    """The request id of a plain function that was called; None for a durable function."""
+    """The request id of a synchronous call of a plain function; else None."""
 
 
 class InvokeOperation:
@@ -82,8 +82,8 @@ class InvokeOperation:
     async def invoke(self, asked: Invoke) -> Invoked:
         """Check the request, then start an execution of a durable function, or call a plain function. A synchronous caller waits until the
         execution has ended, also while it is suspended; if the execution is quarantined, the caller gets an error as its result. A dry run
-        only checks. Raises InvalidParameter if a durable function is named without a version or an alias, or if a synchronous caller
-        invokes one whose timeout is above 15 minutes."""
+        only checks. Raises InvalidParameter if a durable function is named without a version or an alias, if a synchronous caller invokes
+        one whose timeout is above 15 minutes, or if a member of the request is not valid."""
         kind = checks.one_of("InvocationType", asked.kind, ("RequestResponse", "Event", "DryRun"))
         checks.one_of("LogType", asked.log_type, ("None", "Tail"))
         function = checks.function_reference(asked.function, asked.qualifier)
@@ -117,9 +117,9 @@ class InvokeOperation:
         return await self._result(header, tail=asked.log_type == "Tail")
 
     async def start(self, found: FoundFunction, payload: str, **asked: Any) -> Execution:
-        """Start an execution, and return it. If an execution of the function has the given name, the same input and the same version, that
-        one is returned. Raises ExecutionAlreadyStarted if the input or the version of the earlier one differs. `asked` are further
-        arguments of `Engine.start`, such as `name`."""
+        """Start an execution, and return it. If an execution of the function already has the given name, with the same input, version and
+        tenant, that one is returned. Raises ExecutionAlreadyStarted if one of these three differs, or if the earlier execution is an
+        imported copy. `asked` are further arguments of `Engine.start`, such as `name`."""
         return await self._engine.start(found.name, payload, version=found.version, **asked)
 
     async def _result(self, header: Execution, *, tail: bool) -> Invoked:

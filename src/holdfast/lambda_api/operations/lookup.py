@@ -49,9 +49,9 @@ class FunctionLookup(Protocol):
         ...
 
     def draw(self, asked: FunctionReference) -> FoundFunction:
-        """The function that shall run one invocation: the one that `find` returns. An alias may have a second version with a weight: then
-        that version is chosen at random, as often as the weight says. Raises FunctionNotFound if there is none, and CodeChanged if its code
-        on disk is not what was deployed."""
+        """The function version that runs one invocation: the one that `find` returns. But if the request names an alias with a second
+        version, that version is returned as often as its weight says, at random. Raises FunctionNotFound if there is none, and CodeChanged
+        if its code on disk is not what was deployed."""
         ...
 
     def all(self) -> Sequence[FoundFunction]:

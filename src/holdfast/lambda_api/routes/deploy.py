@@ -196,7 +196,7 @@ class DeployRoutes:
                 raise InvalidParameter(f"S3Key: the path of a folder in the bucket {LOCAL_BUCKET!r} must be absolute.")
             return self._service.code_of(FolderCode(folder))
         raise InvalidParameter(
-            f"Code: send a ZipFile, or S3Bucket={LOCAL_BUCKET!r} with the path of a folder of this machine as S3Key. S3 is not read here."
+            f"Code: send a ZipFile, or S3Bucket={LOCAL_BUCKET!r} with a folder of the server's machine as S3Key. S3 is not read here."
         )
 
     def _configuration(self, name: str, version: Version, status: int = 200) -> Reply:

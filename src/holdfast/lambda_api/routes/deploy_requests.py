@@ -169,5 +169,6 @@ class AliasAsked(msgspec.Struct, rename="pascal"):
 
     @property
     def weights(self) -> Mapping[str, float] | None:
-        """The other version that gets a part of the invocations, with its weight from 0 to 1; None if the request does not say."""
+        """The other version that gets a part of the invocations, with its weight from 0 to 1. Empty: all invocations go to one version.
+        None if the request does not say."""
         return None if self.routing_config is None else self.routing_config.additional_version_weights

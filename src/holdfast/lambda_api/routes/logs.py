@@ -9,7 +9,8 @@ import msgspec
 
 from holdfast.lambda_api.logs.log_operations import Logs
 from holdfast.lambda_api.logs.log_requests import DescribeLogGroups, DescribeLogStreams, FilterLogEvents, GetLogEvents
-from holdfast.model.errors import HoldfastError, LogNotFound, Rejected
+from holdfast.model.deploy_errors import LogNotFound
+from holdfast.model.errors import HoldfastError, Rejected
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.web.policy import UNKNOWN, Needs, Reach, RoutePolicy
 from holdfast.web.refusals import Header, Refused, retry_after
@@ -58,7 +59,7 @@ class LogRoutes:
         try:
             if operation is None:
                 known = ", ".join(self.operations)
-                raise Refused(400, "UnknownOperationException", f"X-Amz-Target names no operation that is known here. Known are {known}.")
+                raise Refused(400, "UnknownOperationException", f"X-Amz-Target must name an operation that is known here: {known}.")
             asked = request.decoded(operation.asked)
             answer = await in_thread(Purpose.LOGS, operation.verb, asked, request.tenant)
             return Reply(200, msgspec.json.encode(answer), (_CONTENT,))

@@ -22,7 +22,7 @@ class FunctionWarning(msgspec.Struct, frozen=True):
 
 
 def warnings_of(runtime: Runtime, interpreters: Interpreters) -> list[FunctionWarning]:
-    """All warnings about a function. Blocks while an interpreter is tried, which starts it once."""
+    """All warnings about a function. Blocks while an interpreter is tried (started once)."""
     return [*_of_interpreter(runtime, interpreters), *_of_endpoints(runtime), *_of_wrapper(runtime)]
 
 
@@ -67,7 +67,8 @@ def _of_interpreter(runtime: Runtime, interpreters: Interpreters) -> list[Functi
 
 def runs_on(runtime: str, interpreters: Interpreters) -> str:
     """The interpreter that runs functions of this runtime here, such as `Python 3.13`, if its version differs from the one in the runtime's
-    name. Empty if it does not differ; `nothing` if no interpreter can run them. Blocks while an interpreter is tried."""
+    name. Empty if it does not differ; `nothing` if the runtime is not known here or no interpreter can run it. Blocks while an interpreter
+    is tried."""
     described = Runtime(function="", folder="", handler="", runtime=runtime)
     try:
         kind, version = kind_of(described)

@@ -39,7 +39,7 @@ def _guard() -> None:
     signal.set_wakeup_fd(wake)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    if os.getppid() != int(sys.argv[1]):  # the server died before we could ask for the death signal
+    if os.getppid() != int(sys.argv[1]):  # the server died before the guard could ask for the death signal
         return
     child = _started(sys.argv[3:])
     _say(f"pid {child}")

@@ -43,7 +43,8 @@ class ProcessWatcher(Protocol):
         ...
 
     def gone(self) -> None:
-        """The runtime, its guard and all processes that the runtime started have ended. This is the last call."""
+        """The runtime, its guard and all processes that the runtime started have ended. (If the guard itself was killed, a process that
+        left the runtime's process group may still run.) This is the last call."""
         ...
 
 
@@ -53,8 +54,9 @@ class GuardedProcess:
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], folder: str, home: str, watcher: ProcessWatcher, kill_seconds: float
     ) -> None:
-        """Start the command in `folder`. Its home folder `home` is removed when it has ended. `watcher` is told what happens to it. A guard
-        that takes longer than `kill_seconds` to end the command is killed. Raises OSError if the guard cannot be started."""
+        """Start the command in `folder`. The guard removes the home folder `home` when the command has ended. `watcher` is told what
+        happens to it. A guard that takes longer than `kill_seconds` to end the command is killed. Raises OSError if the guard cannot be
+        started."""
         self._loop = asyncio.get_running_loop()
         self._watcher = watcher
         self._kill_seconds = kill_seconds

@@ -57,8 +57,8 @@ class ChosenInterpreter(msgspec.Struct, frozen=True):
 
 
 class Interpreters:
-    """The interpreters on the PATH, or on `path` if it is given. One try may take `seconds`. The choice for a version is kept: later
-    changes on the PATH do not change it. Methods may block, and any thread may call them."""
+    """The interpreters on the PATH, or on `path` if it is given. One try may take at most `seconds`. The choice for a version is kept:
+    later changes on the PATH do not change it. Methods may block, and any thread may call them."""
 
     def __init__(self, path: str | None = None, seconds: float = _SECONDS) -> None:
         self._path = path
@@ -75,8 +75,8 @@ class Interpreters:
         return self._choose("python", version)
 
     def node(self, version: str) -> ChosenInterpreter:
-        """The interpreter for this version of Node: one on the PATH that starts, if possible of this version. Another version comes with a
-        warning. Raises FunctionNotLoadable if no `node` on the PATH starts."""
+        """The interpreter for this version of Node: one on the PATH that starts, if possible of this version. If it has another version,
+        the result has a warning. Raises FunctionNotLoadable if no `node` on the PATH starts."""
         return self._choose("nodejs", version)
 
     def knows(self, kind: str, version: str) -> bool:

@@ -23,7 +23,8 @@ _DEPTH: Final = 500
 Token = Callable[[Position], str]
 """Makes the checkpoint token of a position. A token cannot be forged."""
 EVENT_RETRY_SECONDS: Final = (60, 120)
-"""The delays before a failed Event invocation of a plain function is tried again. As on Lambda, it is tried again at most twice."""
+"""How many seconds pass before the first and before the second new try of a failed Event invocation of a plain function. As on Lambda,
+there are at most two new tries."""
 
 
 class RevisionPort(Port, Protocol):

@@ -49,8 +49,9 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job:
-    """One invocation that waits for a process, or that a process runs. At its end `finished` is called with its result, or with an
-    exception if the function could not be invoked. `finished` is not called for a cancelled job."""
+    """One invocation that waits for a process, or that a process runs. At its end `finished` is called with its result; or with an
+    exception if the function could not be invoked, or if the pool closes first (EngineClosed). `finished` is not called for a cancelled
+    job."""
 
     def __init__(self, request: InvocationRequest, payload: Callable[[], bytes], finished: Callable[[JobResult | Exception], None]) -> None:
         self.request = request
@@ -107,7 +108,7 @@ class _Raised(msgspec.Struct):
 
 def raised(body: bytes, kind: str | None) -> Failure:
     """The error that a runtime client posted as `body`. `kind` is the error type in the request's header; it is used if the body has none.
-    If the body is not a JSON object, its text is the message."""
+    If the body is not a JSON object, its first 4,096 bytes are the message."""
     try:
         sent = json_structs.decoded(body, _Raised)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -32,8 +32,8 @@ class VersionProcesses:
         they are ended."""
         self.waiting: deque[Job] = deque()
         self.retired = False
-        """True after the version was dropped or its code was replaced. It gets no new jobs; its processes end when no job waits for
-        them."""
+        """True after the version was dropped or its code was replaced. Then the version gets no new jobs, and its processes end when no job
+        waits for them."""
 
     def free(self) -> RuntimeProcess | None:
         """Take the process that became idle last from the list; None if no process is idle. A process that has just died may still be in

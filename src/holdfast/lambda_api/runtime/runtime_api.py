@@ -47,7 +47,7 @@ async def _reply(process: RuntimeProcess, scope: Scope, receive: Receive) -> Rep
 async def _next(process: RuntimeProcess, client: tuple[str, int] | None) -> Reply:
     asked = process.ask(client)
     if asked is None:
-        why = "The process has an invocation that it has not answered, or another of its requests waits for the next one."
+        why = "The process has an invocation that it has not answered, or another of its requests already waits for the next invocation."
         return _refusal(403, "InvalidStateTransition", why)
     try:
         job, payload = await asked

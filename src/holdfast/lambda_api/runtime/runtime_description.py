@@ -87,8 +87,8 @@ class PoolLimits(msgspec.Struct, frozen=True, kw_only=True):
     nested: int = 16
     """The most processes that may wait for functions that they invoked. If one more process invokes a function, its request is refused."""
     waiting: int = 1000
-    """If this many invocations of all functions wait for a process, a further call of a plain function is refused. Invocations of
-    executions are never refused for this."""
+    """If this many invocations of all functions wait for a process, a further synchronous call of a plain function is refused. Invocations
+    of executions are never refused for this."""
     invocations: int = 10_000
     """After this many invocations a process is ended. A new one is started when a job needs it."""
     idle_seconds: float = 600

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -26,8 +26,9 @@ from holdfast.lambda_api.runtime.runtime_description import PoolLimits, Runtime
 from holdfast.lambda_api.runtime.runtime_process import RuntimeProcess
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.errors import EngineClosed, FunctionNotFound, TooManyRequests
-from holdfast.model.execution import Outcome
+from holdfast.model.execution import Execution, Outcome
 from holdfast.model.ids import IdSource, id_at
+from holdfast.model.operations import Operation
 from holdfast.model.ports import Invocation, Port
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.web.aws_errors import shaped
@@ -105,13 +106,13 @@ class RuntimeHost:
     # --- functions
 
     def put(self, runtime: Runtime) -> None:
-        """Host a function version, or replace its code. Processes with the old code end when they have no job and no job waits for them.
-        Raises InvalidParameter if the description is not valid (`Runtime.checked`)."""
+        """Host a function version, or replace the one that is hosted. Processes of the replaced version end when they have no job and no
+        job waits for them. Raises InvalidParameter if the description is not valid (`Runtime.checked`)."""
         self._pool.put(runtime.checked())
 
     async def try_out(self, runtimes: Iterable[Runtime]) -> None:
-        """Log the warnings about these functions (`warnings_of`). To find them, the interpreters of the functions are tried. If this host
-        has logged a warning about the same thing before, it does not log another one."""
+        """Log the warnings about these functions (`warnings_of`). To find them, the host tries the interpreters of the functions. If the
+        host has logged a warning about the same thing before, it does not log another one."""
         for runtime in runtimes:
             for caution in await in_thread(Purpose.HOUSE, warnings_of, runtime, self.interpreters):
                 if caution.about not in self._said:
@@ -120,7 +121,8 @@ class RuntimeHost:
 
     def runs_on(self, runtime: str) -> str:
         """The interpreter that runs functions of this runtime here, such as `Python 3.13`, if its version differs from the one in the
-        runtime's name. Empty if it does not differ; `nothing` if no interpreter can run them. Blocks while an interpreter is tried."""
+        runtime's name. Empty if it does not differ; `nothing` if the runtime is not known here or no interpreter can run it. Blocks while
+        an interpreter is tried."""
         return runs_on(runtime, self.interpreters)
 
     def drop(self, function: str, version: str) -> None:
@@ -179,8 +181,11 @@ class RuntimeHost:
         if job is not None:
             self._pool.cancel(job)
 
-    def nudge(self, execution: str) -> None:
+    def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         """Do nothing: a process learns of changes from the answers to its checkpoints."""
+
+    def look(self, execution: str) -> None:
+        """Do nothing: an invocation in another process does not stay live while it waits."""
 
     def idle(self) -> bool:
         """Whether no invocation runs or waits here."""
@@ -256,7 +261,8 @@ class RuntimeHost:
         return runtime
 
     async def close(self) -> None:
-        """End every process. Invocations that wait or run end with EngineClosed. When this returns, no process is left."""
+        """End every process. Invocations that wait or run are interrupted: the engine gets the outcome INTERRUPTED, and the callers of
+        plain functions get EngineClosed. When this returns, no process is left."""
         self._closed = True
         await self._pool.close()
         self._running.clear()

@@ -23,14 +23,14 @@ from holdfast.web.replies import json_reply
 from holdfast.web.single_write import SingleWrite
 
 _KEEP_ALIVE_SECONDS: Final = 3600
-"""An idle connection is closed after this time. It is long, because the client is a process that this server started: if its connection
-were closed earlier, it would only connect again."""
+"""An idle connection is closed after this time. The time is long, because the client is a process that this server started: if its
+connection were closed earlier, the process would only connect again."""
 _FORBIDDEN: Final = {"errorType": "Forbidden", "errorMessage": "This listener belongs to a function."}
 
 
 class RuntimeListener:
-    """Serves an ASGI app to one process, on the event loop that made the listener. When a connection of that process ends, `hung_up` is
-    called with the client's address.
+    """Serves an ASGI app to one process, on the event loop that made the listener. When a connection ends that the listener had accepted,
+    `hung_up` is called with the client's address.
 
     `guard` is called at each new connection. It returns the guard's pid: only descendants of the guard may connect. If it returns None, no
     process may connect. (A system without `/proc` accepts every connection.)

@@ -63,7 +63,7 @@ class FoundTargets(msgspec.Struct, frozen=True, kw_only=True):
     """Schedules that Python files declare beside their functions."""
     warnings: tuple[str, ...] = ()
     watched: tuple[Path, ...] = ()
-    """Files and folders to watch, because a change in them may change this result. A target that is a Python file or module with inline
-    functions adds none."""
+    """Files and folders to watch, because a change in them may change this result. A Python file or module with inline functions adds none,
+    and a ready worker of the library adds none."""
     parameters: frozenset[str] = frozenset()
     """The names of the templates' parameters."""

@@ -1,5 +1,5 @@
 """Discovery: which durable functions a Python file or module defines, and which queues and schedules it declares beside them. A new process
-imports it, so that the import is always fresh.
+imports the file or module, so that the import is always fresh.
 
 python -m holdfast.lambda_api.templates.discovery PLACE
 """

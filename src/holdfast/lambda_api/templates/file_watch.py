@@ -12,7 +12,7 @@ from typing import Final
 
 from holdfast.lambda_api.functions.code_files import files_of
 from holdfast.model.clock import monotonic
-from holdfast.model.errors import CodeInvalid
+from holdfast.model.deploy_errors import CodeInvalid
 from holdfast.model.threads import Purpose, in_thread
 
 _LOOK_SECONDS: Final = 0.5
@@ -26,10 +26,10 @@ FileStamps = frozenset[tuple[str, int, int]]
 
 
 def look(paths: Sequence[Path], leave_out: Collection[Path] = (), before: int | None = None) -> FileStamps:
-    """All files below these paths, each with its time of change and its size. Log files, files and folders in `leave_out`, and folders that
-    cannot be read or exceed a limit are left out. A file that is itself in `paths` is not left out because of `leave_out`. `before`: a time
-    in milliseconds since 1970. Files that changed later are left out, so that the next look finds them changed. None: no file is left out
-    because of its time."""
+    """All files below these paths, each with its time of change and its size. Log files, files and folders in `leave_out` or with a name in
+    `code_files.LEFT_OUT`, and folders that cannot be read or exceed a limit are left out. A file that is itself in `paths` is not left out
+    because of `leave_out`. `before`: a time in milliseconds since 1970. Files that changed later are left out, so that the next look finds
+    them changed. None: no file is left out because of its time."""
     found = set()
     for path in paths:
         try:
@@ -62,8 +62,8 @@ def printed_to(descriptors: Iterable[int] = (1, 2)) -> list[Path]:
 async def changes(
     paths: Sequence[Path], leave_out: Collection[Path] = (), seen: FileStamps | None = None, *, seconds: float = _LOOK_SECONDS
 ) -> AsyncIterator[None]:
-    """Yields None each time that files have changed. An editor may write several files one after the other. So after a change this waits
-    until two looks in a row find the same files, and yields then. The caller may change `paths` meanwhile: each look reads it again.
+    """Yields None each time that files have changed. An editor may write several files one after the other. So after a change the iterator
+    waits until two looks in a row find the same files, and then yields. The caller may change `paths` meanwhile: each look reads it again.
     `seen`: what an earlier look found; a change since then counts. None: only changes after the iteration has begun count."""
     pause = 0.0
     if seen is None:

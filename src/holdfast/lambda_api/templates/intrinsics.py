@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from holdfast.lambda_api.operations.checks import function_arn
 from holdfast.lambda_api.templates.yaml_text import Path, YamlDocument
-from holdfast.model.errors import TemplateInvalid
+from holdfast.model.deploy_errors import TemplateInvalid
 from holdfast.model.ids import ACCOUNT, REGION
 
 ALIAS: Final = "AWS::Lambda::Alias"

@@ -12,7 +12,8 @@ from holdfast.lambda_api.runtime.runtime_description import MAX_TIMEOUT_SECONDS
 from holdfast.lambda_api.templates.descriptions import DescribedFunction, FolderCode, FoundTargets
 from holdfast.lambda_api.templates.discovery import discover
 from holdfast.library import find as find_ready
-from holdfast.model.errors import DuplicateFunction, ExtraMissing, FunctionNotLoadable, TemplateInvalid
+from holdfast.model.deploy_errors import TemplateInvalid
+from holdfast.model.errors import DuplicateFunction, ExtraMissing, FunctionNotLoadable
 from holdfast.service.author_files.declared_beside import each_once, names_declared, not_declared_told, queues_beside, schedules_beside
 from holdfast.service.author_files.function_loader import load_module
 from holdfast.service.author_files.worker_search import PAGE, declares_pipelines
@@ -53,8 +54,8 @@ def find_all(targets: Sequence[str], parameters: Mapping[str, str], *, processes
 
 
 def _not_declared(parts: Sequence[FoundTargets], targets: Sequence[str]) -> Sequence[str]:
-    """Warnings about queues and schedules that files of workers declare. They have no effect, because such a file is not imported. Only if
-    a target names a function in the file (`FILE:FUNCTION`), the file is imported, and there is no warning."""
+    """Warnings about queues and schedules that files of workers declare. Such declarations have no effect, because a file of workers is not
+    imported. Only if a target names a function in the file (`FILE:FUNCTION`), the file is imported, and there is no warning."""
     imported = {target.rpartition(":")[0] for target in targets}
     files = dict.fromkeys(path for part in parts for path in part.workers if str(path) not in imported)
     return [told for file in files if (told := not_declared_told(file)) is not None]

@@ -13,7 +13,8 @@ from holdfast.lambda_api.functions.function_records import Config
 from holdfast.lambda_api.templates.descriptions import CodeSource, DescribedFunction, FolderCode, FoundTargets, TextCode, ZipCode
 from holdfast.lambda_api.templates.intrinsics import ALIAS, NO_VALUE, UNKNOWN, VERSION, Resolver, function_named, text_of
 from holdfast.lambda_api.templates.yaml_text import Path, YamlDocument, read_text
-from holdfast.model.errors import HoldfastError, TemplateInvalid
+from holdfast.model.deploy_errors import TemplateInvalid
+from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Terms
 from holdfast.model.ids import checked_function
 
@@ -75,7 +76,8 @@ class _Template:
                 self._resolver.warn(("Transform",), f"the transform {macro!r:.100} is not applied here")
 
     def found(self) -> FoundTargets:
-        """Read the whole template. Raises TemplateInvalid if no function of it can be served here, or if two functions have one name."""
+        """Read the whole template. Raises TemplateInvalid if no function of it can be served here, if two functions have one name, or if a
+        part of it is not valid."""
         wanted = dict(self._functions())
         for name, properties in wanted.items():
             self._resolver.names[name] = self._name(name, properties)
@@ -293,14 +295,14 @@ class _Properties:
 
     def terms(self) -> Terms | None:
         """The terms of executions, from DurableConfig; None if that is empty, not given or not known here: then the function is not
-        durable. Raises TemplateInvalid if ExecutionTimeout is missing, or if a value is not allowed."""
+        durable. Raises TemplateInvalid if ExecutionTimeout is missing or not known here, or if a value is not allowed."""
         given = self.members("DurableConfig")
         path: Path = (*self._path, "DurableConfig")
         if not given:
             return None
         inner = _Properties(self._resolver, given, path)
         if given.get("ExecutionTimeout") in (None, UNKNOWN):
-            raise self._resolver.wrong(path, "a durable function needs an ExecutionTimeout")
+            raise self._resolver.wrong(path, "a durable function needs an ExecutionTimeout whose value is known here")
         try:
             return Terms(inner.number("ExecutionTimeout", 0), inner.number("RetentionPeriodInDays", Terms().retention_days)).checked()
         except TemplateInvalid:

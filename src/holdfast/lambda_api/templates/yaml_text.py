@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from holdfast.model.errors import TemplateInvalid
+from holdfast.model.deploy_errors import TemplateInvalid
 
 MAX_BYTES: Final = 1024 * 1024
 """The largest template, in bytes. CloudFormation has the same limit."""

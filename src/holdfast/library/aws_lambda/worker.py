@@ -1,8 +1,8 @@
 """aws-lambda-worker: answers a request of the worker protocol that is inside its inputs. The response to that inner request is its output.
 
-The run enforces time, budget, retries and isolation. The inner request may only tighten them, and asks for one thing: what a model answers
-to `inputs.prompt`, as text or as JSON by `inputs.schema`. If a tool fails temporarily, the attempt fails too, and the run makes another
-one. Every other failure is reported in the inner response, and the run itself is `ok`.
+The run enforces time, budget, retries and isolation. The inner request may only tighten the time, the tokens and the tools, and asks for
+one thing: what a model answers to `inputs.prompt`, as text or as JSON by `inputs.schema`. If a tool fails temporarily, the attempt fails
+too, and the run makes another one. Every other failure is reported in the inner response, and the run itself is `ok`.
 """
 
 from __future__ import annotations

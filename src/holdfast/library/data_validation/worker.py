@@ -56,7 +56,9 @@ async def _kept(kind: str, name: str, code: str, ctx: WorkerContext) -> Any:
     except WorkerError as failed:
         missing = isinstance(failed.details, dict) and failed.details.get("reason") == "not_found"
         if missing or failed.error_code == "tool_not_allowed":
-            raise WorkerError(code, f"The operator has stored no {kind[:-1]} with the name {name!r}.", details={"name": name}) from None
+            raise WorkerError(
+                code, f"The operator has stored no {kind[:-1]} with the name {name!r} that this worker may read.", details={"name": name}
+            ) from None
         raise
     try:
         return json.loads(found) if isinstance(found, str) else found

@@ -1,8 +1,9 @@
 """queue-based-worker: handles one message of a queue. A model does what the message asks for, and the result is stored once, under the
 message's idempotency key.
 
-If the key has a stored result already, that result is returned. After a temporary failure the run makes another attempt. A message that can
-never be handled ends with `poison_message`: a queue parks it, and does not try it again.
+If the key has a stored result already, that result is returned, with the status `duplicate`; but the model is asked first. After a
+temporary failure the run makes another attempt. A message that can never be handled ends with `poison_message`: a queue parks it, and does
+not try it again.
 """
 
 from __future__ import annotations

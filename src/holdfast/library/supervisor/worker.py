@@ -33,8 +33,8 @@ _INSTRUCTIONS: Final = (
 @worker("worker.md")
 async def choose(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
     """Let the model choose what runs next, or finish. Returns the choice, its reason, and what the model gave with it: `inputs` for the
-    next worker, or `outputs` with finish. Raises WorkerError with `schema_mismatch` if the given choices are not valid, and with
-    `choice_invalid` if the model's choice is not allowed."""
+    next worker (absent if the model gave none), or `outputs` with finish. Raises WorkerError with `schema_mismatch` if the given choices
+    are not valid, and with `choice_invalid` if the model's choice is not allowed."""
     labels = [choice["label"] for choice in inputs["choices"]]
     if (flaw := _flaw_of(labels)) is not None:
         raise WorkerError("schema_mismatch", flaw, details={"path": "/choices"})

@@ -1,10 +1,10 @@
-"""Extraction: from a page and an extraction spec come data, warnings and the names of missing fields. It runs in the sandbox.
+"""Extraction: from a page and an extraction spec come data, warnings and the names of missing fields. The extraction runs in the sandbox.
 
     extract(html, {"fields": {"title": "h1", "price": {"css": ".price", "type": "price", "required": True}}}, url)
     → Extraction(data={…}, warnings=[{"code": "missing_field", "field": "price", "message": "…"}], missing=["price"])
 
 A page never makes it fail: a field that the page does not have gets its default. Without a default it is null, or an empty list if the
-field is a list. Only a spec that cannot be used raises SpecInvalid.
+field is a list. A field of the type `exists` is false. Only a spec that cannot be used raises SpecInvalid.
 """
 
 from __future__ import annotations

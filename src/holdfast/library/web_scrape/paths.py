@@ -3,8 +3,8 @@
     //table[@id='t']/tr[2]/td[last()]/text()      //a[contains(@href, 'shop')]/@href      .//li[not(@hidden)]      ../h2
 
 Steps `/` and `//`, names or `*`, `.` and `..`; predicates: a number, `last()`, `@a`, `@a='v'`, `@a!='v'`, `text()='v'`, `.='v'`,
-`contains(x, 'v')`, `starts-with(x, 'v')`, `not(…)`; at the end `@attribute` or `text()`. `//@href` is the attribute of every element that
-has it, and `//text()` the text of every element that has a text of its own.
+`contains(x, 'v')`, `starts-with(x, 'v')` (x is `@a`, `text()`, `.` or `normalize-space()`), `not(…)`; at the end `@attribute` or `text()`.
+`//@href` is the attribute of every element that has it, and `//text()` the text of every element that has a text of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Reads extraction specs: what must be found on a page. A spec is checked before any page is fetched. All problems are reported at once.
+"""Reads extraction specs: what must be found on a page. A spec is checked before any page is fetched. One error reports the problems of all
+fields.
 
 "title": "h1"                                                    (the text of what this CSS selector finds)
 "price": {"css": ".price", "type": "price", "required": true}

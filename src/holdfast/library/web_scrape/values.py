@@ -113,7 +113,8 @@ def _integer(raw: Any, field: SpecField, page: PageContext) -> int:
 
 def decimal_of(raw: Any, locale: str) -> Decimal:
     """The first number in a text; `raw` may also be a number itself. If the digits do not show whether a point or a comma begins the
-    fraction, the locale decides. Raises Unfit if there is no finite number, or if the digits do not show it and no locale is known."""
+    fraction, the locale decides. Raises Unfit if there is no finite number, or if the digits do not show where the fraction begins and no
+    locale is known."""
     if isinstance(raw, int | float) and not isinstance(raw, bool):
         number = Decimal(str(raw))
         if not number.is_finite():

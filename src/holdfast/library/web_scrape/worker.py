@@ -18,7 +18,7 @@ _MOST_NAMED = 10
 async def scrape(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
     """Fetch the page, and return the fields that the spec asks for, with facts about the page and warnings. Raises WorkerError with
     `schema_mismatch` if the spec cannot be used, with `page_not_found` if the server answers with a status outside 200 to 299, and with
-    `page_changed` if a required field is missing."""
+    `page_changed` if a required field is missing or does not fit its type."""
     fields = _fields(inputs["extraction_spec"])  # before the first request to the site
     page = await ctx.tools.fetch_url(**{name: inputs[name] for name in ("url", "user_agent") if name in inputs})
     source = {name: page[name] for name in ("url", "status", "fetched_at", "sha256", "size_bytes", "redirects")}

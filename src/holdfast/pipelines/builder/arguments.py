@@ -105,8 +105,8 @@ def workers_of(given: Any, what: str) -> dict[str, str]:
 
 
 def rules_of(given: Any, what: str) -> tuple[Rule, ...]:
-    """One rule or a list of rules, as authors write them: dicts `{path, op, value, code, message, severity}`, or Rules. `what` is the
-    beginning of the error's sentence."""
+    """The rules that an author gave, as Rules: one rule or a list, each a dict `{path, op, value, code, message, severity}` or a Rule.
+    `what` is the beginning of the error's sentence."""
     each = given if isinstance(given, list | tuple) else (given,)
     return tuple(_rule(one, what) for one in each)
 
@@ -170,7 +170,8 @@ def route_of(rules: Any, value: Any) -> tuple[Template, dict[str, tuple[Rule, ..
 
 
 def failure_of(on_failure: Any) -> dict[str, FailureAction]:
-    """`on_failure=`: one action for all errors, or a dict from error codes (`*` for all others) to actions. None gives an empty dict."""
+    """The value of `on_failure=` as a dict from error codes (`*` for all others) to actions. The author gives one action for all errors, or
+    such a dict; None gives an empty dict."""
     if on_failure is None:
         return {}
     given = {"*": on_failure} if isinstance(on_failure, str) else on_failure
@@ -192,8 +193,8 @@ def action_of(action: Any, what: str) -> FailureAction:
 
 
 def undo_of(undo: Any, this: str | None = None) -> Undo | None:
-    """`undo=`: the id of a worker, or a pair of the id and inputs; None: the node has no undo. `this` is the name of the node, which
-    replaces `p.this` in the inputs; None replaces nothing."""
+    """The value of `undo=` as an Undo; None if it is None. The author gives the id of a worker, or a pair of the id and inputs. `this` is
+    the name of the node, which replaces `p.this` in the inputs; None replaces nothing."""
     if undo is None:
         return None
     if isinstance(undo, str):
@@ -215,12 +216,13 @@ def _named(template: Template, this: str) -> Template:
 
 
 def tolerate_of(tolerate: Any) -> tuple[int, bool]:
-    """`tolerate=`: how many items may fail, as a number or as a percentage. Returns the number, and whether it is a percentage."""
+    """Read `tolerate=`: how many items may fail, as a number or as a percentage (`"20%"`). Returns the number, and whether it is a
+    percentage."""
     if isinstance(tolerate, int) and not isinstance(tolerate, bool):
         return tolerate, False
     share = _PERCENT.fullmatch(tolerate) if isinstance(tolerate, str) else None
     if share is None:
-        raise PipelineInvalid(f"tolerate= is {tolerate!r:.80}; it must be a number of items, or a whole percentage as a text: '20%'.")
+        raise PipelineInvalid(f"tolerate= is {tolerate!r:.80}; it must be a whole number of items, or a whole percentage as a text: '20%'.")
     return int(share[1]), True
 
 
@@ -238,7 +240,7 @@ def asked_of(form: Any, votes: int, then: Any, risk: Any) -> dict[str, Any]:
 
 
 def then_of(then: Any) -> tuple[Then, ...]:
-    """`then=`: pairs of a duration and approvers, in the order in which the author wrote them."""
+    """The value of `then=` as Thens. The author gives pairs of a duration and approvers; their order is kept."""
     each = then if isinstance(then, list | tuple) else (then,)
     found = []
     for part in each:
@@ -274,8 +276,8 @@ def integer_of(given: Any, what: str) -> int:
 
 
 def parts_of(parts: Any) -> tuple[MergePart, ...]:
-    """The parts of a merge: a list of nodes and references, or a dict from names (sources) to them. In a list, the name of the node to
-    which a part refers is its source."""
+    """The parts of a merge as MergeParts. The author gives a list of nodes and references, or a dict from names (sources) to values. In a
+    list, the source of a part is the name of the node to which it refers."""
     if isinstance(parts, Mapping):
         return tuple(MergePart(str(source), template_of(value, f"The part {source}")) for source, value in parts.items())
     if not isinstance(parts, list | tuple):

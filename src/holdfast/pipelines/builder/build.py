@@ -77,8 +77,9 @@ async def build(
 
     A Python file is copied into a snapshot with its pages and the modules beside it. The copy runs in the sandbox for at most `seconds`, or
     in this process if the policy's isolation is `inline`. For a page no code runs. Raises PipelineInvalid if there is no such file, if a
-    pipeline is wrong, or if the code of the file fails; ContractInvalid if the page of a Python file is not a contract; and IncludeRefused
-    if a file may not be copied. The errors name the author's file and line where they are known.
+    pipeline is wrong, or if the code of the file fails; ContractInvalid if the page of a Python file is not a contract; IncludeRefused
+    or InvalidParameter if a page or a file of `include` is missing or may not be copied; and Overloaded or SandboxUnavailable if no sandbox
+    can run the file. The errors name the author's file and line where these are known.
     """
     if file.suffix != ".py":
         return [await in_thread(Purpose.HOUSE, built_page, file, packages)]
@@ -111,7 +112,8 @@ def _kept(file: Path, declared: Sequence[DeclaredPipeline], packages: Packages) 
             page = check_page(file, pipeline.page)
             if not page.is_file():
                 raise PipelineInvalid(
-                    f"The page {pipeline.page} is not beside the file. Put it there, or correct its name.", f"{file}, line {pipeline.line}"
+                    f"There is no page {pipeline.page} in the folder of the file. Put it there, or correct its name.",
+                    f"{file}, line {pipeline.line}",
                 )
             pages.append(page)
     return packages.keep(file, pages, [each for pipeline in declared for each in pipeline.include])

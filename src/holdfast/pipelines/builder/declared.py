@@ -133,7 +133,8 @@ class _Reader:
     def _arguments(self, call: ast.Call) -> dict[str, Any]:
         if len(call.args) > len(_POSITIONAL) or any(isinstance(each, ast.Starred) for each in call.args):
             raise DeclarationInvalid(
-                call, f"Pipeline(…) takes its page, or its id and its version; the rest by name: {', '.join(_ARGUMENTS[2:])}."
+                call,
+                f"Without names, Pipeline(…) takes its page, or its id and its version; name the rest: {', '.join(_ARGUMENTS[2:])}.",
             )
         pairs: Sequence[tuple[str, ast.expr]] = [
             *zip(_POSITIONAL, call.args, strict=False),

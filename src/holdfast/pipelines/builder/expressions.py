@@ -82,7 +82,7 @@ class Ref(Expression):
 
     The methods from `equals` to `matches` make conditions. If there is no value at the path and the reference has no default, only
     `missing` holds; a condition on `.length` fails the node then. After `.each` (without `.default` and `.length`), a condition must hold
-    for every element.
+    for every element; for an empty list it holds.
     """
 
     __slots__ = ("_reference",)
@@ -199,8 +199,8 @@ class Items(Ref):
 
 
 class Condition:
-    """A condition on a value, for `when=` and for the rules of a route. If the reference is to a node that has no result, and it has no
-    default, then the node that has the condition is skipped."""
+    """A condition on a value, for `when=` and for the rules of a route. If its reference has no default and is to a node without a result,
+    the node that has the condition is skipped."""
 
     __slots__ = ("rule", "value")
 

@@ -55,16 +55,16 @@ class Member(Generic[R]):
 
 
 class WorkerHandle(Handle):
-    """A worker node."""
+    """The handle of a worker or pipeline node."""
 
     outputs = Member(Ref)
     """The outputs of the worker, of the fallback that succeeded, or those that a person gave in an escalation."""
     status = Member(Ref)
-    """The status of the child run that gave the outputs, such as `ok`."""
+    """The status of the child run that gave the outputs: `ok`, also if a person gave the outputs."""
 
 
 class MapHandle(Handle):
-    """A map. Used as a value, it is the list of the outputs of the items that succeeded."""
+    """The handle of a map. Used as a value, it is the list of the outputs of the items that succeeded."""
 
     ok = Member(Items)
     """The items that succeeded: `pages.ok.outputs` is the list of their outputs, in the order of the list."""
@@ -77,7 +77,7 @@ class MapHandle(Handle):
 
 
 class MergeHandle(Handle):
-    """A merge."""
+    """The handle of a merge."""
 
     outputs = Member(Ref)
     """The merged value."""
@@ -92,7 +92,7 @@ class MergeHandle(Handle):
 
 
 class GateHandle(Handle):
-    """A gate."""
+    """The handle of a gate."""
 
     outputs = Member(Ref)
     """The candidate, if the gate let it pass, or the outputs that a person gave in its place."""
@@ -105,7 +105,7 @@ class GateHandle(Handle):
 
 
 class HumanHandle(Handle):
-    """A person's decision."""
+    """The handle of a human node."""
 
     outputs = Member(Ref)
     """What was shown, with the changes of the person who approved; with a form, the answer. After a rejection there are no outputs, unless
@@ -113,13 +113,13 @@ class HumanHandle(Handle):
     verdict = Member(Ref)
     """The decision: `approve` or `reject`; with a form, `answer` or `reject`."""
     decided_by = Member(Ref)
-    """The name of the person who decided."""
+    """The name of the person who decided; if several persons approved by votes, all their names, joined by commas."""
     comment = Member(Ref)
-    """The comment of the person; null if there is none."""
+    """The comment of the person; after votes, the comments with the names of the persons. null if there is no comment."""
 
 
 class RouteHandle(Handle):
-    """A route."""
+    """The handle of a route."""
 
     def __init__(self, name: str, labels: tuple[str, ...]) -> None:
         super().__init__(name, "route", ("label",))
@@ -137,7 +137,7 @@ class RouteHandle(Handle):
 
 
 class SuperviseHandle(Handle):
-    """A supervisor and the workers that it chose."""
+    """The handle of a supervise node: a supervisor and the workers that it chose."""
 
     outputs = Member(Ref)
     """The outputs that the supervisor gave when it finished, or those that a person gave in an escalation."""
@@ -149,16 +149,16 @@ class SuperviseHandle(Handle):
 
 
 class UntilHandle(Handle):
-    """A worker that ran until rules held for its outputs."""
+    """The handle of an `until` node: a worker that ran until rules held for its outputs."""
 
     outputs = Member(Ref)
-    """The outputs of the last run of the worker, or those that a person gave in an escalation."""
+    """The outputs of the last run of the worker, for which the rules held, or those that a person gave in an escalation."""
     times = Member(Ref)
-    """How often the worker ran."""
+    """How often the worker ran in the last try of the node. A request that a rate refused is not counted."""
 
 
 class StepHandle(Handle):
-    """A step."""
+    """The handle of a step."""
 
     outputs = Member(Ref)
     """What the function returned, or the outputs that a person gave in an escalation."""

@@ -68,11 +68,11 @@ class Draft(msgspec.Struct, frozen=True):
 class Pipeline(WorkerVerbs):
     """A pipeline, written in Python. There is one method for each kind of node; its first argument is the name of the new node.
 
-    `Pipeline("vendor-research.md")` has its contract on a page beside the file, in the form of a worker.md. Without a page, give an id, a
-    version and the JSON Schemas of inputs and outputs; `timeout`, `max_tokens` and `max_cost_usd` then limit a whole run. With
-    `gates="required"` it is an error, and not only a warning, if a worker that may change something can run without a gate or a person
-    before it. `include` names further files that the file's code may read. All arguments of `Pipeline(…)` must be literals (or names of
-    literals of the same file), because the runner reads them without running the file.
+    `Pipeline("vendor-research.md")` has its contract on a page in the file's folder or below, in the form of a worker.md. Without a page,
+    give an id, a version and the JSON Schemas of inputs and outputs; `timeout`, `max_tokens` and `max_cost_usd` then limit a whole run.
+    With `gates="required"` it is an error, and not only a warning, if a worker that may change something without an approval can run
+    without a gate or a person before it. `include` names further files that the file's code may read. All arguments of `Pipeline(…)` must
+    be literals (or names of literals of the same file), because the runner reads them without running the file.
 
     Every node accepts by name: `after` (nodes that must end first, or `route.to("label")`), `when` (conditions: the node is skipped if one
     does not hold), `on_failure` (`fail`, `skip` or `escalate`, or a dict from error codes to these), and `timeout`, `max_tokens` and
@@ -145,7 +145,8 @@ class Pipeline(WorkerVerbs):
         return Expression({"$text": text, "with": [template_of(each, "A value of text") for each in values]})
 
     def gives(self, outputs: Any) -> None:
-        """Set the outputs of the pipeline, which must fit the output schema of its contract. Call this once."""
+        """Set the outputs of the pipeline, which must fit the output schema of its contract. Call this once. If a member of `outputs`
+        refers to a node without a result or to a missing value, and has no default, a run leaves this member out."""
         if self._gives:
             raise PipelineInvalid("p.gives(…) was called before. Call it once, with all outputs.")
         self._gives.append(template_of(outputs, "p.gives(…)"))
@@ -171,7 +172,7 @@ class Pipeline(WorkerVerbs):
 
         `at_most` is required: the most elements that the list may have. A longer list fails the node before any item runs. At most
         `at_once` items run at the same time. `tolerate` says how many items may fail without failing the node: a number, or a percentage
-        (`"20%"`). `fallback` and `undo` are as for `worker`, for each item.
+        (`"20%"`). `fallback` and `undo` are as for `worker`, for each item. If the map itself fails, its items are not undone.
         """
         if at_most is None:
             raise PipelineInvalid(f"The map {name!r:.80} needs at_most=, the most elements that its list may have: at_most=200.")

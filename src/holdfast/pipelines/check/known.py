@@ -42,7 +42,7 @@ class Known(msgspec.Struct, frozen=True):
     every depth, except workers that only undo."""
     asks: frozenset[str] = frozenset()
     """The tools of `writes` that a person must approve before every call. For a pipeline: a tool of `writes` is here if each node that may
-    use it needs such an approval, or runs only after a gate or a person of the pipeline let it run."""
+    use it needs such an approval, or runs only after a gate or a person of the pipeline has let the node run."""
     inside: Inside | None = None
     """What the pipeline runs; None for a worker."""
 
@@ -60,7 +60,7 @@ that was declared last, also if another one has a higher number."""
 
 def known_worker(contract: Contract, declared: Iterable[Declared] = ()) -> Known:
     """The Known of a worker with this contract, whose file declares the tools `declared`. A tool that is neither declared nor built in is
-    treated as one that writes, which is also the default of `@tool`."""
+    treated as one that writes, which is also the default of `@tool`. A built-in tool is treated as one that changes nothing."""
     tools = {tool.name: tool for tool in declared}
     granted = [grant.name for grant in contract.tools]
     writes = {name for name in granted if (tools[name].effect is Effect.WRITE if name in tools else name not in BUILT_IN_TOOLS)}

@@ -182,7 +182,7 @@ class Types:
 
     def of_template(self, template: Template, node: AnyNode | None, *, own: bool = False, depth: int = 0) -> tuple[Subschema, ...]:
         """The type of a template. Problems of its references are noted. `node` is the node that has the template; None for the outputs of
-        the pipeline. `own`: whether it is the template of an undo, which may refer to the node itself and to nodes above it. `depth`: the
+        the pipeline. `own`: whether the template is that of an undo, which may refer to the node itself and to nodes above it. `depth`: the
         level of this part in the whole template, from 0."""
         if depth > MAX_DEPTH:
             return ANYTHING

@@ -51,7 +51,7 @@ def check_effects(graph: Graph, order: NodeOrder, workers: Workers, problems: Fo
 
     A node waits for all nodes above it, so one gate above it is enough, if the node does not run after the gate has refused. A refusal that
     ends the run keeps every node below from running. A refusal that only skips keeps those nodes from running that name the gate in
-    `after`, and those that need the result of a skipped node.
+    `after` or need its outputs, and those that need the result of a skipped node.
     """
     level = ProblemLevel.ERROR if graph.gates == "required" else None
     guarded = guarded_nodes(order)

@@ -80,9 +80,9 @@ def check_order(order: NodeOrder, problems: Found) -> None:
 
 
 def check_needed(graph: Graph, order: NodeOrder, workers: Workers, problems: Found) -> None:
-    """Note nodes whose results are not used, neither directly nor through other nodes: not by the outputs, a gate, a person or a worker
-    that may change something. Gates, persons and such workers themselves are not noted. A worker that is not known is treated as one that
-    may change something."""
+    """Note nodes that are not needed: neither the outputs, nor a gate, a person or a worker that may change something uses their result or
+    waits for them, directly or through other nodes. Gates, persons and such workers themselves are not noted. A worker that is not known
+    is treated as one that may change something."""
     needed = sum(order.bit(source) for source in sources_in(graph.gives) if source in order.nodes)
     for node in order.nodes.values():
         known = [found(workers, worker) for worker in doers_of(node)]

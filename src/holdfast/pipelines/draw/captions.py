@@ -51,7 +51,8 @@ STATES: Final[Mapping[str, StateStyle]] = {
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """The numbers of a map's items: all (0 if the list of a running map cannot be read), those that succeeded, and those that failed."""
+    """The numbers of a map's items: all (0 if the map has not ended well and its list cannot be read), those that succeeded, and those that
+    failed."""
 
     total: int
     ok: int = 0
@@ -65,7 +66,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     """A text for people: what the node waits for, its progress, a note about its result, or why it ended in this state. It may be empty."""
     counts: Counts | None = None
-    """The items of a map; None for other nodes, and for a map that has not begun."""
+    """The items of a map; None for other nodes, and for a map that has neither begun nor ended."""
     cost: Decimal | None = None
     """What the finished runs of the node have cost, in US dollars; None if it has none."""
 

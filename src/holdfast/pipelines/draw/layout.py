@@ -1,7 +1,7 @@
 """The layout of a graph: boxes in layers from top to bottom, and elbow lines between them. Pure data: text.py and svg.py draw it.
 
 Lengths are in units of the drawing: characters in a text, pixels in a picture (`DrawingLengths`). Between two layers there are tracks for
-horizontal lines. Lines of different sources share a track only where they do not touch.
+horizontal lines. Lines of different sources share a track only if they do not touch there, or meet above a box that both enter.
 """
 
 from __future__ import annotations
@@ -91,9 +91,10 @@ def layout(graph: Graph, metrics: DrawingLengths) -> Layout:
 
 
 def _links(graph: Graph, order: NodeOrder, sequence: dict[str, int]) -> Iterator[DrawnEdge]:
-    """The links of the drawing. Several edges from one node to another become one link, except that an edge of the kind `revise` gets its
-    own. A node that no other node feeds gets a link from BEGIN. A node whose result is in the outputs gets a link to END; if there is none,
-    BEGIN is linked to END. `sequence` has the position of each name, and the earlier name is the upper end of a link."""
+    """The links of the drawing. Several edges from one node to another become one link, except that an edge of the kind `revise` gets a
+    link of its own. An edge from a node to itself gets none. A node that no other node feeds gets a link from BEGIN. A node whose result is
+    in the outputs gets a link to END; if there is none, BEGIN is linked to END. `sequence` has the position of each name, and the earlier
+    name is the upper end of a link."""
     strongest: dict[tuple[str, str, bool], Edge] = {}
     for edge in order.edges:
         key = (edge.source, edge.target, edge.kind == "revise")

@@ -24,7 +24,8 @@ _SETTLED: Final = frozenset({"ok", "partial", "skipped", "blocked", "failed", "u
 
 class Usual(msgspec.Struct, frozen=True):
     """What past runs cost, for tokens and money separately: half of them cost at most `p50`, and 95 % of them at most `p95`. `samples` is
-    the number of past runs from which this is computed; for a pipeline, the smallest of these numbers among its nodes."""
+    the number of past runs from which this is computed: runs of the worker; for a map, runs of its items; for another node, runs of the
+    pipeline that had this node. For a nested pipeline it is the smallest of these numbers among its nodes."""
 
     p50: Amount
     p95: Amount

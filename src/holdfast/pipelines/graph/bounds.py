@@ -148,7 +148,7 @@ def _caps(caps: Caps) -> _Flaws:
     yield from _range(caps.max_tokens, 0, _MOST, "caps.max_tokens")
     if caps.max_cost_usd is not None and not _is_amount(caps.max_cost_usd):
         yield (
-            f"{str(caps.max_cost_usd)[:40]} is not an allowed amount in US dollars: 0 or more, with at most 12 decimal places.",
+            f"{str(caps.max_cost_usd)[:40]} is not an allowed amount in US dollars: 0 to {_MOST}, with at most 12 decimal places.",
             "caps.max_cost_usd",
         )
 
@@ -223,7 +223,7 @@ def _then(node: HumanNode) -> _Flaws:
     yield from _many(node.then, "then", MAX_CHAIN)
     if node.then and not node.approvers:
         yield (
-            "`then` adds approvers, so `approvers` must name the first ones. Without approvers every person with the role may decide.",
+            "`then` adds approvers to those of `approvers`, so `approvers` must name the first ones.",
             "then",
         )
     before = 0
@@ -233,7 +233,7 @@ def _then(node: HumanNode) -> _Flaws:
             yield "This part of the chain names no approvers.", where
         yield from _approvers(part.approvers, f"{where}.approvers")
         if not before < part.after_seconds < node.within_seconds:
-            told = "later than the part before it, and before the question ends"
+            told = "after more than 0 s, later than the part before it, and before the question ends"
             yield (
                 f"This part of the chain adds approvers after {str(part.after_seconds)[:40]} s. "
                 f"It must add them {told} (after {node.within_seconds} s).",
@@ -338,7 +338,11 @@ def _safety(fallback: tuple[str, ...], undo: Undo | None, *, item: bool = False)
 
 def _worker_id(worker: str, where: str) -> _Flaws:
     if not _WORKER.fullmatch(worker):
-        yield f"{worker!r:.80} is not the id of a worker. Write `id` or `id@version`; an id has 1 to 64 letters, digits, - or _.", where
+        yield (
+            f"{worker!r:.80} is not the id of a worker. Write `id` or `id@version`. Each has 1 to 64 letters, digits, - or _ "
+            "(a version also . and +), with a letter or a digit first.",
+            where,
+        )
 
 
 def _template(template: Template, where: str, *, item: bool = False) -> _Flaws:
@@ -369,7 +373,7 @@ def _many(listed: Iterable[Any], where: str, most: int = MAX_LISTED) -> _Flaws:
 
 def _text(text: str | None, where: str, most: int = MAX_TEXT) -> _Flaws:
     if text is not None and len(text) > most:
-        yield f"`{where}` has {len(text)} characters; at most {most} are allowed.", where
+        yield f"`{where}` has a text of {len(text)} characters; at most {most} are allowed.", where
 
 
 def _range(value: int | None, least: int, most: int, where: str) -> _Flaws:

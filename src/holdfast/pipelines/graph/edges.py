@@ -37,8 +37,8 @@ class Edge(msgspec.Struct, frozen=True):
     label: str | None = None
     """The label that the route must have chosen for the target to run; None if the edge has no label."""
     needed: bool = True
-    """For a `data` edge: whether a reference to the source has no default and is not a part of a merge, so that the target cannot run
-    without the result. True for every other edge."""
+    """For a `data` edge: whether at least one reference to the source has no default and is not in a part of a merge, so that the target
+    cannot run without the source's result. True for every other edge."""
     outputs: bool = False
     """For a `data` edge with `needed`: whether one of the references that make it needed is to the `outputs` of the source. A gate or a
     person that refuses gives no outputs. For a `data` edge without `needed`: whether all references to the source are to its `outputs` and

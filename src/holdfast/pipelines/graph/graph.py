@@ -54,7 +54,9 @@ class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Undo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The worker that takes back what a node did. If `inputs` is None, the worker gets `{"inputs": …, "outputs": …}` of the node."""
+    """The worker that takes back what a node did. If `inputs` is None, the worker gets `{"inputs": …, "outputs": …}` of the node. For a map
+    it runs once for each item that succeeded, and gets those of the item. A worker or map node that failed is not undone,
+    unless a person gave its outputs."""
 
     worker: str
     inputs: Template = None
@@ -64,8 +66,9 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     """Limits of one node. None means that the node has no such limit of its own; those of the worker and of the pipeline still hold."""
 
     timeout_seconds: int | None = None
-    """The seconds for the whole node in all its rounds: retries, fallbacks, waits, and the person that a human node asks. The answer to an
-    escalation is not limited by it. If a person lets the node try again, the node gets the full time again."""
+    """The most seconds for the whole node: retries, fallbacks, waits, and the person that a human node asks. In a validation loop the time
+    begins in the first round of the node and does not stop between its rounds. The answer to an escalation is not limited by it. If a
+    person lets the node try again, the node gets the full time again."""
     max_tokens: int | None = None
     max_cost_usd: Decimal | None = None
 
@@ -79,12 +82,13 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
     on_failure: dict[str, FailureAction] = {}
     """The action when the node fails after its retries and fallbacks, by error code. `*` has the action for all other codes. A code without
     an action means `fail`. When a gate blocks, `on_block` has the action instead; when a person rejects or does not decide, `on_reject` or
-    `on_silence`."""
+    `on_silence`. A merge with `conflicts="escalate"` asks a person about conflicts."""
     caps: Caps = Caps()
 
 
 class WorkerNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="worker"):
-    """Run a worker with these inputs. `worker` may also be the id of a pipeline. A PipelineNode does the same; only drawings differ."""
+    """Run a worker with these inputs. `worker` may also be the id of a pipeline. A PipelineNode runs in the same way, but
+    drawings show it as a pipeline, and `holdfast check` reports a PipelineNode that runs a worker."""
 
     worker: str
     """The worker's id, or `id@version`."""
@@ -109,7 +113,8 @@ class MapNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="map"):
     at_once: int = 8
     """At most this many items run at the same time."""
     tolerate: int = 0
-    """How many items may fail without failing the node: a number, or a percentage of the items if `tolerate_percent` is true."""
+    """How many items may fail without failing the node: a number, or a percentage of the items (rounded down) if
+    `tolerate_percent` is true."""
     tolerate_percent: bool = False
     fallback: tuple[str, ...] = ()
     undo: Undo | None = None
@@ -130,7 +135,7 @@ class MergeNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="merge"
     policy: MergePolicy | None = None
     """How the parts are merged; None: `worker` merges them."""
     key: str | None = None
-    """For `union` of lists: two objects with the same value in this field are the same object."""
+    """For `union` of lists: elements of two parts that have the same value in this field are merged into one."""
     worker: str | None = None
     """The worker that merges; None: `policy` says how to merge. It gets `{parts: [{source, value}], merge_policy}`, and `key` if the node
     has one. It gives `{merged, conflicts, completeness}`."""
@@ -153,10 +158,11 @@ class GateNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="gate"):
     """The node that runs again when the verdict is `revise`, together with all nodes between it and this gate. None: no node runs again,
     and `revise` is treated like `block`."""
     rounds: int = 0
-    """The gate may ask for at most this many revisions."""
+    """The gate may ask for at most this many revisions. After them, `revise` is treated like `block`."""
     on_block: BlockAction = "fail"
     shadow: bool = False
-    """Whether the gate only records its verdict, and lets every candidate pass."""
+    """Whether the gate only records its verdict, and lets every candidate pass. The node still fails if it gets no verdict, for example
+    because its worker fails."""
 
 
 class Then(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -196,7 +202,7 @@ class RouteNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="route"
     worker: str | None = None
     rules: dict[str, tuple[Rule, ...]] = {}
     """The rules of each label; empty if a worker chooses. The labels are tried in the order of `labels`, because JSON objects have no
-    order."""
+    order. A label without rules is chosen only if it is `otherwise`."""
     otherwise: str | None = None
     """The label that is chosen if no other label fits. None: the node fails if no label fits."""
 
@@ -211,7 +217,7 @@ class SuperviseNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="su
     choices: dict[str, str]
     """The workers that the supervisor may choose, by label."""
     turns: int
-    """The supervisor is asked at most this often. If it does not choose `finish` in the last turn, the node fails."""
+    """The supervisor is asked at most this often in one try of the node. Without `finish` in its last turn, the node fails."""
     undo: dict[str, str] = {}
     """For each label, the worker that takes back what the chosen worker did. It gets `{"inputs": …, "outputs": …}` of that run. The work of
     a label that is not here is not undone."""
@@ -224,13 +230,13 @@ class UntilNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="until"
     inputs: Template
     rules: tuple[Rule, ...]
     at_most: int
-    """The largest number of runs. If the rules hold for none of them, the node fails."""
+    """The largest number of runs. If the rules hold for the outputs of none of them, the node fails."""
     every_seconds: int
     """The seconds between the end of one run and the beginning of the next."""
 
 
 class StepNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="step"):
-    """Call a small pure function of the pipeline's file, in the sandbox."""
+    """Call a small pure function of the pipeline's file, in the sandbox (in the runner's process if the isolation is `inline`)."""
 
     function: str
     inputs: Template
@@ -268,12 +274,13 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
     format: int = GRAPH_FORMAT
     contract: dict[str, Any]
-    """The contract as JSON (contract.terms.Contract): id, version, schemas and limits. A run checks its own inputs and outputs with it."""
+    """The contract as JSON (contract.terms.Contract): id, version, schemas and limits. The worker service checks the inputs
+    of a run with it, and the run checks its own outputs."""
     nodes: tuple[AnyNode, ...]
     gives: Template
     gates: Literal["advised", "required"] = "advised"
-    """What `holdfast check` reports about a worker that may change something and that runs without a gate or a person before it: a warning
-    (`advised`) or an error (`required`)."""
+    """What `holdfast check` reports about a worker that may change something without an approval, and that may run without a gate or a
+    person before it: a warning (`advised`) or an error (`required`)."""
     steps: str | None = None
     """The name of the package (workers.packages) that has the functions of step nodes; None if there is no such package."""
 
@@ -293,7 +300,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
 
 class SourceLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the author wrote a node. Lines are kept beside the graph and are no part of its id."""
+    """Where the author wrote a node or the outputs. Lines are kept beside the graph, and the graph's id does not depend on them."""
 
     file: str
     line: int

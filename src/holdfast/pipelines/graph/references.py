@@ -29,7 +29,7 @@ _TOLD: Final[Mapping[Why, str]] = {
     "not_a_list": "The value is not a list",
     "no_length": "The value has no length",
     "artifact": "The value is inside an artifact",
-    "too_large": f"The value has more than {MAX_RESOLVED} characters",
+    "too_large": f"The value, or a list that a `*` visits, is too large (the bound is {MAX_RESOLVED} characters)",
     "malformed": "The template has an unknown form",
 }
 

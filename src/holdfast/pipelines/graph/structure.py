@@ -30,7 +30,8 @@ class Structure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def structure_of(graph: Graph) -> Structure:
-    """The structure of a graph."""
+    """Compute the structure of a graph. A node that is in two loops is counted only in the loop whose gate comes last in the graph
+    (`holdfast check` reports such an overlap)."""
     order = NodeOrder(graph)
     loops: dict[str, Loop] = {}
     for node in graph.nodes:

@@ -2,7 +2,7 @@
 
 The closed list of forms (every other object and list is a template member by member):
 
-    {"$from": SOURCE, "path": [...], "default": X, "length": true}    a value that another node gave; path, default and length are optional
+    {"$from": SOURCE, "path": [...], "default": X, "length": true}    a value of a source; path, default and length are optional
     {"$const": JSON}                                                  this value as it is, up to 64 KiB
     {"$concat": [TEMPLATE, ...]}                                      lists joined into one list
     {"$text": "... {} ...", "with": [TEMPLATE, ...]}                  values inserted: texts as they are, others as compact JSON
@@ -85,7 +85,7 @@ def flaws_in(template: Template, *, item: bool = False) -> list[TemplateFlaw]:
         elif isinstance(found, Reference) and found.source in (ITEM, INDEX) and not item:
             flaws.append(TemplateFlaw(f"`{found.source}` is known only in the inputs of a map and of its undo.", where))
         elif isinstance(found, Reference) and found.source == THIS:
-            flaws.append(TemplateFlaw("`this` is known only in the inputs of the undo= of a worker node.", where))
+            flaws.append(TemplateFlaw("`this` is known only in the inputs of the undo= of a worker or pipeline node.", where))
         if depth > MAX_DEPTH:
             flaws.append(TemplateFlaw(f"The template is nested more than {MAX_DEPTH} levels deep.", where[:MAX_DEPTH]))
             break
@@ -110,8 +110,8 @@ def _walked(template: Template) -> Iterator[_TemplatePart]:
 
 
 def _read(part: Any, where: Path) -> tuple[Reference | TemplateFlaw | None, list[tuple[str | int, Any]]]:
-    """Read one place of a template. Returns the reference at this place, or the flaw, or None if it is neither; then the templates inside
-    it, each with its key or index."""
+    """Read one place of a template. Returns the reference or the flaw at this place, or None if there is neither; then the templates
+    inside this place, each with its key or index."""
     if isinstance(part, list | tuple):
         return None, list(enumerate(part))
     if not isinstance(part, dict):

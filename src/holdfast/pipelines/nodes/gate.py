@@ -37,7 +37,7 @@ class GateVerdict(msgspec.Struct, frozen=True):
 
 async def advance(node: GateNode, scene: Scene) -> NodeProgress:
     """Judge the candidate. The node is ok after `allow`, and after any verdict of a shadow gate. `revise` asks for another round; if no
-    round is left, or the node names no node to revise, it is treated like `block`. After `block`, the node's `on_block` decides. If the
+    round is left, or the node has no `revise`, this verdict is treated like `block`. After `block`, the node's `on_block` decides. If the
     gate's worker fails, or the schema cannot be checked, the node fails."""
     candidate = await scene.value(node.candidate)
     verdict = await _judged(node, scene)

@@ -1,7 +1,7 @@
 """A human node asks persons for an approval. The approval is bound to the hash of what is shown; it has approvers and expires.
 
-With a form, the answer is JSON that fits the form. With `votes`, several persons must approve. A chain adds approvers if the question stays
-open.
+With a form, the answer is JSON that fits the form. With `votes` above 1, several persons must approve. A chain adds approvers if the
+question stays open.
 """
 
 from __future__ import annotations

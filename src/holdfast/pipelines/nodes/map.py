@@ -14,8 +14,8 @@ from holdfast.pipelines.scene.shards import ShardFailed, ShardResults, Task, kep
 
 async def advance(node: MapNode, scene: Scene) -> NodeProgress:
     """Run the worker for each item. The node fails if more items failed than it tolerates, or if a shard fails as a whole. It is partial if
-    an item failed or the run of an item was partial, else ok. Raises CannotRun if the value is not a list, or has more than `at_most`
-    items."""
+    an item failed or the run of an item was partial, else ok. Raises CannotRun if the value of `over` is not a list, or has more than
+    `at_most` items."""
     items = await scene.opened(node.over)
     if not isinstance(items, list):
         raise CannotRun(NodeError(code="edge_mismatch", message=f"The value over which {node.name} maps is not a list."))

@@ -11,8 +11,9 @@ from holdfast.workers.packages import WorkerChanged, WorkerMissing
 
 
 async def advance(node: StepNode, scene: Scene) -> NodeProgress:
-    """Call the function. The node ends with the value that it returns, and fails if the function fails or cannot be called. If the runner
-    dies before the value is written, the function is called again, which is safe because it is pure."""
+    """Call the function. The node ends with the value that the function returns. The node fails if the function fails, and if this runner
+    does not have the package of the function, or has a changed one. If the runner dies before the value is written, the function is called
+    again, which is safe because it is pure. Raises Overloaded or SandboxUnavailable if no sandbox can run the function."""
     run, package = scene.run_state, scene.run_state.graph.steps
     if run.steps is None or package is None:
         return NodeFailure(

@@ -21,8 +21,8 @@ EVERY = "every"
 
 
 async def advance(node: UntilNode, scene: Scene) -> NodeProgress:
-    """Run the worker until no rule of severity `error` is broken; the node ends with the outputs of that run. It fails if a run fails, and
-    if the rules do not hold after `at_most` runs."""
+    """Run the worker until its outputs break no rule of severity `error`; the node ends with these outputs, and is partial if their run was
+    partial. The node fails if a run fails, and if the rules do not hold after `at_most` runs."""
     document: dict[str, Any] = {}
     reasons: list[Reason] = []
     for number in range(1, node.at_most + 1):

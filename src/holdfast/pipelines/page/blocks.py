@@ -1,5 +1,5 @@
 """Reads the lines of a Pipeline spec as rows and trees. Indentation shows which line belongs to which key. A page that was copied from a
-rendered text may have lost its indentation; then the known keys show it.
+rendered text may have lost its indentation; then the known keys show which line belongs to which node.
 
 A value that begins with a bracket may have several lines, with and without indentation. On a page that lost its indentation, every other
 value of a node must be on the line of its key, so that the reader never guesses.

@@ -110,7 +110,7 @@ class FieldReader:
 
     def _field(self, field: PageField, tree: Tree, struct: type[msgspec.Struct]) -> dict[str, Any]:
         if field.optional and isinstance(tree, Scalar) and without_comment(tree.text) in ("null", "~"):
-            raise PageUnreadable("null is not allowed here. If it should have no value, leave the key out.", tree.line)
+            raise PageUnreadable("null is not allowed here. To give no value, leave the key out.", tree.line)
         if struct is MapNode and field.name == "tolerate" and (percent := _PERCENT.fullmatch(word(tree))):
             return {"tolerate": int(percent[1]), "tolerate_percent": True}
         if struct is StepNode and field.name == "function":

@@ -1,4 +1,5 @@
-"""Turns a pipeline.md (as Markdown, or as text copied from a rendered page) into a graph, or into a list of its problems. It never raises.
+"""Turns a pipeline.md (as Markdown, or as text copied from a rendered page) into a graph, or into a list of its problems. The reader
+never raises an error.
 
 The page has the sections of a worker.md, with a Pipeline spec in place of the Worker spec. The reader of worker.md pages reads the
 contract. This module reads the keys of the graph: `nodes`, `gives`, `gates` and `include`. The page is data: no code of it runs.

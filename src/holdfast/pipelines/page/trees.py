@@ -1,7 +1,7 @@
 """Trees: the values of a Pipeline spec before their types are known, and the inline forms `{key: value}`, `[value]`, `word(value)`.
 
-Nothing is evaluated, and the time is in proportion to the length of the text. Raises PageUnreadable, with the line, if a text cannot be
-read.
+Nothing is evaluated, and the time is in proportion to the length of the text. A text that cannot be read raises PageUnreadable, with its
+line.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OPENS, _CLOSES = "[({", "])}"
 
 
 class PageUnreadable(Exception):
-    """The text cannot be read without guessing. It has a sentence that says what is wrong, the line, and the code of the problem."""
+    """The text cannot be read without guessing. The error has a sentence that says what is wrong, the line, and the code of the problem."""
 
     def __init__(self, what: str, line: int, code: str = "bad_value") -> None:
         super().__init__(what)

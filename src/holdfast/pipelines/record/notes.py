@@ -1,4 +1,4 @@
-"""A short text for people about a node that ended, in addition to its state: which item failed, which parts disagree, who decided."""
+"""A short text for people about a node that ended, in addition to its state: which item failed, where parts disagree, who decided."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ from holdfast.workers.run_operations import undone_at as undone_at
 _KEPT_IDENTITIES: Final = 4096
 ENDING = "Ending"
 """The sub-type of two steps of a run that ends early: ENDING_AT records why the run ends, before its open child runs and questions are
-ended and its nodes are undone; ENDED_AT is recorded when none of them is open any more."""
+ended and its nodes are undone; ENDED_AT records that these child runs and questions have ended. A run in which none is open, no node is
+under way and no node has an `undo` records neither."""
 
 REUSED = "Reused"
 """The sub-type of a step that records the result of an earlier run, which this run uses in place of an operation of its own."""

@@ -205,7 +205,8 @@ class Records:
     # --- writing and resting
 
     async def write(self) -> None:
-        """Write all collected updates in one write. Then report to observers the nodes that ended and the questions that were asked."""
+        """Write all collected updates in one write. Then report to observers the nodes that ended, and the questions that were
+        asked or got further approvers."""
         updates = [*self._facts, *self._wishes]
         self._facts, self._wishes, self._unwritten = [], [], 0
         if updates:

@@ -16,8 +16,8 @@ _NOT_FOUND, _LIMIT = "ResourceNotFoundException", "LimitReached"
 
 
 def child_response(operation: Operation) -> Response:
-    """The response of a child run that has ended. If the request was refused, or if the run ended without a response, a response with an
-    error is made. If the operation is a step that records a reused response, that response is returned."""
+    """The response of a child run that has ended. If the request was refused, or if the run ended without a response, this is a response
+    with an error and without a run id. If the operation is a step that records a reused response, it is that response."""
     if operation.sub_type == REUSED:
         return reused_in(operation).answer
     if operation.status is Status.SUCCEEDED:

@@ -65,7 +65,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether a result that the author wanted is missing or only partial, so that the run is partial. The result of a node that a route or
     `when` did not choose is not missing."""
     passes: bool = True
-    """For a gate and a person: whether nodes that name this one in `after` may run. For other nodes it has no effect."""
+    """For a gate and a human node: whether nodes that name this node in `after` may run. For other nodes it has no effect."""
     why: str | None = None
     """Why the node was skipped or blocked, why the gate asked for another round, or who gave the node's outputs, as a text for people."""
     error: NodeError | None = None
@@ -118,7 +118,9 @@ def error_of(response: Response) -> NodeError:
     """The NodeError of a node that fails because its child run gave this response."""
     error = response.error
     if error is None:
-        return NodeError(code="worker_crashed", message="The run gave no outputs and no error.", run_id=response.run_id or None)
+        return NodeError(
+            code="worker_crashed", message="The run gave no error, and not the outputs that the node needs.", run_id=response.run_id or None
+        )
     return NodeError(
         code=error.error_code,
         message=error.message,

@@ -28,7 +28,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str
     state: str
     """The state: waiting, running, ok, partial, skipped, blocked, failed or undone. A node that has not ended and waits for a person is
-    waiting."""
+    waiting. If the run has ended, a node that never began is skipped."""
     round: int = 1
     waits_for: tuple[str, ...] = ()
     """What the node waits for: the names of nodes that have not ended, or the ids of open approvals."""
@@ -36,7 +36,9 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str | None = None
     """Why the node ended in this state, a note about its result, the progress of a running node, or why a gate wants nodes to run again."""
     began_at: int | None = None
+    """In milliseconds since 1970; None if the node has neither begun nor ended, and for an undo (`node_history`)."""
     ended_at: int | None = None
+    """In milliseconds since 1970; None if the node has not ended."""
     reused: bool = False
     """Whether the node ended, and all its work was taken from earlier runs that this run restarts."""
 

@@ -72,7 +72,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_same(self) -> bool:
-        """Whether the inputs, the outputs, the status and all nodes are the same. Time, cost, tokens and ids of runs may differ."""
+        """Whether the inputs, the outputs, the status, and the state, verdict, inputs and outputs of all nodes are the same. Time, cost,
+        tokens, rounds, ids of runs and what was reused may differ."""
         changed = self.inputs or self.outputs or self.status[0] != self.status[1]
         return not changed and not any(one.differs for one in self.nodes)
 

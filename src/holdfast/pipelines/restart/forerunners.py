@@ -109,9 +109,9 @@ class Forerunners:
         return None
 
     def decision(self, node: AnyNode, round: int, place: ApprovalPlace, asked: Requested) -> Reused | None:
-        """The earlier decision about exactly the same question, if the node ended well in that run; else None. A decision that the
-        requester of the new run made or voted on is not reused, because a person must not decide about their own request (`Reused.is_own`
-        has the exception)."""
+        """The earlier decision about exactly the same question, if the node ended well in that run (`is_good`); else None. A decision that
+        the requester of the new run made or voted on is not reused, because a person must not decide about their own request
+        (`Reused.is_own` has the exception)."""
         found = self.reuse(node, round)
         if found is None or found[1] != "all":
             return None
@@ -129,8 +129,8 @@ class Forerunners:
         return None if made.is_own(asked.requested_by) else made
 
     def wait(self, node: AnyNode, round: int, at: Identity) -> Reused | None:
-        """The Reused with which the new run records that a wait has already ended in an earlier run. None if it did not end there, or if
-        the node did not end well there."""
+        """The Reused with which the new run records that a wait has already ended in an earlier run. None if the wait did not end there, or
+        if the node did not end well there (`is_good`)."""
         found = self.reuse(node, round)
         if found is None or found[1] != "all":
             return None

@@ -35,7 +35,9 @@ class EarlierItems(msgspec.Struct, frozen=True, kw_only=True):
     shards: tuple[EarlierShard, ...]
     reuse: Reuse
     is_fresh: bool = False
+    """Whether the items make their writes again, without results and receipts of earlier runs (`Forerunners.is_fresh`)."""
     is_whole: bool = False
+    """Whether an item that runs a pipeline runs all nodes of that pipeline again."""
     places: list[int | None] | None = None
     """For each item of the new list: the index of the earlier item with which it is matched, or None if it is matched with none. None in
     place of the whole list: the new list and the earlier list are equal."""

@@ -53,9 +53,9 @@ class RestartPlan(msgspec.Struct, frozen=True, kw_only=True):
     inherits: int = 0
     """The number of earlier runs from which the new run inherits receipts of writes."""
     may_cost_usd: Decimal | None = None
-    """The most that the restart may cost; None if there is no estimate."""
+    """The most that the restart may cost; None if that is not known, and for a run of a worker."""
     may_use_tokens: int | None = None
-    """The most tokens that the restart may use; None if there is no estimate."""
+    """The most tokens that the restart may use; None if that is not known, and for a run of a worker."""
 
     @property
     def last_cost_usd(self) -> Decimal:

@@ -55,8 +55,8 @@ async def advance(run: PipelineRun) -> bool:
     """Call every node that may run, until each of them has ended or waits. Returns False if nodes wait, so that the run must rest. Returns
     True if no node waits, or if the run ends early.
 
-    A node that ends lets others begin, and a gate that asks for a revision lets earlier ones begin again. So this looks at all nodes again
-    until no node has ended.
+    A node that ends lets others begin, and a gate that asks for a revision lets earlier nodes begin again. So this goes through the nodes
+    again and again, until no node ends in one pass.
     """
     waiting: set[str] = set()
     """The nodes that returned None, because they wait. They are not called again before the next write."""

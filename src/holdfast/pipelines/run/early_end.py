@@ -1,5 +1,5 @@
-"""Why a run ends before all its nodes have ended (a node failed, a caller cancelled the run, or its time limit is over), and how its open
-child runs and questions are ended."""
+"""Why a run ends before all its nodes have ended (a node failed, the run was cancelled, or its time limit is over), and how its open child
+runs and questions are ended."""
 
 from __future__ import annotations
 

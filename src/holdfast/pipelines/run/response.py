@@ -41,9 +41,10 @@ async def responded(run: PipelineRun, ending: EarlyEnd | None, left: Sequence[Un
 
 
 async def _given(run: PipelineRun) -> Response:
-    """The response with the outputs that the graph gives. An output is left out if its node has no result, for instance because it was
-    skipped, or if there is no value at its path. The response has an error if an output has no value for another reason, if an artifact in
-    the outputs is missing, or if the outputs are not an object or do not fit the contract."""
+    """The response with the outputs that the graph gives. A member of `gives` is left out as a whole if it refers to a node without a
+    result, for instance a skipped node, or to a path without a value, and the reference has no default. The response has an error if an
+    output has no value for another reason, if an artifact in the outputs is missing, or if the outputs are not an object or do not fit the
+    contract."""
     outputs: Any = {}
     tenant, policy, artifacts = run.accepted.tenant, run.service.policy, run.service.artifacts
     for name, template in _members(run.graph.gives):

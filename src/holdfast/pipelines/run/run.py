@@ -35,7 +35,7 @@ from holdfast.workers.accepted_request import AcceptedRequest
 
 async def respond(run: PipelineRun) -> Response:
     """Run a pipeline to its end, and return its response. If the run ends early, its open child runs and questions are ended first. Then,
-    and also if its outputs do not fit the contract, nodes that have an `undo` are undone."""
+    and also if the run has no valid outputs, nodes that have an `undo` are undone (`undo_all`)."""
     open_run(run)
     while not await advance(run):
         await rest(run)
@@ -76,8 +76,8 @@ class Pipelines:
 
     async def run(self, accepted: AcceptedRequest, context: AsyncDurableContext, journal: Journal, service: RunService) -> Response:
         """Run the pipeline, or the shard of a map, that this request is for, and return its response. If this runner does not know the
-        graph, the response has the error `package_changed`. Raises InvalidParameter if the request does not belong to the execution, and
-        BackgroundThreadError after a trouble that may pass: this invocation fails."""
+        graph, the response has the error `package_changed`. Raises InvalidParameter if the request does not belong to the execution.
+        Raises BackgroundThreadError after a trouble that may pass: then this invocation fails, and the engine invokes the run again."""
         try:
             return await self._run(accepted, journal, service)
         except HoldfastError as trouble:

@@ -7,5 +7,5 @@ from holdfast.model.errors import Fatal, HoldfastError, Retryable
 
 
 def passes(trouble: HoldfastError) -> bool:
-    """Whether another invocation, perhaps of another runner, may succeed after this error."""
+    """Whether another invocation, perhaps by another runner, may succeed after this error."""
     return isinstance(trouble, Retryable | Fatal | SandboxUnavailable)

@@ -75,8 +75,8 @@ class ChildRuns:
         return known
 
     async def run(self, worker: str, inputs: Inputs, *, part: str = "work", number: int = 1, template: Template = None) -> Response | None:
-        """Begin a child run of a worker or a pipeline, or find its response. Does not block: returns None until the run has ended. In a
-        restarted run it may return the response of an earlier run, and begins none then.
+        """Begin a child run of a worker or a pipeline, or find its response. Does not wait for the child run: returns None until it has
+        ended. In a restarted run this may return the response of an earlier run; then no child run begins.
 
         `part` and `number` name the run inside the node (`run_at`). `template` is the template from which the inputs were made; errors use
         it to name the edges of the graph. Raises TimeOver if the run has not begun and the time limit of the node is over.
@@ -141,8 +141,9 @@ class ChildRuns:
 
     def wait(self, part: str, seconds: float, number: int = 1) -> bool:
         """Begin a durable wait of this node, or look whether it has ended. Does not block: returns False while the wait lasts, and True
-        after it, or if an earlier run has waited at this place (`has_waited`). `part` and `number` name the wait inside the node. Raises
-        TimeOver if the time limit of the node is over and the wait has not begun, or was cancelled because of that limit."""
+        after it, or if an earlier run has waited at this place (`has_waited`). `part` and `number` name the wait inside the node. `seconds`
+        is rounded to a whole number from 1 to MAX_WAIT_SECONDS. Raises TimeOver if the time limit of the node is over and the wait has not
+        begun, or was cancelled because of that limit."""
         at = wait_at(self.position, part, number)
         known = self.records.find(at)
         if known is not None and known.status is Status.CANCELLED:

@@ -40,7 +40,7 @@ class StepCalls(Protocol):
 
 
 class RunService(Protocol):
-    """The worker service, as a pipeline's run needs it."""
+    """The part of the worker service that a pipeline's run uses."""
 
     @property
     def policy(self) -> Policy: ...
@@ -80,5 +80,5 @@ class RunService(Protocol):
         ...
 
     async def withdraw(self, run_id: str, operation_id: str) -> None:
-        """Withdraw an open question of a run."""
+        """Withdraw a question of a run. Nothing happens if the question is closed already."""
         ...

@@ -1,5 +1,6 @@
-"""What happens when the worker of a node fails. First the node's fallbacks run one after the other, until one succeeds. If all fail,
-`on_failure` (or `on_block`, `on_reject`, `on_silence` or `conflicts` of the node) has the action: fail, skip, or escalate to a person.
+"""What happens when a node fails. If the run of its worker fails, the node's fallbacks run one after the other, until one succeeds or is
+cancelled. If none succeeds, and if the node fails for another reason, `on_failure` (or `on_block`, `on_reject`, `on_silence` or
+`conflicts` of the node) has the action: fail, skip, or escalate to a person.
 
 All of it is bounded. A worker or fallback that fails is not tried again; one that a rate refused is tried again, but only a limited number
 of times. A person can let the node try again only a limited number of times.
@@ -40,12 +41,13 @@ MOST_TURNS: Final = 20
 _MOST_LIMITED: Final = 100
 """If a rate refuses the requests to a worker this many times in succession, the worker is treated as failed."""
 RETRY, USE, SKIP, STOP = "retry", "use", "skip", "stop"
-"""What a person may answer to an escalation: try the node again, use outputs that the person gives (not for a map or a wait), skip the
-node, or fail it."""
+"""What a person may answer to an escalation: try the node again (a map runs all its items again), use outputs that the person gives (not
+for a map or a wait), skip the node, or fail it."""
 
 
 class LastChildRun(msgspec.Struct, frozen=True):
-    """The child run that was the last one in a part of a node's work: its response, and the id of its operation."""
+    """The child run that was the last one in a part of a node's work: its response, and the id of the operation that has the response
+    (`Records.place_of`)."""
 
     response: Response
     operation_id: str
@@ -59,8 +61,8 @@ async def ran(
     scene: ChildRuns, workers: Sequence[str], inputs: Inputs, *, part: str = "work", template: Template = None
 ) -> LastChildRun | None:
     """Run the first of these workers; if it fails, run the next one, and so on. No further worker runs after one that succeeded or was
-    cancelled. Returns the run that was the last of all. Does not block: returns None while a run, or a wait for a rate, lasts. `inputs`,
-    `part` and `template` are as in `ChildRuns.run`."""
+    cancelled. Returns the run that was the last of all. Does not wait for the runs: returns None while a run, or a wait for a rate,
+    lasts. `inputs`, `part` and `template` are as in `ChildRuns.run`."""
     told: list[Response] = []
     while (worker := _next(workers, told)) is not None:
         number = len(told) + 1
@@ -112,7 +114,7 @@ def _code(response: Response) -> str:
 
 async def handled(node: AnyNode, scene: Scene, failed: NodeFailure) -> Settled | AnotherTurn | None:
     """Apply the action for the failure of a node: `failed.action`, else the one of `on_failure`. Returns how the node ends, AnotherTurn if
-    a person wants another try, and None until the person who is asked has answered."""
+    a person wants another try and MOST_TURNS allows one, and None until the person who is asked has answered."""
     action = failed.action or action_for(node, failed.error.code)
     if action == "escalate":
         return await _escalated(node, scene, failed)
@@ -175,8 +177,8 @@ async def _escalated(node: AnyNode, scene: Scene, failed: NodeFailure) -> Settle
 
 
 def given_document(node: AnyNode, failed: NodeFailure, outputs: Any) -> dict[str, Any]:
-    """The result document of a node whose outputs a person gave after it had failed. For a gate, `outputs` may be None: then the value that
-    the gate judged is used."""
+    """The result document of a node whose outputs a person gave after it had failed. For a gate, `outputs` may be None: then
+    the candidate is used, or null if the gate failed before it had a verdict."""
     match node:
         case GateNode():
             known = failed.document or {}

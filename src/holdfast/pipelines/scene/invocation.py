@@ -110,8 +110,8 @@ class PipelineRun:
         return {INPUTS: self.accepted.request.inputs, **found}
 
     def results_in(self, node: str, round: int) -> dict[str, Any]:
-        """The result documents for the undo of a node in a round, by the names that references use. The documents of the node itself and of
-        the other nodes of its loop are those of that round, if they have one there; all others are the present ones."""
+        """The result documents for the undo of a node in a round, by the names that references use. The node itself and the other nodes of
+        its loop have their documents of that round (none if they have none in that round); all other nodes have their present ones."""
         loop = self.structure.loops.get(node)
         members = frozenset({node}) if loop is None else loop.members
         found = {name: document for name, document in self.results().items() if name not in members}

@@ -32,7 +32,8 @@ def no_object_error(node: str) -> NodeError:
 
 def edge_error(node: str, template: Template, refused: Response) -> Response:
     """The response `refused`, with its error replaced by `edge_mismatch`. The details of the new error name every edge whose value does not
-    fit; its message names at most five. If `refused` lists no problems, the new error has its message and details."""
+    fit; its message names at most five. If `refused` lists no problems, the new error has the old details, and the old message is
+    part of the new one."""
     assert refused.error is not None
     problems = refused.error.details if isinstance(refused.error.details, list | tuple) else ()
     edges = [_edge(node, template, msgspec.to_builtins(problem)) for problem in problems]

@@ -30,8 +30,8 @@ from holdfast.workers.demands import demands_of
 
 
 class NotReached(Exception):
-    """A template refers to a result that a node (`source`) does not have, because it was skipped or blocked. The node that has the template
-    is skipped, unless its code catches this error."""
+    """A template refers to a result that another node (`source`) does not have, because that node was skipped or blocked. The node that has
+    the template is skipped, unless its code catches this error."""
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
@@ -39,7 +39,7 @@ class NotReached(Exception):
 
 
 class CannotRun(Exception):
-    """The node cannot do its work, and fails with this error."""
+    """The node cannot do its work, and fails with `error`."""
 
     def __init__(self, error: NodeError) -> None:
         super().__init__(error.message)
@@ -77,8 +77,8 @@ class Scene(ChildRuns):
 
     async def value(self, template: Template, *, item: MapItem | None = None) -> Any:
         """The value of a template. Raises NotReached if the template refers to a result that a skipped or blocked node does not have.
-        Raises CannotRun with `edge_mismatch` if the template has no value for another reason, and ArtifactMissing if an artifact that it
-        must open is missing."""
+        Raises CannotRun with `edge_mismatch` if the template has no value for another reason. Raises ArtifactMissing or PayloadNotJson if
+        an artifact whose content it needs is missing or is not JSON."""
         run = self.run_state
         results = run.results(run.structure.needs[self.node.name]) if self._results is None else self._results
         found = await run.values.value(template, results, item)

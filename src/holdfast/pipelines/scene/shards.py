@@ -66,6 +66,7 @@ class ShardResults(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     """How many items of this shard and of all shards before it failed."""
     is_partial: bool = False
+    """Whether the run of an item of this shard was partial. A failed item alone does not make the page partial."""
     reused: list[int] = []
     """The indexes of the items whose results were reused from an earlier run."""
 
@@ -77,8 +78,6 @@ class ShardFailed(msgspec.Struct, frozen=True):
 
 
 class _ShardInputs(msgspec.Struct, frozen=True, kw_only=True):
-    """The inputs of a shard's execution."""
-
     pipeline: str
     position: NodePosition = msgspec.field(name="visit")  # the name that open executions have stored
     part: str
@@ -295,8 +294,8 @@ class _Shard:
         self._failed += item["status"] != "ok"
 
     async def _made(self, place: int, index: int) -> dict[str, Any] | NodeError:
-        """The inputs of an item, or the error if they have no value or are not an object. `place` is its position in this shard, `index`
-        that in the whole list."""
+        """The inputs of an item, or the error if they have no value or are not an object (for `Task.is_undo`: no error, but `inputs` None).
+        `place` is the position of the item in this shard, `index` that in the whole list."""
         task, node = self._task, self._inputs.position.node
         value = task.items[place]
         template, item = task.template, MapItem(value, value["index"] if self._inputs.part != WORK else index)
@@ -359,8 +358,6 @@ class _Shard:
 
 
 class _ItemRuns(ChildRuns):
-    """The child runs of one item."""
-
     def __init__(self, shard: _Shard, index: int, revision: Mapping[str, Any] | None) -> None:
         inputs = shard._inputs
         labels = Labels(pipeline=inputs.pipeline, node=inputs.position.node, item=index, round=inputs.position.round)

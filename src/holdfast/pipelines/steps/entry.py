@@ -1,5 +1,5 @@
-"""Inside the sandbox: it calls one step, which is a pure function of the pipeline's file. The function gets JSON and returns JSON. It has
-no tools."""
+"""The code that runs inside the sandbox and calls one step: a pure function of the pipeline's file. The function gets JSON and returns
+JSON. It has no tools. If the isolation is `inline`, the runner uses `called` in its own process."""
 
 from __future__ import annotations
 

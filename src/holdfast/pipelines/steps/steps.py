@@ -62,8 +62,8 @@ class Steps:
     async def call(
         self, package: str, function: str, inputs: Any, *, seconds: float = STEP_SECONDS, tenant: str = ""
     ) -> StepDone | StepFailure:
-        """Call one function of a package (`Graph.steps`) with JSON. If the step fails, the result is a StepFailure. With the isolation
-        `inline` there is no limit of time. The CPU time is charged to `tenant`.
+        """Call one function of a package (`Graph.steps`) with JSON. If the step fails, the result is a StepFailure. The CPU time is
+        charged to `tenant`. With the isolation `inline`, nothing is charged, and neither the time nor the size of the inputs is limited.
 
         Raises WorkerMissing if the package is not on this machine, WorkerChanged if its files have changed, and Overloaded or
         SandboxUnavailable if no sandbox can run it.

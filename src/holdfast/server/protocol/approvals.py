@@ -70,7 +70,6 @@ class Approvals:
         self._served = served
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers."""
         return [
             Route("GET", "/v1/approvals/?", self.list, RoutePolicy("ListApprovals", Needs.VIEW, Reach.HANDLER)),
             Route("POST", "/v1/approvals/decide", self.decide_many, RoutePolicy("DecideApprovals", Needs.APPROVE, Reach.HANDLER)),
@@ -97,7 +96,8 @@ class Approvals:
         return msgspec.structs.replace(page, approvals=list(self._served.estimates().with_rests(page.approvals)))
 
     async def show(self, request: Request) -> Reply:
-        """One approval, open or closed, with what the rest of its outermost run may cost."""
+        """One approval, open or closed, with `may_cost`: what the rest of the outermost run above it may cost; null if that cannot be
+        estimated."""
         return document_reply(await in_thread(Purpose.STORE, self._one, request.label, asker_of(request)))
 
     def _one(self, approval_id: str, asker: Asker) -> Approval:
@@ -119,15 +119,17 @@ class Approvals:
         return await self._decided(request, "answer", said, result=said.result)
 
     async def settle(self, request: Request) -> Reply:
-        """Decide about a tool call for which it is not known whether it happened: record that it happened, record that it did not, or stop
-        the run. Only a settler or an admin may do this; an approver may not."""
+        """Decide about a tool call for which it is not known whether it happened: record that it happened, record that it did not, or let
+        the call fail (`stop`), which ends the run unless the worker catches the error. Only a settler or an admin may do this; an approver
+        may not."""
         said = _said(request, _Settled)
         check_settles(said.verdict)
         return await self._decided(request, said.verdict, said, result=said.result)
 
     async def decide_many(self, request: Request) -> Reply:
-        """Decide many approvals with one request and one verdict: those that the body names, or all open ones of a run (and of one of its
-        nodes). The reply has a result for each. If one decision is refused, the others are still made."""
+        """Decide many approvals with one request and one verdict: those that the body names, or the open ones of a run and of all runs
+        below it (with `node`, only those of this node of the run). One request decides at most 500. The reply has a result for each
+        approval. If one decision is refused, the others are still made."""
         said, asker = _said(request, _BatchDecision), asker_of(request)
         if (said.verdict == "answer") is (said.result is msgspec.UNSET):
             raise InvalidParameter(
@@ -152,8 +154,8 @@ class Approvals:
         return document_reply({"results": results})
 
     async def link(self, request: Request) -> Reply:
-        """Make a link by which the person that the body names may decide this approval, once. Only an admin may make one, because the
-        caller who makes a link could also use it. The reply has the address of the link."""
+        """Make a link by which the person that the body names may decide this approval, once. Only an admin of all tenants may make a link,
+        because the caller who makes it could also use it. The reply has the address of the link."""
         said = _said(request, _Linked)
         seconds = links.DEFAULT_SECONDS if said.valid is None else parsed(said.valid)
         if seconds is None:
@@ -183,8 +185,8 @@ class Approvals:
 
 
 def _said(request: Request, kind: type[Any]) -> Any:
-    """Read the body as a `kind`. Raises InvalidRequest if it does not fit, or if its comment is too long. It does not fit if it has a
-    member that `kind` does not have, so a caller cannot name another person as the one who decides."""
+    """Read the body as a `kind`. Raises InvalidRequest if the body does not fit `kind`, or if its comment is too long. A body with a member
+    that `kind` does not have does not fit, so a caller cannot name another person as the one who decides."""
     try:
         said = json_structs.decoded(request.content or b"{}", kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

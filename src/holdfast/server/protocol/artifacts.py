@@ -1,4 +1,4 @@
-"""Artifacts: download and upload of large values, as bytes. The headers make a browser save an artifact; it never shows it as a page."""
+"""Artifacts: download and upload of large values, as bytes. The headers make a browser save an artifact, and never show it as a page."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ class ArtifactRoutes:
         self._threads = ThreadPoolExecutor(UPLOADS, thread_name_prefix="upload")
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers."""
         return [
             Route("GET", "/v1/artifacts/([^/]+)", self.get, RoutePolicy("GetArtifact", Needs.VIEW, Reach.HANDLER, waits=Waits.WHEN_ASKED)),
             Route("POST", "/v1/artifacts/?", self.put, RoutePolicy("PutArtifact", Needs.OPERATE, Reach.HANDLER, reads_body=True)),

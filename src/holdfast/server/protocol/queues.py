@@ -91,7 +91,6 @@ class Queues:
         self._known: set[str] = set()
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers."""
         place = "/v1/queues/([^/]+)"
         changes = {"pause": self.pause, "resume": self.resume, "drain": self.drain, "set": self.set}
         routes = [
@@ -158,7 +157,7 @@ class Queues:
         asker, tenant = asker_of(request), _kept_to(request)
         if message.tenant is not None:
             if tenant not in (None, message.tenant):
-                raise AccessRefused("A caller of one tenant cannot enqueue for another one.")
+                raise AccessRefused("A caller of one tenant cannot enqueue for another tenant.")
             tenant = message.tenant
             asker = msgspec.structs.replace(asker, tenant=tenant)
         asked = enqueue_of(
@@ -205,8 +204,8 @@ class Queues:
         return document_reply({"queue": row.name, "mode": row.mode.value})
 
     async def set(self, request: Request) -> Reply:
-        """Set limits of the queue (`set`), or remove limits that an operator set (`reset`), so that the declared ones are in force again. A
-        queue that does not exist yet is made."""
+        """Set settings of the queue (`set`), and remove settings that an operator set (`reset`), so that the declared ones are in force
+        again. A queue that does not exist yet is made."""
         said = _converted(_body(request, dict[str, Any]), _Set)
         is_new = not await in_thread(Purpose.STORE, self._queues(request).is_known, request.label)
         row = await in_thread(Purpose.HOUSE, self._queues(request).set, request.label, flattened(said.set), said.reset)
@@ -215,7 +214,7 @@ class Queues:
 
     async def redrive(self, request: Request) -> Reply:
         """Start parked runs of the queue again: those that the body names, or all, or all with one error code; at most a thousand in one
-        request."""
+        request. The reply has a new run or an error for each of them."""
         said, tenant, queues = _converted(_body(request, dict[str, Any]), _Redrive), _kept_to(request), self._queues(request)
         if said.all is bool(said.runs) or (said.error is not None and not said.all) or len(said.runs) > _MOST_REDRIVEN:
             raise InvalidRequest(

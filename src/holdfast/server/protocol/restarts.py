@@ -49,7 +49,6 @@ class Restarts:
         self._served = served
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers."""
         compare = RoutePolicy("CompareRuns", Needs.VIEW, Reach.HANDLER)
         retry = RoutePolicy("RetryRun", Needs.OPERATE, Reach.HANDLER, waits=Waits.WHEN_ASKED)
         restart = RoutePolicy("RestartRun", Needs.OPERATE, Reach.HANDLER, body_bytes=_LARGEST, waits=Waits.WHEN_ASKED)
@@ -60,7 +59,7 @@ class Restarts:
         ]
 
     async def retry(self, request: Request) -> Reply:
-        """Start a new run that does the failed part of an earlier run again. With `"plan": true`, nothing is started: the reply says what
+        """Start a new run that runs the failed parts of an earlier run again. With `"plan": true`, nothing is started: the reply says what
         the new run would do."""
         said = _body(request, _Retry)
         return await self._again(request, RestartAsked(is_retry=True), is_plan=said.plan)
@@ -87,7 +86,7 @@ class Restarts:
         return await served.reply(header.id, accepted, await served.watched(request, header, accepted, wait), look=True)
 
     async def compare(self, request: Request) -> Reply:
-        """Compare two runs of one pipeline, node by node."""
+        """Compare two runs of the same worker or pipeline: inputs, outputs, status and, for a pipeline, each node."""
         a, b = request.labels
         told = await in_thread(Purpose.STORE, compare_runs, self._served.store, a, b, asker_of(request))
         return document_reply(told.document())

@@ -1,5 +1,5 @@
-"""Joins the routes by which clients start workers and look at runs. Each handler's module declares its own routes. Those of queues
-(queues.py) are added by `holdfast serve`, also without workers."""
+"""Joins the routes by which clients start workers and look at runs. Each handler's module declares its own routes. `holdfast serve` adds
+the routes of queues (queues.py) itself, because a server without workers has them, too."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@
 
 An event whose id is a number is in the run's history. A client that sends such an id back (Last-Event-ID) gets every event of the history
 after it. An event whose id is like `12.0a1b2c3d.7` is a live event: this process keeps it for a while, and no store has it. A client that
-connects again and may have missed live events gets one event `gap`. The stream ends when the run has ended, when it is quarantined (the
-last event is then `quarantined`), or when the server shuts down.
+connects again and may have missed live events gets one event `gap`. The stream ends when the run has ended, when it is quarantined or
+removed from the store (the last event is then `quarantined`), or when the server shuts down.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ class Runs:
         self._served = served
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers."""
         return [
             Route("GET", "/v1/runs/([^/]+)", self.get, RoutePolicy("GetRun", Needs.VIEW, Reach.HANDLER, waits=Waits.WHEN_ASKED)),
             Route(
@@ -57,8 +56,9 @@ class Runs:
         ]
 
     async def get(self, request: Request) -> Reply:
-        """The response of a run, or its state if it has not ended. With `?wait=` the reply waits until the run has ended or needs a person,
-        at most this many seconds. It does not wait if too many requests wait already."""
+        """The response of a run that has ended or is quarantined, else its state. With `?wait=` the reply waits until the run has ended or
+        needs a person, at most this many seconds, and at most as long as the server allows. It does not wait if too many requests wait
+        already."""
         header, accepted = find_run(self._served.store, request.label, asker_of(request))
         wait = patience(request, 0, self._served.limits.wait_seconds)
         if wait == 0:

@@ -41,8 +41,9 @@ class ServedWorkers:
         return found
 
     async def watched(self, request: Request, header: Execution, accepted: AcceptedRequest, seconds: float) -> Response | None:
-        """Wait at most `seconds` until a run has ended or needs a person, and return its response. If the run has not ended by then, or if
-        the server shuts down, the response describes its state at that time. Returns None at once if too many requests wait already."""
+        """Wait at most `seconds` until a run has ended, is quarantined or needs a person, and return its response. If the run has not ended
+        by then, or if the server shuts down, the response describes its state at that time. Returns None at once if too many requests wait
+        already."""
         try:
             with request.waiting():
                 return await self._watched(request.closing, header, accepted, seconds)
@@ -60,9 +61,10 @@ class ServedWorkers:
             closing.cancel()
 
     async def reply(self, run_id: str, accepted: AcceptedRequest, response: Response | None = None, *, look: bool = False) -> Reply:
-        """The reply for a run: its response, or 202 with its state if it has not ended. `response`: the response if the caller has it. If
-        it is None, or if its run may still be open, it is read from the store. `look`: for a run that has ended, the HTTP status is 200
-        even if the run failed; without `look` it follows from the response."""
+        """The reply for a run: its response if it has ended or is quarantined, else 202 with its state. `response`: the response, if the
+        calling handler has it already. If it is None, or if its run may still be open, the response is read from the store. `look`: for a
+        run that has ended, the HTTP status is 200 even if the run failed; without `look`, the HTTP status follows from the response. Raises
+        ExecutionNotFound if the run must be read and the store has removed it."""
         if response is None or _may_be_open(response):
             header = self._header(run_id)
             state = state_of(header)
@@ -72,7 +74,8 @@ class ServedWorkers:
         return response_reply(response, 200 if look else None)
 
     async def begun(self, header: Execution, accepted: AcceptedRequest) -> Reply:
-        """The reply (202) for a new run whose caller does not wait: its state when it began."""
+        """The reply for a caller who does not wait: 202, with the state that the run has in `header`. The run is new, or it is the run that
+        has the request's idempotency key already."""
         return open_reply(await self._with_rest(response_of(self.store, header, accepted)), state_of(header))
 
     async def _place(self, header: Execution) -> dict[str, Any] | None:
@@ -83,7 +86,7 @@ class ServedWorkers:
         return None if place is None else place_document(place)
 
     async def _with_rest(self, response: Response) -> Response:
-        """The response. If the run waits for approvals, what the rest of the outermost run may cost is added to each of them."""
+        """The response. If the run waits for approvals, each of them also says what the rest of the outermost run may cost."""
         return await in_thread(Purpose.STORE, self.estimates().in_response, response) if response.approvals else response
 
     def _header(self, run_id: str) -> Execution:

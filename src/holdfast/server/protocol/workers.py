@@ -35,7 +35,6 @@ class Workers:
         self._served = served
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers."""
         return [
             Route("GET", "/v1/workers/?", self.list, RoutePolicy("ListWorkers", Needs.VIEW, Reach.ALL)),
             Route("GET", "/v1/workers/([^/]+)", self.show, RoutePolicy("GetWorker", Needs.VIEW, Reach.ALL)),
@@ -63,9 +62,10 @@ class Workers:
         return document_reply({**_brief(found, contracts), **_whole(found)})
 
     async def invoke(self, request: Request) -> Reply:
-        """Run a worker. The reply waits until the run has ended or needs a person, but at most `?wait=` seconds, and at most as long as the
-        server allows. With `?wait=0`, with the header `Prefer: respond-async`, and if too many requests wait already, it waits only until
-        the run is on disk. If the request is refused, the reply says why, and there is no run."""
+        """Run a worker, or find the run that the request's idempotency key has. The reply waits until the run has ended or needs a person,
+        but at most `?wait=` seconds, and at most as long as the server allows. With `?wait=0`, with the header `Prefer: respond-async`, and
+        if too many requests wait already, the reply waits only until the run is on disk. If the request is refused, the reply says why, and
+        no run is started."""
         most = self._served.limits.wait_seconds
         wait = 0.0 if is_async(request) else patience(request, most, most)
         order = _addressed(request)
@@ -85,8 +85,8 @@ class Workers:
 
 
 def _addressed(request: Request) -> WorkerRequest:
-    """The request in the body. If it has no trace or no idempotency key, those of the headers are used. Raises InvalidRequest if the body
-    is not a valid request, if body and headers have different keys, or if the key in the header is empty or too long."""
+    """The request in the body. If it has no trace or no idempotency key, the trace or the key of the headers is used. Raises InvalidRequest
+    if the body is not a valid request, if body and headers have different keys, or if the key in the header is empty or too long."""
     order = request_from(request.content, worker_id=request.label)
     parent, key = trace_of(request), request.header(b"idempotency-key")
     if parent is not None and order.trace.trace_id is None:

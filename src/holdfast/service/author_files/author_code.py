@@ -20,9 +20,10 @@ class AuthorCode(msgspec.Struct, frozen=True, kw_only=True):
     """The folder of the code. The user must trust it, unless `ready` is true."""
     tools: tuple[Declared, ...]
     files: tuple[Path, ...]
-    """The files that Holdfast copies to run the worker: its code, its page and what they include."""
+    """The files that Holdfast copies to run the file's workers: their code, their pages and what they include. A worker whose page does not
+    exist adds none."""
     ready: bool
-    """Whether it is a worker of Holdfast's own library, which is trusted like Holdfast itself."""
+    """Whether the file belongs to Holdfast's own library, which is trusted like Holdfast itself."""
 
     @property
     def told(self) -> str:
@@ -32,7 +33,8 @@ class AuthorCode(msgspec.Struct, frozen=True, kw_only=True):
 
 def author_code(worker: str | Path) -> AuthorCode | None:
     """The code of a worker that would run outside the sandbox. `worker` is the path of the worker's file, or the id of a worker of
-    Holdfast's library. Returns None if the file declares no tools, is a page, or does not exist."""
+    Holdfast's library. Returns None if the file declares no tools, is a page, or does not exist. Raises IncludeRefused if the page of a
+    worker in the file may not be used, for example because it is outside the folder."""
     path = Path(worker)
     file = path if path.exists() else find(str(worker)) or path
     if not file.is_file() or file.suffix == ".md":  # a page is data, and has no tools

@@ -17,18 +17,18 @@ _WORDS: Final = frozenset({"Queue", "Schedule"})
 
 
 def queues_beside(functions: Iterable[object], *modules: ModuleType) -> tuple[Queue, ...]:
-    """The queues that these modules, and the modules of these functions, declare, each once."""
+    """The queues that are values of variables in these modules, and in the modules of these functions, each once."""
     return _beside(functions, modules, Queue)
 
 
 def schedules_beside(functions: Iterable[object], *modules: ModuleType) -> tuple[Schedule, ...]:
-    """The schedules that these modules, and the modules of these functions, declare, each once."""
+    """The schedules that are values of variables in these modules, and in the modules of these functions, each once."""
     return _beside(functions, modules, Schedule)
 
 
 def names_declared(file: Path) -> list[str]:
-    """The names of the module variables of a file whose values are calls of `Queue` or `Schedule`. The file is read, not run. Empty if it
-    cannot be read."""
+    """The names of the module variables of a file whose values are calls of `Queue` or `Schedule`. The file is read, not run. Empty if the
+    file cannot be read or is not valid Python."""
     try:
         lines = ast.parse(file.read_bytes()).body
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -39,7 +39,8 @@ def names_declared(file: Path) -> list[str]:
 
 
 def not_declared_told(file: Path) -> str | None:
-    """What to tell a person whose file of workers has a `Queue` or a `Schedule`: such a file is not imported. None if it has none."""
+    """A warning for a person: this file of workers has module variables with a `Queue` or a `Schedule`, which are not declared, because
+    Holdfast does not import a file of workers. None if the file has no such variable. The caller must know that the file has workers."""
     names = names_declared(file) if file.suffix == ".py" else []
     if not names:
         return None
@@ -48,13 +49,14 @@ def not_declared_told(file: Path) -> str | None:
 
 
 def each_once(schedules: Iterable[Schedule]) -> tuple[Schedule, ...]:
-    """These schedules, without repeats. A schedule can be found twice, if one file imports another and both are given."""
+    """These schedules without repeats: of several with the same name, definition and input, one is kept. A schedule can be found twice, if
+    one file imports another and both are given. Raises ScheduleInvalid or InvalidParameter if a value of a schedule is not allowed."""
     found = {(one.name, one.definition(), one.input_text()): one for one in schedules}
     return tuple(found.values())
 
 
 def _word(called: ast.expr) -> str:
-    """The last part of what is called: `Queue` of `holdfast.Queue`."""
+    """The last name in the expression that is called: `Queue` for `holdfast.Queue(…)`. Empty if the expression is not a name."""
     return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
 
 

@@ -28,19 +28,19 @@ _SHOWN_FRAMES = 3
 
 
 class LoadedFunction(msgspec.Struct, frozen=True):
-    """The function that an address names, and the other durable functions of its module."""
+    """The function that an address names, and all durable functions of its module."""
 
     function: DurableFunction
     beside: tuple[DurableFunction, ...]
-    """All durable functions of the module, `function` included."""
+    """All durable functions of the module, `function` included, each once."""
     module: ModuleType
 
 
 def load(address: str) -> LoadedFunction:
     """Import the function at an address. This runs the code of its module. The address names the function by its name in the module, or by
     the name under which it is registered. Raises InvalidParameter if a part of the address is empty, and FunctionNotLoadable if the module
-    cannot be imported. Raises FunctionNotFound if the module does not have the function, or if the address names no function and the module
-    does not have exactly one."""
+    cannot be imported. Raises FunctionNotFound if the module has no such durable function or has several under that name, or if the address
+    names no function and the module does not have exactly one."""
     place, colon, wanted = address.rpartition(":")
     if not colon:
         place, wanted = address, ""
@@ -54,7 +54,8 @@ def load(address: str) -> LoadedFunction:
 
 def load_module(address: str) -> tuple[ModuleType, dict[str, DurableFunction]]:
     """Import a file or module. Returns the module, and its durable functions by their names in the module; for `FILE:function`, only that
-    one. Functions that the module only imports are left out if it has functions of its own."""
+    one, under the name in the address. Functions that the module only imports are left out if it has functions of its own. Raises
+    FunctionNotLoadable if the module cannot be imported, and for `FILE:function` the errors of `load`."""
     _, colon, wanted = address.rpartition(":")
     if colon and wanted.isidentifier():
         loaded = load(address)
@@ -67,7 +68,8 @@ def load_module(address: str) -> tuple[ModuleType, dict[str, DurableFunction]]:
 
 
 def declares_function(file: Path, name: str) -> bool:
-    """Whether a file has a durable function with this name. The file is read, not run."""
+    """Whether a file has a Python function of this name with the decorator `durable_execution`. The file is read, not run. False if the
+    file cannot be read or is not valid Python."""
     try:
         nodes = ast.walk(ast.parse(file.read_bytes()))
     except (OSError, SyntaxError, ValueError, RecursionError):

@@ -1,5 +1,5 @@
-"""Finds the workers and pipelines that a file names: in the file itself, then in the other files of its folder, then in files that the
-caller gives, then in Holdfast's library. Files are read, never run.
+"""Finds the workers and pipelines that a file names: in the file itself, then in the other files of its folder, then (only for
+`workers_for`) in files that the caller gives, then in Holdfast's library. Files are read, never run.
 
 Only ids that are written as text in the code are found. For an id that the code computes, name the worker's file (`workers=`, `--worker`).
 """
@@ -155,7 +155,8 @@ def _run_by(file: Path) -> Iterator[str]:
 
 
 def _texts(file: Path) -> Iterator[str]:
-    """Every text in a Python file that may be the id of a worker; for a page, the ids that its nodes name."""
+    """Every text constant of a Python file, because any of them may be the id of a worker; for a page, the ids that its nodes name. A
+    version (`@1`) is left out."""
     if file.suffix == PAGE:
         graph = page_in(file).graph
         return iter([] if graph is None else [worker.partition("@")[0] for node in graph.nodes for worker in workers_of(node)])

@@ -168,8 +168,8 @@ class Estimates:
 
     def in_response(self, response: Response) -> Response:
         """The response, in which each approval that the run waits for has got `may_cost`: what the rest of the outermost run may cost; None
-        if that cannot be estimated. An approval that does not say what was spent gets none. A response without approvals is returned
-        unchanged."""
+        if that cannot be estimated. An approval that does not say what was spent gets no `may_cost`. A response without approvals is
+        returned unchanged."""
         known: dict[str, dict[str, Any] | None] = {}
         told = []
         for approval in response.approvals:
@@ -205,7 +205,8 @@ class Estimates:
 
     def check(self, served: ServedVersion, accepted: AcceptedRequest, now: int) -> None:
         """Raise InvalidRequest (`estimate_exceeded`) if the estimate of a run is higher than one of its caps, or if the run has a cap and
-        the estimate is not known. Caps are what the caller allows for this run, and what is left today of the tenant's daily limits."""
+        the estimate is not known. Call this method only if `refuses` is True. Caps are what the caller of the run allows for it, if that
+        differs from the contract, and what is left today of the tenant's daily limits."""
         caps = self._caps(served, accepted, now)
         if not caps:
             return

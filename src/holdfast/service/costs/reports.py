@@ -46,7 +46,7 @@ class CostLine(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int = 0
     reasoning_tokens: int = 0
     settled: CallTotals = CallTotals()
-    """Calls for which the model's server said what they used."""
+    """Calls for which the model's server or the tool said what they used."""
     unknown: CallTotals = CallTotals()
     """Calls for which it is not known what they used, with the estimated amounts."""
     open: CallTotals = CallTotals()
@@ -117,7 +117,8 @@ class CostReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller asks about costs, as texts. None does not restrict."""
+    """What a caller asks about costs, as texts. A member that is None does not restrict the question; for `by`, None means the usual
+    dimensions."""
 
     by: str | None = None
     """The dimensions to sum by, with commas between them: `node,model`. None: pipeline, worker and model; for one run also node."""
@@ -132,8 +133,8 @@ class CostQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cost_report(store: Store, asked: CostQuestion, now: int, most_lines: int = _MOST_LINES) -> CostReport:
-    """The answer to a question about costs, with at most `most_lines` lines. Raises InvalidParameter if the question is not allowed, and
-    ExecutionNotFound if its run is not known."""
+    """The answer to a question about costs, with at most `most_lines` lines: the highest cost first; with the dimension `day`, sorted by
+    their groups. Raises InvalidParameter if the question is not allowed, and ExecutionNotFound if its run is not known."""
     by = dimensions(asked.by, _usual(asked))
     if asked.run is None and Dimension.RUN in by:
         raise InvalidParameter("Costs can be summed by run only for one run and the runs below it: name that run.")
@@ -190,9 +191,9 @@ def _line(one: CostSum) -> CostLine:
 
 
 def root_of(store: Store, run: str) -> str:
-    """The id of the outermost execution above a run; the id of the run itself if none is above it. If retention has removed the run, but
-    the ledger has calls of it, the id of the run itself is returned. Raises ExecutionNotFound if neither the store nor the ledger has the
-    run."""
+    """The id of the outermost execution above a run; the id of the run itself if none is above it. If retention has removed an execution
+    above the run, the search ends there, and the id of that execution is returned. If retention has removed the run, but the ledger has
+    calls of it, the id of the run itself is returned. Raises ExecutionNotFound if neither the store nor the ledger has the run."""
     header = store.find(run)
     if header is None:
         if store.ledger(run, 1) or store.cost(CostFilter(run=run, root=run, limit=1)):
@@ -291,5 +292,5 @@ def dollars(nanos: int) -> str:
 
 
 def question_of(told: Mapping[str, str | None]) -> CostQuestion:
-    """A question from texts by name. The names are the fields of CostQuestion."""
+    """A question from texts by name. The names are the fields of CostQuestion; other names are ignored."""
     return json_structs.converted(dict(told), CostQuestion)

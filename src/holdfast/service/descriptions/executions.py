@@ -10,6 +10,7 @@ import msgspec
 from holdfast.engine.quarantine_messages import waits
 from holdfast.engine.quarantine_messages import why as why_quarantined
 from holdfast.model import codec
+from holdfast.model.draft import is_pending
 from holdfast.model.error_text import one_line, place_of
 from holdfast.model.errors import (
     ExecutionFailed,
@@ -23,7 +24,7 @@ from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.history import PLACE, EventType
 from holdfast.model.ids import Arn
 from holdfast.model.life import next_try, reason_of
-from holdfast.model.operations import RUN, Operation, Status, Type, is_pending
+from holdfast.model.operations import RUN, Operation, Status, Type
 from holdfast.model.schedules import Occurrence, occurrence_in
 from holdfast.model.serialization_advice import with_advice
 from holdfast.model.starts import restart_in
@@ -104,7 +105,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     error: dict[str, Any] | None
     """AWS's ErrorObject, if the execution ended without success; else None."""
     waits_for: tuple[Pending, ...]
-    """Its pending operations (`model.operations.is_pending`), for which its handler may wait; empty if it is closed."""
+    """Its pending operations (`model.draft.is_pending`), for which its handler may wait; empty if it is closed."""
     why: str
     """Why it is in its present state, as a sentence."""
     parent: str | None = None
@@ -136,15 +137,14 @@ def arn_of(header: Execution) -> str:
     return str(Arn(header.function, header.version, header.name, header.id))
 
 
-def result_of(store: Store, header: Execution, payload: str | None) -> Any:
-    """The result of a closed execution; `payload` is its stored result or error. Raises ExecutionFailed, ExecutionTimedOut or
-    ExecutionStopped if it did not succeed. The error names the operation that failed, if it is known."""
-    if header.status is ExecutionStatus.SUCCEEDED:
-        return None if payload is None else codec.loads(payload)
+def failure_of(store: Store, header: Execution, payload: str | None) -> Unsuccessful:
+    """The error for a caller that waits for the result of a closed execution which did not succeed: ExecutionFailed, ExecutionTimedOut or
+    ExecutionStopped. `payload` is the stored error. ExecutionFailed names the operation that failed, if that operation
+    is known and has a name."""
     failure = codec.failure_from(payload or "{}")
     where = failed_in(store, header, failure)
     message = with_advice(failure.message)
-    raise _ENDINGS[header.status](message if where is None else f"{message} (in {where})", failure.type, failure.data)
+    return _ENDINGS[header.status](message if where is None else f"{message} (in {where})", failure.type, failure.data)
 
 
 def check_will_end(store: Store, header: Execution) -> None:

@@ -35,7 +35,7 @@ class NodeCost(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: Decimal = Decimal(0)
     tool_calls: int = 0
     runs: tuple[str, ...] = ()
-    """The ids of these runs, in the order in which they began."""
+    """The ids of these runs, in the order in which they began; for a map with shards, the ids of its shards."""
 
 
 class PipelineView(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class PipelineView(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[NodeStatus, ...] = ()
     """Every end of a node in every round, and every undo, in order."""
     counts: dict[str, Counts] = {}
-    """The items of each map that has begun, by the name of its node."""
+    """The items of each map that has begun or was skipped, by the name of its node."""
     costs: dict[str, NodeCost] = {}
     """What each node has used, by its name. A node without finished runs is not in it."""
 
@@ -67,7 +67,7 @@ class PipelineView(msgspec.Struct, frozen=True, kw_only=True):
         return NodeView(state=state, detail=detail, counts=counts, cost=None if cost is None else cost.cost_usd)
 
     def runs_of(self, node: str) -> tuple[str, ...]:
-        """The ids of the finished runs of a node."""
+        """The ids of the finished runs of a node; for a map with shards, of its finished shards."""
         return self.costs.get(node, NodeCost()).runs
 
     def document(self) -> dict[str, Any]:

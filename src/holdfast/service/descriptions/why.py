@@ -8,10 +8,11 @@ from typing import Final
 
 import msgspec
 
+from holdfast.model.draft import is_pending
 from holdfast.model.error_text import brief_class
 from holdfast.model.execution import FAILED_STATUSES, Execution, ExecutionStatus, State
 from holdfast.model.life import next_try
-from holdfast.model.operations import APPROVAL, CANCEL, RUN, Operation, SubType, Type, is_pending
+from holdfast.model.operations import APPROVAL, CANCEL, RUN, Operation, SubType, Type
 from holdfast.model.queues import Mode
 from holdfast.model.summary import PARTIAL
 from holdfast.service.descriptions.executions import trouble_of, why_of
@@ -37,7 +38,8 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def why(store: Store, header: Execution, most: int = MOST_OPERATIONS) -> Why:
-    """Explain an execution. If it has more than `most` operations, the sentence does not say what it waits for."""
+    """Why an execution is in its present state, and the action that helps. If the execution has more than `most` operations, the sentence
+    does not say what it waits for."""
     if header.status is not ExecutionStatus.RUNNING:
         return _over(header)
     pending = _pending(store, header, most)
@@ -63,11 +65,12 @@ def _over(header: Execution) -> Why:
         return Why(sentence=f"It is over{told}. Its name was started again: {header.superseded_by}.")
     if header.parked:
         return Why(sentence=f"It failed{told} and is parked: a person may start it again.", cure="redrive")
+    cure = "restart" if header.parent is None else None  # what another one invoked is restarted with that one
     if header.status in FAILED_STATUSES:
-        return Why(sentence=f"It is over: {header.status.value.lower().replace('_', ' ')}{told}.", cure="restart")
-    if summary is not None and code is not None:
-        return Why(sentence=f"It {'ended in part' if summary.outcome == PARTIAL else 'failed'}{told}.", cure="restart")
-    return Why(sentence="")
+        return Why(sentence=f"It is over: {header.status.value.lower().replace('_', ' ')}{told}.", cure=cure)
+    if summary is not None and summary.outcome == PARTIAL:
+        return Why(sentence=f"It ended in part{told}.", cure=cure)
+    return Why(sentence="") if code is None else Why(sentence=f"It failed{told}.", cure=cure)
 
 
 def _pending(store: Store, header: Execution, most: int) -> list[Operation]:

@@ -15,11 +15,12 @@ from typing import Annotated, Any, Final, NoReturn
 import msgspec
 
 from holdfast.model import codec, json_structs
+from holdfast.model.draft import is_pending
 from holdfast.model.errors import ExportInvalid, InvalidParameter, PayloadTooLarge
 from holdfast.model.execution import DAY_SECONDS, Execution, ExecutionStatus, GraphText, State, checked_graph, checked_graph_id
 from holdfast.model.history import BY_ACTION, BY_OUTCOME, TERMINAL, Event, EventType, carries_error
 from holdfast.model.ids import checked_function, checked_name, checked_version
-from holdfast.model.operations import OPEN, Failure, Operation, Status, Type, is_pending
+from holdfast.model.operations import OPEN, Failure, Operation, Status, Type
 from holdfast.model.summary import Summary, error_word
 from holdfast.model.transitions import MAX_ID, MAX_NAME, MOVES, TIMERS
 from holdfast.service.descriptions.executions import arn_of

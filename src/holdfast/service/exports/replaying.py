@@ -1,7 +1,7 @@
 """Replays: runs today's code on the records of an exported execution, without a store, an engine or writes, and without step bodies.
 
-Each branch of the handler runs as far as its records go. It is suspended at a wait that had not ended, or before new work. If the code ends
-without some of the records, it does not match them, and the result names these records.
+Each strand of the handler runs as far as its records go. The strand is suspended at a wait that had not ended, or before new work. If the
+code ends without some of the records, it does not match them, and the result names these records.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from holdfast.durable.async_state import AsyncState
 from holdfast.durable.blocking_driver import BlockingState
 from holdfast.durable.context import AsyncDurableContext, DurableContext
 from holdfast.durable.exceptions import NonDeterministicExecutionError, SuspendExecution
-from holdfast.durable.execution import DurableFunction
+from holdfast.durable.execution import DurableFunction, succeeded
 from holdfast.durable.hooks.resting_hooks import RestingHooks
 from holdfast.durable.identifier import PATCH, Identity
-from holdfast.durable.invocation_outcome import failed, succeeded
+from holdfast.durable.invocation_outcome import failed
 from holdfast.durable.plan import Plan, Suspend
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import Deferring
@@ -41,7 +41,7 @@ from holdfast.service.exports.importing import Source, read
 from holdfast.store.seam import Snapshot
 
 T = TypeVar("T")
-_OURS = str(Path(__file__).parents[1])
+_OURS = str(Path(__file__).parents[2])
 _LOOP = str(Path(asyncio.__file__).parent)
 _FROM_OUTSIDE = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT})
 
@@ -63,9 +63,10 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     waits: tuple[str, ...] = ()
     """The recorded operations that the code waits for, in words."""
     goes_on: tuple[str, ...] = ()
-    """The new work that the code would do next, in words, with its line in the code."""
+    """The new work that the code would do next, in words, with its line in the code if that is known."""
     unused: tuple[str, ...] = ()
-    """In words: the recorded operations that the code had not used when it ended."""
+    """In words: the recorded operations outside of child contexts that the code had not used when it ended. Empty if the code has not
+    ended."""
 
 
 def replay(document: Source, function: DurableFunction) -> Replayed:
@@ -74,7 +75,7 @@ def replay(document: Source, function: DurableFunction) -> Replayed:
 
     Nothing is written, and no body of a step runs; the code outside of steps runs, as at every replay. Raises
     `NonDeterministicExecutionError` if the code calls another operation than the recorded one, `ExportInvalid` if the document is not an
-    export, or was exported without data, and `InvalidParameter` if the function is not durable."""
+    export, or was exported without data, and `InvalidParameter` if the function is not a durable function, or is a plain function."""
     _check_durable(function)
     imported = read(document)
     if not imported.data:
@@ -84,7 +85,7 @@ def replay(document: Source, function: DurableFunction) -> Replayed:
 
 def replay_snapshot(snapshot: Snapshot, function: DurableFunction) -> Replayed:
     """Run a function on the records of an execution, or of a part of one, that was read from a store. The result and the errors are those
-    of `replay`."""
+    of `replay`, without `ExportInvalid`."""
     _check_durable(function)
     run = _Run(snapshot)
     outcome = _awaited(lambda: run.awaiting(function)) if function.is_async else run.blocking(function)
@@ -109,26 +110,26 @@ def _awaited(make: Callable[[], Coroutine[Any, Any, Outcome]]) -> Outcome:
 
 
 class _NewWork(SuspendExecution):
-    """Raised in a branch where its records end: before it would write a new record, or run the body of a step that has a recorded start and
-    no end."""
+    """Raised in a strand where its records end: before the strand would write a new record, or run the body of a step that has a recorded
+    start and no end."""
 
 
 class _RecordUse(RestingHooks):
-    """Used in place of plugins: notes which records the code uses, and stops each branch before new work."""
+    """Used in place of plugins: notes which records the code uses, and stops each strand before new work."""
 
     def __init__(self) -> None:
         self.looked_at: set[str] = set()
         self.waits: dict[str, None] = {}
         self.goes_on: dict[str, None] = {}
         self.in_body = False
-        """Whether a branch stopped at a step whose start is recorded, but not its end: the result of its body is not known."""
+        """Whether a strand stopped at a step whose start is recorded, but not its end: the result of its body is not known."""
 
     def recording(self, update: Update) -> None:
-        """Stop the branch: the code would write a new record."""
+        """Stop the strand: the code would write a new record."""
         self._stop(update.type.value, update.sub_type, update.name)
 
     def watched(self, func: Callable[..., Any], at: Identity, attempt: int) -> Callable[..., Any]:
-        """Stop the branch: the body of a step would run now. The start of this step is recorded, but not its end."""
+        """Stop the strand: the body of a step would run now. The start of this step is recorded, but not its end."""
         self.in_body = True
         self._stop(at.type.value, at.sub_type, at.name)
 
@@ -247,7 +248,7 @@ def _returned(state: BlockingState | AsyncState, scope: Scope, result: Any, func
     """The outcome of code that returned. If the code caught a mismatch with the records, raises it again."""
     if state.mismatch is not None:
         raise state.mismatch
-    return succeeded(state, scope, result, function.write)
+    return succeeded(function, state, scope, result)
 
 
 def _failed(state: BlockingState | AsyncState, error: BaseException) -> Outcome:
@@ -285,7 +286,7 @@ def _told(snapshot: Snapshot, seen: _RecordUse, outcome: Outcome) -> Replayed:
 
 def _same_end(snapshot: Snapshot, outcome: Outcome, *, in_body: bool) -> bool:
     """Whether the code's outcome is the same as the recorded end. Always True if the execution has not ended, was stopped or timed out. If
-    it continued as another one, the new inputs are not compared. With `in_body`, a branch stopped at a step that had begun and not ended:
+    it continued as another one, the new inputs are not compared. With `in_body`, a strand stopped at a step that had begun and not ended:
     then a recorded error is not compared, because it may come from that step."""
     header, payload = snapshot.header, snapshot.events[-1].payload
     if header.status is ExecutionStatus.RUNNING or header.status in _FROM_OUTSIDE:

@@ -20,9 +20,8 @@ from holdfast.model.schedules import Origin
 from holdfast.model.signals import Subscriber
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.descriptions.executions import listed, quarantined_of
-from holdfast.service.input_text import input_text
 from holdfast.service.open_engine.interpreter_tuning import tune
-from holdfast.service.open_engine.open_execution import OpenExecution
+from holdfast.service.open_engine.open_execution import OpenExecution, input_text
 from holdfast.service.open_engine.queue_verbs import QueueVerbs
 from holdfast.service.open_engine.registered import registered
 from holdfast.service.open_engine.restart_verbs import RestartVerbs
@@ -119,10 +118,12 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         on_failed: str = "find",
     ) -> OpenExecution:
         """Start an execution. The same name with the same input finds the existing execution; with another input or version it raises
-        `ExecutionAlreadyStarted`. Without a name, each call starts a new execution.
+        `ExecutionAlreadyStarted`. Without a name, each call starts a new execution. Without `version`, a function object is started in its
+        own version, and a name in the version `$LATEST`, or else in the highest one that this engine has. Raises `FunctionNotFound` if this
+        engine does not have the function.
 
-        With `on_failed="restart"`, a name whose execution failed, timed out or was stopped is started again, with any input. The old
-        execution stays in the store, and its `superseded_by` names the new one.
+        `on_failed="restart"` needs a name: if the execution with that name failed, timed out, was stopped or is parked, a new one is
+        started under the name, with any input. The old execution stays in the store, and its `superseded_by` names the new one.
         """
         wanted = None if version is None else checked_version(version)
         if isinstance(function, DurableFunction):
@@ -160,11 +161,12 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         return await in_thread(Purpose.STORE, self._serving().estimates.in_response, response) if response.approvals else response
 
     async def follow(self, run_id: str, *, after: int | str = 0) -> AsyncGenerator[RunEvent, None]:
-        """The events of a run after the event with the id `after`, then new ones as they happen, until the run has ended, or is
-        quarantined: then the last event is `quarantined`. Write `async for event in engine.follow(run_id)`.
+        """The events of a run after the event with the id `after`, then new ones as they happen, until the run has ended, or is quarantined
+        or removed from the store: then the last event is `quarantined`. Write `async for event in engine.follow(run_id)`.
 
         An event has `id`, `event` and `data`. If the id is a number, the event is recorded in the store. If the id is a text, it is a live
-        event (progress, a log line, or text of a model): only the process that runs the worker has it.
+        event (progress, a log line, or text of a model): only the process that runs the worker has it. The event `quarantined` has no id.
+        Raises `Overloaded` if there are too many followers.
         """
         from holdfast.workers.run_lookup import Asker
 
@@ -230,7 +232,7 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         return self._runtime
 
     async def get(self, execution: str) -> OpenExecution:
-        """The execution with this ARN or id. Raises ExecutionNotFound if there is none."""
+        """The execution with this ARN or id. Raises ExecutionNotFound if there is none, and InvalidParameter if an ARN is not valid."""
         wanted = Arn.parse(execution).id if checked_mention(execution).startswith("arn:") else execution
         header = self._store.find(wanted)
         if header is None:
@@ -269,6 +271,6 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         await self._engine.heartbeat(callback_id)
 
     async def unsubscribe(self, subscriber: str) -> None:
-        """End a subscription in every process: signals that were not delivered to it yet are not delivered any more. If a subscriber is
-        given up without this call, the store keeps its undelivered signals forever."""
+        """End a subscription in every process: signals that were not delivered to it yet are not delivered any more, except one that is
+        being delivered just now. If a subscriber is given up without this call, the store keeps its undelivered signals forever."""
         self._store.unsubscribe(subscriber)

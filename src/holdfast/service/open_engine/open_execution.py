@@ -1,4 +1,5 @@
-"""OpenExecution: one execution of an open engine. Read its result and history, export it, stop it or release it."""
+"""OpenExecution: one execution of an open engine. Read its result and history, export it, stop it or release it. `input_text` makes the
+text of the input that it is started with."""
 
 from __future__ import annotations
 
@@ -7,30 +8,34 @@ from typing import Any
 
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
-from holdfast.model.errors import ExecutionNotFound
+from holdfast.model import codec
+from holdfast.model.errors import ExecutionNotFound, PayloadNotJson
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import Failure
-from holdfast.service.descriptions.executions import Description, arn_of, check_will_end, describe, result_of
+from holdfast.model.typed import Unwritable, without_models
+from holdfast.service.descriptions.executions import Description, arn_of, check_will_end, describe, failure_of
 from holdfast.service.descriptions.history import HistoryEvent, events_of
 from holdfast.service.exports.exporting import exported
 
 
 class OpenExecution:
-    """One execution of an open engine. `status`, `describe`, `history` and `export` raise `ExecutionNotFound` if the store does not have it
-    any more."""
+    """One execution of an open engine. All methods raise `ExecutionNotFound` if the store does not have the execution any more."""
 
     id: str
     name: str
     """The name that its caller gave; the id if the caller gave none."""
-    arn: str
 
     def __init__(self, engine: Engine, header: Execution, functions: Mapping[tuple[str, str], DurableFunction]) -> None:
         self._engine = engine
         self._functions = functions
         self.id = header.id
         self.name = header.name
-        self.arn = arn_of(header)
         self._header_then = header
+
+    @property
+    def arn(self) -> str:
+        """The ARN of the execution."""
+        return arn_of(self._header_then)
 
     async def result(self) -> Any:
         """Wait until the execution has ended, and return its result. If another execution continues it, wait for that one, and return the
@@ -41,7 +46,9 @@ class OpenExecution:
         fit is returned as its JSON value, and a warning is logged."""
         check_will_end(self._engine.store, self._header_then)
         header, payload = await self._engine.ending(self.id)
-        function, result = self._functions.get((header.function, header.version)), result_of(self._engine.store, header, payload)
+        if header.status is not ExecutionStatus.SUCCEEDED:
+            raise failure_of(self._engine.store, header, payload)
+        function, result = self._functions.get((header.function, header.version)), None if payload is None else codec.loads(payload)
         return result if function is None else function.typed(result)
 
     async def status(self) -> ExecutionStatus:
@@ -68,9 +75,9 @@ class OpenExecution:
 
     async def stop(self, message: str | None = None, error_type: str | None = None, *, cascade: bool = True) -> tuple[Execution, bool]:
         """Stop the execution, with this message and type as its error. With `cascade`, the executions below it are stopped too (runs of
-        workers and pipelines are cancelled), except those that were invoked with `cascade=False`. If another execution continues this
-        one, the other one is stopped instead. Returns the record of the execution, and whether this call stopped it; False if it was
-        closed. Raises `InvalidParameter` for an imported copy that was not closed."""
+        workers and pipelines are cancelled), except those that were invoked with `cascade=False`. If another execution continues this one,
+        the other one is stopped instead. Returns the record of the execution, and whether this call stopped it; False if it had ended
+        before. Raises `InvalidParameter` for an imported copy that was not closed."""
         return await self._engine.stop(self.id, Failure(message=message, type=error_type), cascade=cascade)
 
     async def release(self) -> None:
@@ -83,3 +90,13 @@ class OpenExecution:
         if header is None:
             raise ExecutionNotFound(f"There is no execution {self.id} any more.")
         return header
+
+
+def input_text(input: object) -> str:
+    """The input of an execution as JSON text. Raises PayloadNotJson if it cannot be written as JSON, and InvalidParameter if a text in it
+    is not valid Unicode."""
+    try:
+        plain = without_models(input)
+    except (Unwritable, RecursionError) as error:
+        raise PayloadNotJson(f"The input cannot be written as JSON: {error}.") from None
+    return codec.dumps(plain)

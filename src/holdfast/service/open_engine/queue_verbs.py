@@ -13,8 +13,7 @@ from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParam
 from holdfast.model.execution import Execution
 from holdfast.model.ids import Arn, checked_mention, checked_version
 from holdfast.model.queue_errors import QueueFull
-from holdfast.service.input_text import input_text
-from holdfast.service.open_engine.open_execution import OpenExecution
+from holdfast.service.open_engine.open_execution import OpenExecution, input_text
 from holdfast.service.queues.redrives import start_again
 
 if TYPE_CHECKING:
@@ -60,8 +59,8 @@ class QueueVerbs:
         and `head_start` (its priority: it is treated as if it had been enqueued this much earlier; an ordered queue ignores it) are in
         seconds. `units` is its estimated number of tokens, for rates of tokens (None or 0: for a function 0; for a worker or pipeline its
         limit of tokens, or 0 if it has none). `user` and `constraints` are only for workers and pipelines. Raises `QueueFull` if the queue
-        is full or is drained; then nothing is written. Raises `InvalidRequest` if the inputs do not fit the contract of a worker or
-        pipeline."""
+        is full or is drained; then nothing is written. Raises `FunctionNotFound` if this engine has neither a function nor a worker nor a
+        pipeline of this name. Raises `InvalidRequest` if the request does not fit the contract of a worker or pipeline."""
         asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
         if isinstance(target, str) and (workers := self._workers_of(target)) is not None:
             request = _request(target, input, version, idempotency_key, user, constraints)
@@ -91,10 +90,10 @@ class QueueVerbs:
         """Enqueue many inputs of one function, worker or pipeline, a thousand in each commit. The other arguments are as in `enqueue`.
 
         All inputs are checked before the first commit: if one of them can never be enqueued, its error names its index, and nothing is
-        written. If the store refuses an input (the queue is full, or its key was used before), the other inputs of the same commit are
-        still enqueued, no further commit is made, and a note of the error (`__notes__`) says how many inputs are enqueued. With
-        `idempotency_keys`, one for each input, and the default of `same`, the caller can then repeat the whole call: inputs that are
-        enqueued already are found, and not enqueued again.
+        written. If the store refuses an input (the queue is full, or `same` does not allow its idempotency key a second time), the other
+        inputs of the same commit are still enqueued, no further commit is made, and a note of the error (`__notes__`) says how many inputs
+        are enqueued. With `idempotency_keys`, one for each input, and the default of `same`, the caller can then repeat the whole call:
+        inputs that are enqueued already are found, and not enqueued again.
         """
         keys: Sequence[str | None] = [None] * len(inputs) if idempotency_keys is None else idempotency_keys
         if len(keys) != len(inputs):

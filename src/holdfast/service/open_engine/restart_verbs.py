@@ -11,8 +11,7 @@ from holdfast.model.audit import principal
 from holdfast.model.errors import ExecutionNotFound, FunctionNotFound, InvalidParameter
 from holdfast.model.ids import Arn, checked_mention
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.service.input_text import input_text
-from holdfast.service.open_engine.open_execution import OpenExecution
+from holdfast.service.open_engine.open_execution import OpenExecution, input_text
 
 if TYPE_CHECKING:  # a program without workers does not load their modules
     from holdfast.contract.protocol import Response
@@ -34,7 +33,7 @@ class RestartVerbs:
     async def retry(self, run_id: str, *, wait: float | None = None) -> Response:
         """Start a new run that does the failed part of an earlier run again. The other results of the earlier run are reused. Waits for the
         response of the new run, as `run` does. Raises `RestartRefused` if the earlier run cannot be retried: for example, it has not ended,
-        or nothing of it failed."""
+        or nothing of it failed. Raises `InvalidParameter` if the engine has no workers."""
         from holdfast.service.restarts.runs import RETRY
 
         return await self._restarted(run_id, RETRY, wait)
@@ -49,12 +48,13 @@ class RestartVerbs:
         wait: float | None = None,
     ) -> Response:
         """Restart a run of a pipeline: `nodes` and all nodes after them run again. Any other node is reused if it ended well, was not
-        undone, and its inputs, its worker and the worker's code are the same. With `inputs`, the new run gets other inputs; a run of a
-        worker can be restarted only with other inputs. Returns the response of the new run, as `run` does. Raises `RestartRefused` if the
-        run cannot be restarted, and `InvalidParameter` if neither `nodes` nor `inputs` are given.
+        undone, and its inputs, its worker and the worker's code are the same; of a map that did not end well, the good items are reused.
+        With `inputs`, the new run gets other inputs; a run of a worker can be restarted only with other inputs. Returns the response of the
+        new run, as `run` does. Raises `RestartRefused` if the run cannot be restarted, and `InvalidParameter` if neither `nodes` nor
+        `inputs` are given.
 
         Writes that earlier runs made are not made again; if a write has other arguments now, a person is asked. Only the nodes in `resend`
-        make their writes again.
+        make their writes again; each of them must be one of `nodes`, or come after one.
         """
         from holdfast.service.restarts.runs import restart_asked
 

@@ -18,7 +18,8 @@ _ACCESS_LIST: Final = "system.posix_acl_access"
 
 
 def faults_of(folder: Path, files: Iterable[Path] = ()) -> list[str]:
-    """The reasons why another user could change this folder or these files, each with what to do against it; empty if no other user can."""
+    """The reasons why another user could change this folder or these files, each with a remedy, if there is one; empty if no other user
+    can."""
     folder = folder.resolve()
     inside = {folder}
     real = sorted({file.resolve() for file in files})

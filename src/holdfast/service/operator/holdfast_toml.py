@@ -54,10 +54,10 @@ _LONGEST: Final = 1024 * 1024
 
 
 def read_operator(isolation: str | None = None, file: Path | None = None, environment: Mapping[str, str] = os.environ) -> WorkerSettings:
-    """The settings of `file`; if it is None, of the file in $HOLDFAST_CONFIG; without both, of ./holdfast.toml if it exists, or else the
-    defaults. Environment variables such as HOLDFAST_MODEL_KEY and HOLDFAST_CASSETTE win over the file. `isolation`, if it is given,
-    replaces that of the file. Raises InvalidParameter if a named file does not exist. Raises InvalidParameter or ScheduleInvalid if the
-    file is not valid.
+    """The settings of `file`; if it is None, of the file that $HOLDFAST_CONFIG names; without both, of ./holdfast.toml if it exists, or
+    else the defaults. Environment variables such as HOLDFAST_MODEL_KEY and HOLDFAST_CASSETTE win over the file. `isolation`, if it is
+    given, replaces that of the file. Raises InvalidParameter if a named file does not exist. Raises InvalidParameter or ScheduleInvalid if
+    the file is not valid.
 
     This is for programs that open an engine; such a program is its own operator. The command line asks for trust first (operator/files.py).
     """
@@ -118,8 +118,12 @@ def load_toml(path: Path) -> dict[str, Any]:
     return told
 
 
+_OF_THE_TOP: Final = ("groups", "risks")
+"""Members of a policy that have a table of their own in the file."""
+
+
 def _policy(told: Any, path: Path) -> Policy:
-    for name in ("groups", "risks"):
+    for name in _OF_THE_TOP:
         if isinstance(told, dict) and name in told:
             raise InvalidParameter(f"{path}: [policy.{name}] is not known; write [{name}].")
     policy: Policy = _converted(told, Policy, path, "policy")
@@ -224,6 +228,8 @@ def _beside(path: Path, text: str) -> str:
 
 def _converted(value: Any, kind: Any, path: Path, setting: str) -> Any:
     known = getattr(kind, "__struct_fields__", None)
+    if kind is Policy and known is not None:
+        known = tuple(name for name in known if name not in _OF_THE_TOP)
     unknown = [name for name in value if name not in known] if known is not None and isinstance(value, dict) else []
     if known is not None and unknown:
         raise InvalidParameter(

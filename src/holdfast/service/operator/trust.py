@@ -25,7 +25,8 @@ _LONGEST: Final = 16 * 1024 * 1024
 
 
 class TrustNeeded(Rejected):
-    """A command needs a folder that the user has not trusted. It has tools that would run outside the sandbox, or the command's store."""
+    """A command needs a folder that the user has not trusted. The folder has tools that would run outside the sandbox, or it has the
+    command's store."""
 
     code = "trust_needed"
 
@@ -151,7 +152,8 @@ class TrustBook:
 
 
 def check_fit(folder: Path, files: Iterable[Path] = ()) -> None:
-    """Raise TrustRefused if another user could change a folder or these files. The error lists every reason, with what to do against it."""
+    """Raise TrustRefused if another user could change a folder or these files. The error lists every reason, with a remedy if there is
+    one."""
     faults = faults_of(folder, files)
     if faults:
         told = "\n".join(f"  {fault}" for fault in faults)

@@ -21,52 +21,55 @@ _ESTIMATES: Final = ("worst", "typical", "none")
 
 
 def _stricter(ours: str, theirs: str) -> tuple[str, bool]:
-    """The stronger of two kinds of isolation, and whether that is the file's. `all` is the strongest, then `process`, then `inline`."""
+    """The stronger of two kinds of isolation, and whether that is the untrusted file's (`theirs`). `all` is the strongest, then `process`,
+    then `inline`."""
     tight = min(ours, theirs, key=_LOCKS.index)
     return tight, tight == theirs
 
 
 def _sooner(ours: str, theirs: str) -> tuple[str, bool]:
-    """The estimate that refuses more runs before they begin, and whether that is the file's. `worst` refuses the most, then `typical`;
-    `none` refuses none."""
+    """The estimate that refuses more runs before they begin, and whether that is the untrusted file's (`theirs`). `worst` refuses the most,
+    then `typical`; `none` refuses none."""
     tight = min(ours, theirs, key=_ESTIMATES.index)
     return tight, tight == theirs
 
 
 def _lower(ours: Any, theirs: Any) -> tuple[Any, bool]:
-    """The lower of two limits, and whether that is the file's. If the file's value is zero or negative, the operator's value applies: some
-    systems read 0 as "no limit"."""
+    """The lower of two limits, and whether that is the untrusted file's (`theirs`). If the file's value is zero or negative, the operator's
+    value applies: some systems read 0 as "no limit"."""
     return (theirs, True) if 0 < theirs <= ours else (ours, False)
 
 
 def _cap(ours: Any, theirs: Any) -> tuple[Any, bool]:
-    """The lower of two caps, and whether the file is followed. None means no cap; zero is a cap. If the file's value is negative, the
-    operator's value applies."""
+    """The lower of two caps, and whether the untrusted file's value (`theirs`) is followed. None means no cap; zero is a cap. If the file's
+    value is negative, the operator's value applies."""
     if theirs is None:
         return ours, True
     return (theirs, True) if theirs >= 0 and (ours is None or theirs <= ours) else (ours, False)
 
 
 def _more(ours: frozenset[str], theirs: frozenset[str]) -> tuple[frozenset[str], bool]:
-    """The union of both sets, because each member makes the settings stricter; and True, because the file's set applies whole."""
+    """The union of both sets, because each member makes the settings stricter; and True, because the untrusted file's set (`theirs`)
+    applies whole."""
     return ours | theirs, True
 
 
 def _fewer(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> tuple[tuple[Any, ...], bool]:
-    """The members that both lists have, and whether these are all members of the file's list. If the lists have none in common, the
-    operator's list applies: the file's list would replace it, not make it stricter. An empty list of the file applies."""
+    """The members that both lists have, and whether these are all members of the untrusted file's list (`theirs`). If the lists have none
+    in common, the operator's list applies: the file's list would replace it, not make it stricter. An empty list of the file applies."""
     return _kept(ours, theirs, [one for one in theirs if one in ours])
 
 
 def _types(ours: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-    """The file's media types that one of the operator's types covers (for example, `text/*` covers `text/html`), and whether these are all
-    of the file's types. If there are none, the operator's list applies, unless the file's list is empty."""
+    """The untrusted file's media types (`theirs`) that one of the operator's types covers (for example, `text/*` covers `text/html`), and
+    whether these are all of the file's types. If there are none, the operator's list applies, unless the file's list is empty."""
     return _kept(ours, theirs, [one for one in theirs if any(covers(one, pattern) for pattern in ours)])
 
 
 def _deciders(ours: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-    """The list of deciders that applies, and whether the file's list applies whole. An empty list allows all deciders, so if one list is
-    empty, the other applies. Else the members that both lists have apply; if there are none, the operator's list applies."""
+    """The list of deciders that applies, and whether the untrusted file's list (`theirs`) applies whole. An empty list allows all deciders,
+    so if one list is empty, the other applies. Else the members that both lists have apply; if there are none, the operator's list
+    applies."""
     if not theirs:
         return ours, not ours
     return _fewer(ours, theirs) if ours else (theirs, True)
@@ -77,13 +80,13 @@ def _kept(ours: tuple[Any, ...], theirs: tuple[Any, ...], both: list[Any]) -> tu
 
 
 def _obeyed(ours: bool, theirs: bool) -> tuple[bool, bool]:
-    """True, the stricter value, if at least one of the two values is True; else False. Also returns whether the file's value is the one
-    that applies."""
+    """True, the stricter value, if at least one of the two values is True; else False. Also returns whether the untrusted file's value
+    (`theirs`) is the one that applies."""
     return ours or theirs, theirs or not ours
 
 
 def _caps(ours: DayCaps, theirs: DayCaps) -> tuple[DayCaps, bool]:
-    """The lower value of each cap, and whether every value of the file is followed."""
+    """The lower value of each cap, and whether every value of the untrusted file (`theirs`) is followed."""
     lower = {name: _cap(getattr(ours, name), getattr(theirs, name)) for name in DayCaps.__struct_fields__}
     return DayCaps(**{name: value for name, (value, _) in lower.items()}), all(kept for _, kept in lower.values())
 
@@ -91,8 +94,8 @@ def _caps(ours: DayCaps, theirs: DayCaps) -> tuple[DayCaps, bool]:
 def _refused_codes(
     ours: Mapping[str, Mapping[str, bool]], theirs: Mapping[str, Mapping[str, bool]]
 ) -> tuple[Mapping[str, Mapping[str, bool]], bool]:
-    """The operator's rules, and in addition the file's rules that a code is not retried. A rule of the file that a code is retried is
-    ignored, unless the operator has the same rule. Also returns whether no rule of the file was ignored."""
+    """The operator's rules, and in addition the untrusted file's rules (`theirs`) that a code is not retried. A rule of the file that a
+    code is retried is ignored, unless the operator has the same rule. Also returns whether no rule of the file was ignored."""
     tight = {worker: dict(codes) for worker, codes in ours.items()}
     whole = True
     for worker, codes in theirs.items():
@@ -136,8 +139,8 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
 
 
 def tightened(ours: WorkerSettings, theirs: WorkerSettings, said: Mapping[str, Any]) -> tuple[WorkerSettings, list[str]]:
-    """The operator's settings, made stricter by a file's settings; and the names of the file's settings that do not apply, or not whole.
-    `theirs` are the settings of the file, and `said` is its content."""
+    """The operator's settings, made stricter by the settings of a file in a folder that is not trusted; and the names of the file's
+    settings that do not apply, or not whole. `theirs` are the settings of that file, and `said` is its content."""
     ignored = [name for name in said if name not in RULES]
     for table, rules in RULES.items():
         mine, other = getattr(ours, table), getattr(theirs, table)

@@ -115,7 +115,7 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
 
 
 def seconds_of(value: Any, what: str) -> Any:
-    """The seconds of a duration that is a text such as `10m`. A value that is not a text is returned as it is. Raises InvalidParameter for
+    """The seconds of a duration that is a text such as `10m`. A value that is not a text is returned unchanged. Raises InvalidParameter for
     another text; `what` names the value in that error."""
     if not isinstance(value, str):
         return value

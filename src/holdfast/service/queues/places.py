@@ -89,8 +89,8 @@ def _full(lane: LaneState, now: int | None) -> str | None:
 
 
 def lane_at(store: QueueStore, queue: str, key: str) -> LaneState | None:
-    """The lane with this path; None if there is none. The store lists the lanes after a given path, so this asks for the first lane after
-    the greatest smaller path. Paths have only ASCII characters."""
+    """The lane with this path; None if there is none. `store.lanes` lists the lanes after a given text, so this function gives it a text
+    that sorts directly before the path. Paths have only ASCII characters."""
     below = f"{key[:-1]}{chr(ord(key[-1]) - 1)}{_AFTER_ALL}"
     found = store.lanes(queue, below, 1)
     return found[0] if found and found[0].key == key else None

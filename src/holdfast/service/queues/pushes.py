@@ -11,8 +11,9 @@ from holdfast.model import codec
 from holdfast.model.admission import Enqueue, Same
 from holdfast.model.clock import Clock
 from holdfast.model.errors import FunctionNotFound, HoldfastError, InvalidParameter, PayloadTooLarge
-from holdfast.model.execution import Terms, new_execution
+from holdfast.model.execution import Terms
 from holdfast.model.ids import IdSource, checked_key
+from holdfast.model.life import new_execution
 from holdfast.model.operations import Kind
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.starts import Start, Started
@@ -77,9 +78,9 @@ def published_target(store: Store, name: str) -> PushTarget:
 def push(
     store: Store, target: PushTarget, lines: Iterable[tuple[int, bytes]], options: PushOptions, clock: Clock, ids: IdSource
 ) -> Iterator[Sequence[PushedLine]]:
-    """Push numbered lines of JSON, and report each batch after it is on disk. A wrong line is refused, and the others are still enqueued.
-    If the queue is full or is drained, two kinds of lines of the present batch are still reported: those that were enqueued, and those that
-    were wrong. Then QueueFull is raised. What was enqueued stays enqueued.
+    """Push numbered lines of JSON while the caller iterates, and report each batch after it is on disk. A wrong line is refused, and the
+    others are still enqueued. If the queue is full or is drained, two kinds of lines of the present batch are still reported: those that
+    were enqueued, and those that were wrong. Then QueueFull is raised. What was enqueued stays enqueued.
     """
     batch: list[tuple[int, Start | HoldfastError]] = []
     for number, text in lines:

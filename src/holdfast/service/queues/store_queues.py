@@ -69,6 +69,7 @@ class StoreQueues:
 
     If `list`, `get` or `parked` gets a tenant, the numbers, the lanes and the parked executions are those of this tenant. The name and the
     settings of a queue are the same for all tenants. The methods that change a queue do not check a tenant: the caller must check it.
+    `pause`, `resume`, `drain` and `set` raise QueueBusy if other processes change the queue during all their tries.
     """
 
     def __init__(self, store: Store, clock: Clock, ids: IdSource, actor: Actor | None = None) -> None:
@@ -88,8 +89,8 @@ class StoreQueues:
         self, queue: str | None, *, tenant: str | None = None, limit: int = 50, error: str | None = None, beyond: str = ""
     ) -> Iterator[ParkedRun]:
         """At most `limit` parked executions, the oldest first, beginning after the execution with the id `beyond`. `queue`: only those of
-        this queue; None: of all queues. `error`: only those with this error code; None: with any. Raises QueueNotFound if there is no such
-        queue."""
+        this queue; None: of all queues. `error`: only those with this error code; None: with any. When the caller begins to iterate,
+        QueueNotFound is raised if there is no such queue."""
         if queue is not None:
             self._needed(queue)
         left = limit
@@ -196,11 +197,11 @@ class StoreQueues:
         same: str = "existing",
         tenant: str | None = None,
     ) -> Iterator[Sequence[PushedLine]]:
-        """Enqueue an execution of a function for each numbered line of JSON, and report each batch after it is on disk. `target` is the
-        function, or the name of a function that a process of the store has hosted.
+        """Enqueue an execution of a function for each numbered line of JSON, and report each batch after it is on disk. Lines are enqueued
+        only while the caller iterates. `target` is the function, or the name of a function that a process of the store has hosted.
 
-        `key_field`, `lane_field` and `units_field` name the member of each line whose value is the idempotency key, the key of the lane,
-        or the estimated number of tokens. The other arguments are as in `OpenEngine.enqueue`. A wrong line is refused, and the others are
+        `key_field`, `lane_field` and `units_field` name the member of each line whose value is the idempotency key, the key of the lane, or
+        the estimated number of tokens. The other arguments are as in `OpenEngine.enqueue`. A wrong line is refused, and the others are
         still enqueued. If the queue is full or is drained, the lines of the batch that were enqueued or wrong are still reported; then
         QueueFull is raised. Raises FunctionNotFound if no process has hosted a function of this name, and InvalidParameter if an argument
         is not allowed."""

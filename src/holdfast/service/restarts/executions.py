@@ -68,8 +68,9 @@ def prepare_execution(
     nothing. `input` is the new input; None: the old one.
 
     Raises ExecutionNotFound if there is no such execution, and OperationNotFound if no operation, or several, have this name or id. Raises
-    InvalidParameter if it is an execution of another function. Raises RestartRefused if it cannot be restarted, or if the code ends without
-    some of the records. Raises NonDeterministicExecutionError if the code calls another operation than the recorded one.
+    InvalidParameter if it is an execution of another function, or if the function is a plain function. Raises RestartRefused if it cannot
+    be restarted, or if the code ends without some of the records. Raises NonDeterministicExecutionError if the code calls another operation
+    than the recorded one.
     """
     snapshot = store.snapshot(execution)
     if snapshot is None:

@@ -194,11 +194,13 @@ def _check_asked(store: Store, header: Execution, accepted: AcceptedRequest, ask
     check_kept(store, (*accepted.before, header.id), accepted.tenant)
     response = response_of(store, header, accepted)
     if asked.is_retry and response.status is ResponseStatus.OK and not response.observability.partial:
-        raise RestartRefused(f"Run {header.id} succeeded, so there is nothing to retry. Restart it from a node instead.")
+        raise RestartRefused(f"Run {header.id} succeeded, so there is nothing to retry. Restart it with other inputs, or from a node.")
     if not asked.is_retry and not asked.nodes and asked.inputs is None:
         raise InvalidParameter("A restart needs a node to begin from, or other inputs. Name a node, give inputs, or ask for a retry.")
     if not accepted.package.startswith(PACKAGE) and (asked.nodes or asked.resend):
-        raise RestartRefused(f"Run {header.id} is a run of a worker, which has no nodes: retry it, or restart it with other inputs.")
+        raise RestartRefused(
+            f"Run {header.id} is a run of a worker, which has no nodes. Restart it with other inputs, or, if it failed, retry it."
+        )
 
 
 def _check_children(store: Store, header: Execution) -> None:
@@ -248,7 +250,7 @@ def _served(service: WorkerService, accepted: AcceptedRequest) -> _Ground:
 
 def _forced(graph: Graph | None, accepted: AcceptedRequest, asked: RestartAsked) -> tuple[str, ...]:
     """The nodes that must run again, even if they succeeded: those that the caller names, and all nodes after them. Empty for a worker.
-    Raises NodeNotFound for an unknown node, and RestartRefused if a node of `resend` is not among the nodes that run again."""
+    Raises NodeNotFound for an unknown node, and RestartRefused if a node of `resend` is not among these nodes."""
     if graph is None:
         return ()
     check_names(graph, "--from", asked.nodes)
@@ -257,8 +259,8 @@ def _forced(graph: Graph | None, accepted: AcceptedRequest, asked: RestartAsked)
     for name in asked.resend:
         if name not in forced:
             raise RestartRefused(
-                f"{name} cannot be in `resend`: it does not run again, so it sends nothing. "
-                "Let it, or a node before it, run again (on the command line with --from)."
+                f"{name} cannot be in `resend`, because neither it nor a node before it is named to run again. "
+                "Name one of them (in a program in `nodes`, on the command line with --from)."
             )
     return forced
 
@@ -300,7 +302,7 @@ async def restart_run(service: WorkerService, run_id: str, asker: Asker, asked: 
 
 def restart_in_store(store: Store, prepared: PreparedRestart, asker: Asker, clock: Clock, ids: IdSource) -> Execution:
     """Write the start of a prepared restart. A runner that serves the worker or the pipeline claims the new run. Raises InvalidRequest if
-    new inputs of a pipeline do not fit, and ExecutionAlreadyStarted if the run was restarted before."""
+    new inputs of a pipeline do not fit, and ExecutionAlreadyStarted if the run was restarted after it was prepared."""
     now = clock.now()
     _check_inputs(store, prepared)
     (answer,) = store.commit([prepared.write(ids(now), now, asker)], now).answers

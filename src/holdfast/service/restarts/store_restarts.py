@@ -40,8 +40,9 @@ class StoreRestarts:
         resend: str | Sequence[str] = (),
     ) -> PreparedRestart:
         """Check the restart of a run, and plan it. Nothing is written. The arguments are those of `OpenEngine.restart`; without `nodes`,
-        `inputs` and `resend` it is a retry, in which the parts that failed run again. Raises RestartRefused if the run cannot be
-        restarted, ExecutionNotFound if there is no such run, and InvalidParameter or InvalidRequest if an argument is not allowed."""
+        `inputs` and `resend` it is a retry, in which the parts that failed run again. Raises RestartRefused if the run cannot be restarted,
+        ExecutionNotFound if there is no such run, NodeNotFound if the pipeline has no such node, and InvalidParameter or InvalidRequest if
+        an argument is not allowed."""
         return prepare(self._store, run_id, self._asker, restart_asked(nodes, inputs, resend))
 
     def restart(self, prepared: PreparedRestart) -> Execution:

@@ -28,7 +28,7 @@ def exported_run(document: Source) -> Finished:
     if not imported.data:
         raise ExportInvalid("The document was exported without data, so it cannot be replayed. Export the execution with its data.")
     if header.status is not ExecutionStatus.SUCCEEDED:
-        raise InvalidParameter(f"The run {header.id} has no response, so there is nothing to compare a replay with.")
+        raise InvalidParameter(f"The execution {header.id} did not end with a response, so there is nothing to compare a replay with.")
     try:
         accepted = json_structs.decoded(snapshot.events[0].payload or "", AcceptedRequest)
         response: Response = response_from(snapshot.events[-1].payload or "")

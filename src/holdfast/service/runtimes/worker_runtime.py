@@ -135,7 +135,8 @@ class WorkerRuntime:
 
     async def open(self) -> WorkerService:
         """Open everything that runs need, before the engine starts, and return the service of the workers. If an error is raised,
-        everything that was opened is closed again. Raises InvalidParameter if two files declare the same version of a worker."""
+        everything that was opened is closed again. Raises InvalidParameter if two different files declare the same version of a worker, and
+        PipelineInvalid if a pipeline has errors."""
         try:
             return await self._opened()
         except BaseException:

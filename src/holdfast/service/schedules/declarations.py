@@ -105,7 +105,8 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.run, None if self.version is None else str(self.version)
 
     def input_text(self) -> str:
-        """The input as JSON text. Raises ScheduleInvalid if it cannot be written as JSON or is too large."""
+        """The input as JSON text. Raises ScheduleInvalid if it cannot be written as JSON or is too large, and InvalidParameter if a text in
+        it is not valid Unicode."""
         try:
             return checked_input(codec.dumps(without_models(self.input)))
         except (Unwritable, RecursionError, PayloadNotJson) as error:

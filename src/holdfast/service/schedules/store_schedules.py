@@ -41,7 +41,7 @@ _OPERATOR = "operator"
 class Schedules:
     """The schedules of a store. With a `tenant`, all methods but `declare` see and make only schedules of that tenant. `actor` is named in
     the audit log and in the schedules that it changes. `pause`, `resume`, `run_now`, `backfill` and `remove` raise ScheduleNotFound as
-    `get` does."""
+    `get` does. Each method that writes raises ScheduleChanged if other processes change the schedule during all its tries."""
 
     def __init__(self, store: ScheduleStore, clock: Clock, *, actor: Actor | None = None, tenant: str | None = None) -> None:
         self._store, self._clock, self._actor, self._tenant = store, clock, actor, tenant
@@ -62,7 +62,8 @@ class Schedules:
                 return
 
     def get(self, name: str) -> ScheduleState:
-        """The schedule with this name. Raises ScheduleNotFound if there is none, or if it was removed."""
+        """The schedule with this name. Raises ScheduleNotFound if there is none, or if it was removed, and ScheduleInvalid if the text
+        cannot be a name of a schedule."""
         state = self._found(name)
         if state is None or state.removed:
             known = [one.name for one in self.list(_PAGE)]
@@ -97,10 +98,10 @@ class Schedules:
     # --- what operators do
 
     def add(self, schedule: Schedule, *, origin: str = Origin.CLI, replace: bool = False) -> ScheduleState:
-        """Make a schedule, or with `replace` change an existing one. `origin` says where the operator does so: at this machine (`cli`), or
-        over `http`. Later declarations do not change a schedule that was changed with
-        `replace`, nor a new one that a known actor has made. Raises ScheduleInvalid or InvalidParameter if the schedule is not allowed.
-        Raises ScheduleInvalid if a schedule of another tenant has the name, or if the name exists already and `replace` is not set."""
+        """Make a schedule, or with `replace` change an existing one. `origin` says where the operator does this: at this machine (`cli`),
+        or over `http`. Later declarations do not change a schedule that was changed with `replace`, nor a schedule that was made by a known
+        actor. Raises ScheduleInvalid or InvalidParameter if the schedule is not allowed. Raises ScheduleInvalid if a schedule of another
+        tenant has the name, or if the name exists already and `replace` is not set."""
         definition, text, origin = schedule.definition(), schedule.input_text(), Origin(origin)
         if self._tenant is not None:
             definition = msgspec.structs.replace(definition, tenant=self._tenant)
@@ -151,9 +152,9 @@ class Schedules:
 
     def backfill(self, name: str, begin: int, end: int) -> tuple[ScheduleState, int]:
         """Ask for the occurrences that were due from `begin` on and before `end` (milliseconds), by the timing that was in force at that
-        time. This only writes the request: a runner that hosts the function starts them. An occurrence whose execution is still in the
-        store is not started again. Returns the schedule, and how many occurrences were due. Raises ScheduleInvalid if there are too many,
-        or if `end` is not after `begin`.
+        time (before the schedule existed, by its first timing). Times in the future are left out. This only writes the request: a runner
+        that hosts the function starts them. An occurrence whose execution is still in the store is not started again. Returns the schedule,
+        and how many occurrences were due. Raises ScheduleInvalid if there are too many, or if `end` is not after `begin`.
         """
         if end <= begin:
             raise ScheduleInvalid("The end of a backfill must be after its beginning.")

@@ -55,11 +55,12 @@ class PostgresAdmissions(Doubts):
 
     @abstractmethod
     def _remember(self, done: PostgresBatch) -> None:
-        """Keep the cached rows (views) of the executions of a batch that was written."""
+        """After a batch was written: of the executions that it changed, keep the views of those that this process runs, and drop the
+        others."""
 
     @abstractmethod
     def _forget(self, done: PostgresBatch) -> None:
-        """Drop the cached rows (views) of the executions of a batch, because they may be out of date. They are then read again."""
+        """Drop the views in memory of the executions of a batch, because they may be out of date. The rows are then read again."""
 
     def admit(self, targets: Sequence[Target], by: Sequence[Claimant], now: int) -> Committed:
         """Admit queued executions and claim them, in a transaction of their own. If no lane is open, nothing is written; `has_open_lane`
@@ -145,7 +146,8 @@ class PostgresAdmissions(Doubts):
         return not lanes or {key for (key,) in self._writer.run(self._sql["free_lanes"], (texts(lanes),))} == lanes
 
     def inputs(self, executions: Sequence[str]) -> Mapping[str, str]:
-        """The inputs of many executions, by id. Inputs that the last admission read are taken from memory."""
+        """The inputs of many executions, by id. Inputs that the last admission read are taken from memory. An execution that does not
+        exist, or whose input cannot be read, is left out."""
         known, self._inputs = self._inputs, {}
         found = self._inputs_from([(execution, known[execution]) for execution in executions if execution in known])
         others = [execution for execution in executions if execution not in known]

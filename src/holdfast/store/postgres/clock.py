@@ -23,6 +23,7 @@ class DatabaseClock:
         """Do nothing: only a virtual clock can be moved."""
 
     def compare(self, before: int, theirs: int, after: int) -> None:
-        """Correct the clock: the database's time was `theirs` at a moment between `before` and `after` on the machine's clock. All are
-        milliseconds. If `theirs` lies between the two, the machine's clock needs no correction."""
+        """Correct the clock. The database was asked for its time and answered `theirs`; the machine's clock said `before` right before, and
+        `after` right after. All are milliseconds. If `theirs` lies between `before` and `after`, the machine's clock needs no
+        correction."""
         self._ahead = 0 if before <= theirs <= after else theirs - (before + after) // 2

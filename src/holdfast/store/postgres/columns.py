@@ -47,7 +47,8 @@ def arguments(table: str, rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _column(write: Callable[[Iterable[Any]], str], values: tuple[Any, ...]) -> str:
-    """The text of an array of these values. If all are equal, as in most columns of a large batch, the text of one is repeated."""
+    """The text of an array of these values. If all values are equal, as in most columns of a large batch, the text of one value is
+    repeated."""
     if values.count(values[0]) < len(values):
         return write(values)
     return "{" + ",".join([write(values[:1])[1:-1]] * len(values)) + "}"

@@ -49,7 +49,8 @@ def prepare(session: Session, address: Address, sql: Mapping[str, str], codec: P
     """Make the tables if the schema has none. Returns the key with which the store seals tokens. Raises StoreUnsuitable for a database or a
     schema that cannot be used. Raises CodecMismatch if the codec is not the one with which the store was made, or has wrong keys.
 
-    Tables of an older release are migrated if `migrating` is True; otherwise StoreNotMigrated is raised.
+    If the tables are of an older release, the before-halves of the missing steps are applied if `migrating` is True; otherwise
+    StoreNotMigrated is raised.
     """
     _check_server(session.connection, address)
     with _refusals(address):
@@ -69,12 +70,14 @@ def prepare(session: Session, address: Address, sql: Mapping[str, str], codec: P
     try:
         return bytes.fromhex(found["seal"])
     except ValueError:
-        raise StoreBroken(f"{address.shown} is damaged: it has no seal, the key for its tokens. Put a good copy in its place.") from None
+        raise StoreBroken(
+            f"{address.shown} is damaged: it has no valid seal, the key for its tokens. Put a good copy in its place."
+        ) from None
 
 
 def look(session: Session, address: Address, sql: Mapping[str, str]) -> dict[str, str] | None:
-    """The rows of the table `meta`, by key; None if there is no store in the schema. Raises StoreUnsuitable if another program uses the
-    schema."""
+    """The rows of the table `meta`, by key; None if there is no store in the schema. Raises StoreUnsuitable if the schema has tables that
+    are not those of a store."""
     with _refusals(address):
         return _found(session, address, sql)
 
@@ -126,8 +129,8 @@ def _is_there(session: Session, address: Address, sql: Mapping[str, str]) -> boo
 
 
 def _found(session: Session, address: Address, sql: Mapping[str, str]) -> dict[str, str] | None:
-    """The rows of the table `meta`, by key; None if there is no store in the schema. Raises StoreUnsuitable if another program uses the
-    schema."""
+    """The rows of the table `meta`, by key; None if there is no store in the schema. Raises StoreUnsuitable if the schema has tables that
+    are not those of a store."""
     ((_, ours, used),) = session.run(sql["schema_state"].encode(), {"schema": address.schema}, prepare=False)
     foreign = f"{address.shown} has a schema {address.schema!r} that is not a Holdfast store. Choose another with `?schema=…`."
     if not ours and used:

@@ -1,7 +1,8 @@
 """Batches in doubt: if a connection is lost while a batch is written, this module finds out whether the batch is in the database.
 
-First the server must end the lost connection, or it might still write the batch. The store keeps a batch in doubt until it knows. If the
-batch was written, and its callers send its entries again, the store gives them the first answers and decides nothing twice.
+First the server must end the lost connection, or it might still write the batch. The store remembers a batch in doubt until it knows
+whether the batch was written. If the batch was written, and its callers send its entries again, the store gives them the first answers and
+decides nothing twice.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Doubt(NamedTuple):
     """A batch whose connection was lost while it was written, so that it is unknown whether it is in the database."""
 
     batch: Sequence[Write]
-    """Its entries; none for an admission, whose caller looks for what it has claimed (`held`)."""
+    """The entries of the batch; empty for an admission, because its caller asks `held` which executions it has claimed."""
     done: PostgresBatch
     backend: tuple[int, str]
 
@@ -41,8 +42,8 @@ class Doubts(PostgresDecisions):
         return pid, since
 
     def _is_written(self, batch: Sequence[Write], done: PostgresBatch) -> bool:
-        """Open a new connection in place of the lost one. Returns whether the batch that was sent last on the lost connection was
-        written."""
+        """Open a new connection in place of the lost one. Returns whether the batch that was sent last on the lost connection was written;
+        False if none was sent."""
         if done.sent:
             self._doubt = Doubt(batch, done, self._backend)
         self._writer.reopen()

@@ -26,7 +26,7 @@ def explained(error: psycopg.Error, shown: str) -> HoldfastError:
     state = error.sqlstate or ""
     said = " ".join(str(error).split())
     if state in _BUSY:
-        return StoreBusy(f"{shown} is locked by another process: {said}")
+        return StoreBusy(f"{shown} is busy, for example because another process has locked rows: {said}. Try again.")
     if state == _FULL:
         return DiskFull(f"The disk under {shown} is full: {said}. Make room on the database's machine; then Holdfast continues by itself.")
     if state.startswith(_DOWN) or (not state and isinstance(error, psycopg.OperationalError)):

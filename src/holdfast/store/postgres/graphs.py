@@ -1,8 +1,8 @@
 """Graphs: a graph is written with the first execution that names it, and cannot be removed while an execution that names it is being
 written.
 
-A writer locks the row of a graph with a lock that other writers can hold at the same time, but that `expire` must wait for or skip
-(retention.py).
+A writer locks the row of a graph with a lock that other writers can hold at the same time. `expire` does not remove a graph that a writer
+has locked (retention.py).
 """
 
 from __future__ import annotations

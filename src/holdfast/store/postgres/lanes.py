@@ -37,7 +37,7 @@ _LEVELS: Final = (Level.QUEUE, Level.TENANT, Level.KEY)
 
 
 class Moved(Exception):
-    """Something that the batch was decided on has changed, so it must be decided again."""
+    """Raised if something that the batch was decided on has changed, or needs a lock: the batch must be decided again, on locked rows."""
 
 
 class Entrant(NamedTuple):
@@ -96,9 +96,9 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         return changed
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
-        """Set the rate of runs of a function, and notify the other processes; None removes the rate. All its leaf lanes with the same
-        tenant and user share the rate. Returns False, and writes nothing, if it has no leaf lane, if all of them had this rate before, or
-        while older code may use the store."""
+        """Set the rate of runs of a function, and notify the other processes; None removes the rate. All leaf lanes of the function with
+        the same tenant and user share the rate. Returns False, and writes nothing, if the function has no leaf lane, if all of them had
+        this rate before, or while older code may use the store."""
         asked = {"function": function, "step": None if rate is None else rate.step_ns, "burst": None if rate is None else rate.burst}
         lanes = sorted(key for (key,) in self._read("other_rates", asked))
         if not lanes or self._read("least")[0][0] < SHARED_RATES:
@@ -117,8 +117,8 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         return True
 
     def _set_limits(self, name: str) -> None:
-        """Give every lane of a queue the limits of its settings, and notify the other processes. Units that were used up under an old rate
-        stay used up."""
+        """Give the lanes of a queue (all but the leaves, which have none) the limits of its settings, and notify the other processes. Units
+        that were used up under an old rate stay used up."""
         self._read("lock_lanes", (name,))
         (found,) = self._read("queue", (name,))
         row = queue_from(found)

@@ -29,8 +29,8 @@ class OlderCode(PostgresReads):
     """The store's `least` when it was last read. It never becomes smaller."""
 
     def _check_least(self, step: int, what: str) -> None:
-        """Raise StoreNotMigrated if code that is older than this step may still use the store. `what` is the beginning of the message: what
-        cannot be done while such code may run."""
+        """Raise StoreNotMigrated if code that is older than this step may still use the store. `what` is the beginning of the message, for
+        example `A pipeline can be started`."""
         if not self._is_least(step):
             raise StoreNotMigrated(
                 f"{what} only when `holdfast db migrate --after` was run with this store: "

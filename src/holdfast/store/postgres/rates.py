@@ -1,5 +1,5 @@
-"""The rates of lanes that were read. The last column of the row of such a lane is the key of the rate that the lane shares with others;
-NULL or empty if it shares none.
+"""Finds the rates of lanes whose rows were read. The last column of such a row is the key of the rate that the lane shares with other
+lanes; NULL or empty if it shares none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a store answers outside a batch. These reads have a connection of their own, so that they never wait for a batch."""
+"""What a store answers outside a batch. These reads have a connection of their own, so that they do not wait while this process writes a
+batch."""
 
 from __future__ import annotations
 
@@ -74,14 +75,15 @@ class PostgresReads(Reads):
         return [row[0] for row in self._read("claimable_only", asked | self._taken(only))]
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
-        """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions can be claimed,
-        a lane in which executions wait opens. The time may be past. None if nothing of this is known."""
+        """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions can be claimed
+        (suspects are left out), a closed lane in which executions wait opens. The time may be past. None if nothing of this is known."""
         only, asked = only_of(targets), hosted(targets)
         ((at,),) = self._read("next_due", asked) if only is None else self._read("next_due_only", asked | self._taken(only))
         return None if at is None else int(at)
 
     def counters(self, keys: Collection[str]) -> Sequence[Counter]:
-        """The existing counters of these keys. A counter that has passed its `until`, and so counts as 0, may be among them."""
+        """Those counters of these keys that exist. A counter whose time `until` is over, and which therefore counts as 0, may be among
+        them."""
         return [Counter(*row) for row in self._read("counters", (texts(sorted(keys)),))]
 
     def _page(self, wanted: Filter) -> Sequence[rows.Row]:

@@ -21,7 +21,8 @@ class PostgresRetention(PostgresReads, Leftovers):
 
     def expire(self, now: int, limit: int) -> bool:
         """Remove about `limit` rows whose time is over, in one transaction. Returns False if there was nothing to remove, or if other
-        processes have locked all such rows; then there is no need to call it again at once. Daily sums of the ledger are not counted."""
+        processes have locked all such rows. If it returns False, the caller need not call it again at once. Daily sums of the ledger are
+        removed, too, but not counted in `limit`."""
         ((over,),) = self._read("is_over", (*[now] * 6, now - IDLE_MS))
         if not over:
             return False
@@ -51,8 +52,8 @@ class PostgresRetention(PostgresReads, Leftovers):
         return entries
 
     def _drop_lanes(self, now: int, limit: int) -> int:
-        """Remove at most `limit` lanes that have been idle for an hour. An idle lane that is still needed stays, and is checked again an
-        hour later. A lane that a writer has locked is skipped. Returns how many idle lanes were checked."""
+        """Remove at most `limit` lanes that are empty and have admitted nothing for an hour. Such a lane stays if it is still needed, and
+        is checked again an hour later. A lane that a writer has locked is skipped. Returns how many lanes were checked."""
         idle = [row[0] for row in self._read("idle_lanes", (now - IDLE_MS, limit))]
         if idle:
             for name in ("drop_lanes", "drop_rates_of", "keep_lanes"):

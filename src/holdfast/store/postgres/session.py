@@ -1,7 +1,8 @@
-"""One connection to the database, opened again when it was lost.
+"""One connection to the database. If it was lost, another one is opened in its place.
 
-Every statement but a batch may run twice without harm (a read, the renewal of a lease, a runner that leaves). So a statement outside a
-transaction that finds its connection lost runs once more on a new one. A batch does not: doubts.py finds out whether it was written.
+Statements outside a transaction may run twice without much harm (a read, the renewal of a lease, a runner that leaves). So if the
+connection is lost, such a statement runs once more on a new connection. A batch does not run again: doubts.py finds out whether it was
+written.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _NAMED: Final = re.compile(r"%\((\w+)\)s|%s")
 
 
 class Statement:
-    """A statement whose parameters have become $1, $2 and so on. The driver would look for names in a long statement at each run."""
+    """A statement whose parameters have become $1, $2 and so on. With parameters by name, the driver would search the long text for the
+    names at each run."""
 
     __slots__ = ("_names", "text")
 

@@ -37,7 +37,7 @@ class PostgresSnapshots(BatchStatement, PostgresGraphs):
                     raise explained(error, self._shown) from error
             except psycopg.Error as error:
                 raise explained(error, self._shown) from error
-        raise AssertionError("the second time ends it")
+        raise AssertionError("the second try returns or raises")
 
     def _adopt(self, copy: Snapshot) -> bool:
         header = copy.header

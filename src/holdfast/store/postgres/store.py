@@ -87,7 +87,8 @@ class PostgresStore(
         self._runner = None
         self._time: DatabaseClock | None = None
         self._untold: list[Change] = []
-        """Changes by follow-ups of a batch that was in doubt and is written. The result of the next batch has them, too."""
+        """Changes that follow-ups made in a batch that was in doubt (doubts.py) and was found to be written. The result of the next batch
+        has these changes, too."""
         self._foreign = False
         self._is_heard = True
         """Whether there may be a subscriber of signals. False if there was none at the last look."""
@@ -303,7 +304,7 @@ class PostgresStore(
         return bool(said)
 
     def leave(self, runner: str) -> None:
-        """Remove the registration of a runner, and notify the other processes: one of them may take over its deliveries."""
+        """Remove the registration of a runner, and notify the other processes: one of them may take over the runner's deliveries."""
         if self._side.change(self._sql["leave"], (runner,)):
             self._read("notify", (self._channel, self._member))
         if runner == self._runner:
@@ -328,7 +329,9 @@ class PostgresStore(
 
     def changed(self) -> bool:
         """Whether another process has made a change that this process may wait for, since the last call that returned True. An ordinary
-        checkpoint is no such change. While another thread uses the connection, this returns False, and a later call reports the change."""
+        checkpoint is no such change. Also True after a lost connection, which may have lost notices, and after an admission that passed
+        over rows which other processes had locked. While another thread uses the connection, this returns False, and a later call reports
+        the change."""
         if not self._side.lock.acquire(blocking=False):
             return False
         try:

@@ -142,7 +142,7 @@ class WalkReads:
     def heads(self, lane: str, limit: int, skip: int) -> Sequence[Head | None]:
         """At most `limit` executions of a leaf that were not returned yet, in the order of admission; `skip` is how many were returned
         before. None stands for an execution whose row is damaged. Executions that another process has locked are left out. But in an
-        ordered queue the first one must not be passed over: if it is locked, nothing is returned."""
+        ordered queue the first execution must not be passed over: if another process has locked it, nothing is returned."""
         most, ahead = self._ahead.pop(lane, (0, []))
         if len(ahead) < most or len(ahead) >= limit:
             return self._heads(lane, sorted(ahead, key=lambda row: (row[_ORDER_AT], row[_ID]))[:limit])

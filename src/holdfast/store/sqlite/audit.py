@@ -1,4 +1,5 @@
-"""The audit log: rows are added and read. Triggers of the schema refuse every change of a row, and its removal before its time is over."""
+"""The audit log: rows are added and read. Triggers of the schema refuse every change of a row, and refuse to remove a row before its time
+is over."""
 
 from __future__ import annotations
 

@@ -56,8 +56,8 @@ def _write(source: sqlite3.Connection, passing: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Sync a folder, so that a new name in it survives a power cut. An error is ignored: a file system that cannot sync a folder does not
-    need it."""
+    """Sync a folder, so that a new name in it survives a power cut. An error of the sync is ignored: a file system that cannot sync a
+    folder does not need it."""
     file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with suppress(OSError):

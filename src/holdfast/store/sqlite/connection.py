@@ -109,8 +109,8 @@ def _connected(where: str, *, any_schema: bool) -> sqlite3.Connection:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch to WAL mode. SQLite does not wait for its lock here, so this loop tries again, for about 10 seconds, while other processes
-    make the store."""
+    """Switch to WAL mode. SQLite does not wait here while another process has locked the file, for example to make the store; so this
+    function tries again and again, for about 10 seconds."""
     for _ in range(int(_BUSY_SECONDS / _BUSY_PAUSE)):
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -170,7 +170,7 @@ def _refuse_foreign(connection: sqlite3.Connection, where: str, *, any_schema: b
 
 
 def is_ours(connection: sqlite3.Connection) -> bool:
-    """Whether the file is marked as a Holdfast store, by SQLite's application_id."""
+    """Whether the file is a Holdfast store: SQLite's `application_id` says so."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     return bool(application == _APPLICATION_ID)
 
@@ -207,7 +207,7 @@ def seal_of(connection: sqlite3.Connection, where: str) -> bytes:
     """The key with which the store seals tokens. Raises StoreBroken if it is missing or damaged."""
     found = connection.execute(load_queries()["get_meta"], ("seal",)).fetchone()
     if found is None or not isinstance(found[0], bytes) or len(found[0]) < _SEAL_BYTES:
-        raise StoreBroken(f"{where} is damaged: it has no seal, the key for its tokens. Put a good copy in its place.")
+        raise StoreBroken(f"{where} is damaged: it has no valid seal, the key for its tokens. Put a good copy in its place.")
     return found[0]
 
 

@@ -37,8 +37,9 @@ class SqliteCredentials(SqliteAuditLog):
         return self._write_over("remove_credential", (credential,), notes)
 
     def _write_over(self, name: str, parameters: Sequence[object], notes: Sequence[Note] = ()) -> bool:
-        """Run a statement that changes or removes a row, so that nothing is left of the old row: neither in free space of the file nor,
-        once no other process reads it, in the WAL. Returns whether a row was changed; only then are the notes written."""
+        """Run a statement that changes or removes a row, so that nothing of the old row is left in free space of the file, nor in the WAL.
+        If another process is reading, the old row stays in the WAL until the WAL is emptied later. Returns whether a row was changed or
+        removed; only in that case the notes are written."""
         with self._write_lock:
             self._writer.execute("PRAGMA secure_delete = ON")
             try:

@@ -34,11 +34,12 @@ _CLOSED: Final = "Cannot operate on a closed database"
 
 
 def explained(error: sqlite3.Error | OSError | UnicodeDecodeError, where: str) -> HoldfastError:
-    """The error of Holdfast for an error of SQLite or of a file beside the store. `where` is the path of the store."""
+    """The error of Holdfast for an error of SQLite or of a file beside the store. `where` is the path of the store (or of the folder beside
+    it), for the message."""
     name = getattr(error, "sqlite_errorname", "") or ""
     number = error.errno if isinstance(error, OSError) else None
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return StoreBusy(f"{where} is locked by another process: {error}")
+        return StoreBusy(f"{where} is locked by another process: {error}. Try again.")
     if name == "SQLITE_FULL" or number in _FULL or (name.startswith(_MAY_BE_FULL) and _has_no_space(where)):
         return DiskFull(f"{where}: there is no space left on its disk. Free some.")
     if name.startswith("SQLITE_IOERR") or number in _FAILING:
@@ -70,7 +71,8 @@ def in_a_shut_folder(where: str) -> StoreBroken:
     folder = Path(where).absolute().parent
     return StoreBroken(
         f"{where} is in a folder that this user may not write: {folder}. Holdfast writes files beside a store, even if it "
-        f"only reads the store. Let this user write there (chmod u+w {shlex.quote(str(folder))}), or choose another path."
+        f"only reads the store. Let this user write there (in a folder of this user: chmod u+wx {shlex.quote(str(folder))}), "
+        "or choose another path."
     )
 
 
@@ -94,7 +96,8 @@ def is_damage(error: sqlite3.Error) -> bool:
 
 
 def is_shared(error: Exception) -> bool:
-    """Whether an error concerns all entries of a batch. Errors of the file, its lock and its disk do; those of a value or a row do not."""
+    """Whether an error concerns all entries of a batch. Errors of the file, its lock and its disk do. Errors of a value, a row or a damaged
+    page do not, nor does any error that is neither SQLite's, the system's nor Holdfast's."""
     if isinstance(error, HoldfastError):
         return concerns_all(error)
     if isinstance(error, sqlite3.Error):

@@ -48,7 +48,8 @@ class SqliteLanes(Transactions, QueueReads):
         return True
 
     def _set_limits(self, row: QueueRow) -> None:
-        """Give every lane of a queue the limits of its settings. Units that were used up under an old rate stay used up."""
+        """Give the lanes of a queue (all but the leaves, which have none) the limits of its settings. Units that were used up under an old
+        rate stay used up."""
         settings = row.settings()
         for level in ("queue", "tenant", "key"):
             limits = settings.at(level)
@@ -63,8 +64,8 @@ class SqliteLanes(Transactions, QueueReads):
                 self._writer.execute(self._sql["set_rates"], asked)
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
-        """Set the rate of runs of a function; None removes it. All its leaf lanes with the same tenant and user share the rate. Returns
-        False, and writes nothing, if it has no leaf lane, or if all of them had this rate before."""
+        """Set the rate of runs of a function; None removes it. All leaf lanes of the function with the same tenant and user share the rate.
+        Returns False, and writes nothing, if the function has no leaf lane, or if all of them had this rate before."""
         asked = {"function": function, "step": None if rate is None else rate.step_ns, "burst": None if rate is None else rate.burst}
         if not self._read("other_rates", asked):
             return False

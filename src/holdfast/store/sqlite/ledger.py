@@ -1,4 +1,4 @@
-"""The ledger in one file. Triggers of the schema refuse every change of an entry, and its removal before its time is over."""
+"""The ledger in one file. Triggers of the schema refuse every change of an entry, and refuse to remove an entry before its time is over."""
 
 from __future__ import annotations
 

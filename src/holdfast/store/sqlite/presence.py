@@ -1,9 +1,10 @@
 """The processes that share one file: fair turns to write, and a sign of life that ends with its process.
 
 SQLite's own locks keep the file correct, but they are not fair. Two lock files make a turnstile: a process takes `next`, takes `turn`, and
-drops `next`. A process that waits for its turn holds `next`, so a process that has just written queues behind it. A process that is alone
-skips all of it. A process waits at most a quarter of a second for each lock, and then writes without it: so a process that is stopped
-inside the turnstile (SIGSTOP, a debugger) does not block the others. Then only the fairness is lost, because SQLite's locks still hold.
+drops `next`. A process that waits for its turn holds `next`, so a process that has just written must wait behind it. A process that is
+alone takes neither lock. A process waits at most a quarter of a second for each lock, and then writes without it: so a process that is
+stopped while it holds a lock (SIGSTOP, a debugger) does not block the others. In that case the turns are not fair, but the file stays
+correct.
 
 Each process that has the store open holds a `flock` on a file of its own. The kernel frees the lock when the process ends for any reason,
 so a restart need not wait until a lease runs out.
@@ -167,8 +168,8 @@ class Presence:
 
 
 def holders(folder: Path) -> dict[str, int | None]:
-    """The members that have the store open, each with its process id; None if the system does not tell it. The caller must not have the
-    store open itself."""
+    """The members that have the store open, by name, each with its process id; None if the system does not tell the id. The caller must not
+    have a sign of life of its own in this folder: it would be among them."""
     found: dict[str, int | None] = {}
     for entry in sorted(folder.glob(f"*{_ALIVE}")):
         if Presence._is_held(entry):

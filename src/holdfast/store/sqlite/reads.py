@@ -1,5 +1,5 @@
-"""Reads outside a transaction. They have a connection of their own, so that no read waits for a batch; a store in memory has only one
-connection."""
+"""Reads outside a transaction. They have a connection of their own, so that no read waits for a batch. (A store in memory has only one
+connection, so there a read waits.)"""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ class SqliteReads(Reads):
         return [row[0] for row in sorted(found, key=lambda row: row[1])[:limit]]
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
-        """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions can be claimed,
-        a lane in which executions wait opens. The time may be past. None if nothing of this is known."""
+        """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions can be claimed
+        (suspects are left out), a closed lane in which executions wait opens. The time may be past. None if nothing of this is known."""
         found, only = self._read("next_due"), only_of(targets)
         for target in targets:
             asked = {"function": target.function, "version": target.version}
@@ -84,7 +84,8 @@ class SqliteReads(Reads):
         return min((row[0] for row in found if row[0] is not None), default=None)
 
     def counters(self, keys: Collection[str]) -> Sequence[Counter]:
-        """The existing counters of these keys. A counter that has passed its `until`, and so counts as 0, may be among them."""
+        """Those counters of these keys that exist. A counter whose time `until` is over, and which therefore counts as 0, may be among
+        them."""
         return [Counter(*row) for key in sorted(keys) for row in self._read("counter", (key,))]
 
     def _page(self, wanted: Filter) -> Sequence[rows.Row]:

@@ -1,8 +1,8 @@
 """Replaces a store by a copy.
 
-The copy is written into the store's file in one transaction of SQLite: a crash leaves the old store or the new one, and a process that
-waits for the file's lock finds the new one. If SQLite cannot open the store's file at all, or the file is not a SQLite database, that file
-is renamed first, and the copy is written into a new file.
+The copy is written into the store's file in one transaction of SQLite: after a crash, the file is the old store or the whole copy, and a
+process that waits for the file's lock finds the copy. If SQLite cannot open the store's file at all, or the file is not a SQLite database,
+that file is renamed first, and the copy is written into a new file.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ def numbers_of(connection: sqlite3.Connection, sql: Mapping[str, str]) -> Number
 
 
 def migrate(connection: sqlite3.Connection, where: str, numbers: Numbers, sql: Mapping[str, str]) -> None:
-    """Bring the schema to this code's version, inside the transaction of a caller that holds the file's write lock. A copy of the old file
-    is kept. Raises StoreInUse if another process has the file open.
+    """Bring the schema to this code's version. The caller has begun a write transaction, and commits it afterwards. A copy of the old file
+    is kept beside it. Raises StoreInUse if another process has the file open.
 
     Because no other process has it open, no older code runs: the before-halves and the after-halves are applied in one transaction.
     """

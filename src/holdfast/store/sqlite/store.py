@@ -28,6 +28,7 @@ from holdfast.store.decisions import Decisions
 from holdfast.store.isolation import Spoilt, committed_apart, refused
 from holdfast.store.lane_rows import LaneRow
 from holdfast.store.lanes import Head, LaneReads, LaneWalk
+from holdfast.store.ledger import CUT_OFF
 from holdfast.store.list_query import ListQuery
 from holdfast.store.seam import Committed, Hosted, Target
 from holdfast.store.sqlite.browse_reads import SqliteBrowseReads, look_address
@@ -45,13 +46,12 @@ from holdfast.store.sqlite.retention import SqliteRetention
 from holdfast.store.sqlite.schedules import SqliteSchedules
 from holdfast.store.sqlite.schema_migrations import SCHEMA_VERSION
 from holdfast.store.sqlite.snapshots import SqliteSnapshots
-from holdfast.store.sqlite.transactions import bulk
-from holdfast.store.sqlite.wal_space import WalSpace
+from holdfast.store.sqlite.transactions import WalSpace, bulk
 from holdfast.store.views import RowView
 
 
 class SqliteBatch(Batch):
-    """A batch in one file. `last_key` is the key of the newest execution that this batch made; 0 if it has made none yet."""
+    """A batch in one file. `last_key` is the key of the newest execution that this batch made; 0 before it makes the first one."""
 
     __slots__ = ("last_key",)
 
@@ -238,7 +238,8 @@ class SqliteStore(
         return self._based(row, done)
 
     def _based(self, row: rows.Row, done: SqliteBatch) -> RowView:
-        """The view for a row that was just read: the one in memory if it has the revision of the row, else a new one."""
+        """The view for a row that was just read: the view in memory if it has the revision of the row, else a new view. It is put into
+        `done.bases`."""
         header = rows.execution_from(row)
         view = self._views.get(header.id)
         if view is None or view.header.revision != header.revision:
@@ -266,7 +267,8 @@ class SqliteStore(
                     self._based(row, done)
 
     def _put(self, done: SqliteBatch, now: int, walked: Sequence[LaneRow] = ()) -> bool:
-        """Write all rows of a batch, each row once, as its last change leaves it. Returns whether signals were written."""
+        """Write all rows of a batch, inside its transaction. A row that was changed several times is written once, as its last change
+        leaves it. `walked` has the lanes that an admission has changed. Returns whether signals were written."""
         keys = done.bases
         headers: dict[str, Execution] = {}
         wide: set[str] = set()
@@ -292,12 +294,13 @@ class SqliteStore(
             self._put_graphs(done.graphs, self._stale_graphs(done))
         if done.counters:
             self._writer.executemany(self._sql["put_counter"], [(x.key, x.amount, x.until, x.reserved) for x in done.counters.values()])
-        if walked or done.lanes.is_used:
+        if walked or done.uses_lanes:
             self._put_lanes(done.lanes, walked, now)
         if done.moved:
             self._move_schedules(done.moved.values())
         self._put_changed_notes(done.changes)
-        self._put_ledger(done.changes)
+        if paid := [change for change in done.changes if change.ledger or change.header.status in CUT_OFF]:
+            self._put_ledger(paid)
         signals = self._new_signals(done.changes, keys)
         self._put_rows("put_signals", signals)
         return bool(signals)
@@ -335,7 +338,8 @@ class SqliteStore(
         self._write("leave", (runner,))
 
     def dead(self, now: int) -> frozenset[str]:
-        """The dead runners (lease over, left, or process ended) that hold an execution. All dead runners lose their registration."""
+        """The dead runners (lease over, left, or process ended) that hold an execution. This call also removes the registrations of all
+        dead runners."""
         holders = {row[0] for row in self._read("holders", ())}  # read this first: a runner that joins later holds nothing yet
         known: dict[str, int] = dict(self._read("runners", ()))
         alive = {runner for runner, lease_until in known.items() if lease_until > now}
@@ -373,7 +377,7 @@ class SqliteStore(
         return int(version)
 
     def close(self) -> None:
-        """Close the file and remove this process's sign of life."""
+        """Close the file, and remove this process's sign of life (presence.py)."""
         self._close_looker()
         with self._write_lock, self._read_lock:
             self._reader.close()

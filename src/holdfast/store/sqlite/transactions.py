@@ -1,26 +1,32 @@
 """Everything that is written outside a batch: single statements and short transactions.
 
-Each write waits until no other thread of this process writes, and then for the turn of this process among those that use the file.
+Each write waits until no other thread of this process writes, and then for the turn of this process among the processes that use the file.
+Each transaction begins with space in the WAL for what it will write (`WalSpace`).
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain
+from typing import Final
 
 from holdfast.model.errors import InvalidParameter
 from holdfast.store import rows
 from holdfast.store.sqlite.errors import explained
 from holdfast.store.sqlite.reads import SqliteReads
-from holdfast.store.sqlite.wal_space import WalSpace
 
 CHUNKS = (128, 16, 4, 2, 1)
 """The numbers of rows that one statement can write. A batch of any size needs few of these statements, and SQLite prepares each of them
 only once."""
+_PIECE: Final = bytes(1024 * 1024)
+_TAIL: Final = 8192
+"""`make` reads this many bytes at the end of the WAL. If all of them are zeros, there is still space: a frame is shorter than this, and its
+head is never all zeros."""
 _WIDTHS = {
     "put_executions": len(rows.COLUMNS["execution"]),
     "change_executions": 36,
@@ -45,8 +51,38 @@ def bulk(sql: Mapping[str, str]) -> Mapping[str, dict[int, str]]:
 
 
 def _of_one_row(update: str) -> str:
-    """The update of one row, which is the most frequent case: without a join, and with its values as parameters."""
+    """The statement `update`, changed so that it updates only one row, which is the most frequent case: without a join, and with the values
+    as parameters."""
     return re.sub(r"v\.column(\d+)", r"?\1", update.replace("FROM (VALUES {rows}) AS v ", ""))
+
+
+class WalSpace:
+    """Space for the next writes in the WAL of one open file.
+
+    A file that grows costs more to sync: the kernel must write its new length as well, which may take as long as writing the data. So the
+    store makes the WAL longer in large pieces of zeros, and SQLite then writes over the zeros. When SQLite reads the WAL, it ignores
+    everything after the last good frame.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._file: int | None = os.open(f"{where}-wal", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self._length: int | None = None
+
+    def make(self) -> None:
+        """Make the WAL longer if SQLite has used up its space since the last call. Call it only inside a write transaction: then no other
+        process writes."""
+        assert self._file is not None
+        length = os.fstat(self._file).st_size
+        grown, self._length = self._length is not None and length > self._length, length
+        if grown and any(os.pread(self._file, _TAIL, max(0, length - _TAIL))):  # else another process has made space
+            with suppress(OSError):  # if the disk is full, the write that needs the space reports it
+                self._length += os.pwrite(self._file, _PIECE, length)
+
+    def close(self) -> None:
+        """Close the file. A second call does nothing."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
 
 class Transactions(SqliteReads):
@@ -84,7 +120,8 @@ class Transactions(SqliteReads):
             raise explained(error, self._where) from error
 
     def _begin(self) -> None:
-        """Begin a write transaction. No other connection can write until it ends."""
+        """Begin a write transaction. No other connection can write until it ends. If another connection writes now, this waits at most 10
+        seconds."""
         self._writer.execute("BEGIN IMMEDIATE")
         if self._wal_space is not None:
             self._wal_space.make()
@@ -99,7 +136,7 @@ class Transactions(SqliteReads):
                 raise InvalidParameter(f"There is no graph {graph}: the start that names it must bring its text.")
 
     def _put_rows(self, name: str, values: Sequence[rows.Row]) -> None:
-        """Write many rows with few statements, inside a transaction."""
+        """Write many rows with few statements, inside a transaction. `name` is a key of `_bulk`."""
         statements = self._bulk[name]
         start, count = 0, len(values)
         for size in CHUNKS:

@@ -71,7 +71,7 @@ LIVES: dict[str, Callable[[Store, Execution], object]] = {
 
 
 class Crowd:
-    """Executions of every status, in the store and in a Python list, newest first."""
+    """Executions of every shown status, in the store and in a Python list, newest first."""
 
     def __init__(self, store: Store, count: int = 140) -> None:
         self.store = store
@@ -102,7 +102,7 @@ class Crowd:
         return header
 
     def matching(self, wanted: Browse) -> list[Execution]:
-        """The executions that match, by the simple model."""
+        """The executions that match `wanted`, found in the Python list and not by the store."""
         return [header for header in self.headers if self._matches(header, wanted)]
 
     def status(self, header: Execution) -> ShownStatus:
@@ -111,7 +111,7 @@ class Crowd:
         return shown_status(header, undecided=header.id in self.undecided)
 
     def kind(self, header: Execution) -> Kind:
-        """The kind of an execution's function. Only the version `$LATEST` is published; every other version counts as a plain function."""
+        """The kind of an execution's function. Only the version `$LATEST` is published; every other version counts as `Kind.FUNCTION`."""
         return KINDS[header.function] if header.version == "$LATEST" else Kind.FUNCTION
 
     def _matches(self, header: Execution, wanted: Browse) -> bool:
@@ -275,7 +275,7 @@ class BrowsingSuite(OneHandle):
 
 
 def expected(crowd: Crowd, matching: Sequence[Execution]) -> dict[Facet, dict[str, int]]:
-    """The counts of each facet over these executions, by the simple model."""
+    """The counts of each facet over these executions, computed in Python and not by the store."""
     values: list[tuple[Facet, str | None]] = []
     for header in matching:
         told, kind = header.summary or Summary(), crowd.kind(header)

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.model.execution import Birth, Execution, ExecutionStatus, Outcome, OutcomeStatus, State, Terms, new_execution
+from holdfast.model.execution import Birth, Execution, ExecutionStatus, Outcome, OutcomeStatus, State, Terms
 from holdfast.model.history import EventType as E
-from holdfast.model.life import Claimant
+from holdfast.model.life import Claimant, new_execution
 from holdfast.model.operations import Action, Failure, Status, Type, Update
 from holdfast.model.outside import Answering, Stop
 from holdfast.model.verbs import Checkpoint

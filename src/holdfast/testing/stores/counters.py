@@ -30,8 +30,8 @@ def charged(name: str, *charges: Charge) -> Start:
 
 
 def reserving(name: str, reserved: int, *, spends: int = 0, limit: int | None = 10, key: str = "rate") -> Start:
-    """A start with a charge that reserves the amount `reserved`. If `reserved` is negative, the charge ends an earlier reservation of that
-    amount, and `spends` is how much of it was used."""
+    """A start with a charge that adds `reserved` to the reserved amount of the counter, and `spends` to its spent amount. A negative
+    `reserved` ends an earlier reservation of that amount."""
     return charged(name, Charge(key, spends, limit, MINUTE, reserved=reserved))
 
 

@@ -68,7 +68,7 @@ class Population:
         return [answer for answer in answers(self.store, *(write for _, write in writes), now=now) if isinstance(answer, Execution)]
 
     def matching(self, wanted: Filter) -> list[str]:
-        """The ids of the executions that match the filter, by the simple model, in the order that the filter asks for."""
+        """The ids of the executions that match the filter, found in memory and not by the store, in the order that the filter asks for."""
         found = [x.id for x in self.headers.values() if matches(x, wanted)]
         return sorted(found, reverse=not wanted.oldest_first)
 

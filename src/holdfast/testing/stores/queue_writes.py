@@ -81,17 +81,17 @@ def several(store: Store, *names: str, now: int = T0, **how: object) -> list[Exe
 
 
 def committed(store: Store, count: int, now: int = T0, targets: Iterable[Target] = ORDER, runner: str = "here") -> Committed:
-    """Let the store admit executions for this many free places, and return the whole result."""
+    """Let the store admit up to `count` executions for `runner`, and return the whole result."""
     return store.admit(tuple(targets), [claimant(runner) for _ in range(count)], now)
 
 
 def admitted(store: Store, count: int, now: int = T0, targets: Iterable[Target] = ORDER, runner: str = "here") -> list[Execution]:
-    """Let the store admit executions for this many free places, and return their headers."""
+    """Let the store admit up to `count` executions for `runner`, and return their headers."""
     return [header for header in committed(store, count, now, targets, runner).answers if isinstance(header, Execution)]
 
 
 def admitted_names(store: Store, count: int, now: int = T0) -> list[str]:
-    """Let the store admit executions for this many free places, and return their names."""
+    """Let the store admit up to `count` executions for the runner `here`, and return their names."""
     return [header.name for header in admitted(store, count, now)]
 
 

@@ -35,7 +35,7 @@ from holdfast.testing.stores.writes import (
 
 
 def again(name: str, text: str = "{}", **set_to: object) -> Start:
-    """A start that takes over the name if the name's execution failed, timed out or was stopped."""
+    """A start that takes over the name if the name's execution failed, timed out, was stopped or is parked."""
     return msgspec.structs.replace(wanted(name, text, **{"id": id_at(at(1))} | set_to), again=True)
 
 

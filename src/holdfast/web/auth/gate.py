@@ -2,7 +2,7 @@
 
     Host and Origin → credential → role → tenant → audit log
 
-The gate compares each request with the policy of its route. A request that matches no route has a policy too: it needs an admin.
+The gate compares each request with the policy of its route. A request that matches no route has a policy too: its caller must be an admin.
 """
 
 from __future__ import annotations
@@ -62,15 +62,16 @@ def open_gate(
 ) -> Gate:
     """The gate of a server that listens on `host`.
 
-    If the store has credentials now, a request needs one of them, except on a route with Needs.NOTHING. If the store has no credentials
+    If the store has credentials now, a request needs a credential, except on a route with Needs.NOTHING. If the store has no credentials
     now, requests need none, also after some are made. Raises CredentialsNeeded if the store has no credentials and other machines could
     reach `host`. `allow_deploy`: also without credentials, requests may deploy code. `hosts` are further names of the server. `origins` are
     the origins of other web pages that may use the server, like `https://console.example`.
 
-    `operator_secret` opens the secrets of access keys; without it, the gate looks for the secret where secret.py says. If `secrets` is
-    given, it decides where the gate looks and whether a key file may be made, and `operator_secret` is ignored. `max_body` and `max_code`
-    are the most bytes of the body of a signed request; it must arrive within `body_seconds`. Raises KeysSecretNeeded if an access key of
-    the store cannot be opened. Raises InvalidParameter if a secret is too short."""
+    `operator_secret` seals and opens the secrets of access keys, in place of `HOLDFAST_KEYS_SECRET`; secret.py says where the gate looks
+    besides. If `secrets` is given, it decides where the gate looks and whether a key file may be made, and `operator_secret` is ignored.
+    `max_body` and `max_code` are the most bytes of the body of a signed request; the body must arrive within `body_seconds`. Raises
+    KeysSecretNeeded if an access key of the store cannot be opened, or if a secret is needed to seal it and there is none. Raises
+    InvalidParameter if a secret is too short."""
     credentials = store.credentials()
     known = len(credentials)
     loopback = is_loopback(host)
@@ -147,7 +148,7 @@ class Gate:
 
     async def admit(self, request: Request) -> None:
         """Recognise the caller, and set `request.caller`. Raises Refused if the caller may not make this request, or if the gate cannot
-        check it. A request that changes code or settings gets a line in the audit log before it is served."""
+        check it. A request that may change code or settings gets a line in the audit log before it is served."""
         signed = _signed(request)
         operation = request.policy.operation
         try:

@@ -1,13 +1,14 @@
-"""Sealing the secrets of access keys: the server needs them to verify signatures, so they cannot be kept as hashes.
+"""Sealing the secrets of access keys: the server needs these secrets to verify signatures, so the store cannot keep only their hashes.
 
-They are encrypted with AES-256-GCM. The encryption key is made from two parts that are kept in different places: the seal of the store, and
-a secret of the operator that is outside of the store (secret.py). Each sealed text begins with the name of its encryption key:
+The secrets are encrypted with AES-256-GCM. The encryption key is made from two parts that are kept in different places: the seal of the
+store, and a secret of the operator that is outside of the store (secret.py). Each sealed text begins with the name of its encryption key:
 
     v2.FINGERPRINT:…    both parts
     operator:…          of an older release, sealed with the operator's secret alone
     store:…             of an older release, sealed with the seal of the store alone: any reader of a copy of the store could open it
 
-When a server or `holdfast keys` finds one of the last two and can open it, it seals the secret anew and replaces the text.
+When a server or `holdfast keys` finds one of the last two, or a text of another FINGERPRINT than that of the current secret, and can open
+it, the text is replaced by a new one of the first form.
 """
 
 from __future__ import annotations

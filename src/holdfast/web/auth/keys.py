@@ -133,9 +133,9 @@ def sealing_of(store: CredentialStore, secrets: KeysSecrets, chance: Chance, *, 
     """The sealing of a store's access keys. If the store has no access key, and none will be made (`wanted` is False), no secret is
     looked for.
 
-    Else, if there is no secret that seals, a key file is made; but not if a key was sealed with a secret that is missing, because a new
-    secret could not open that key. Keys that another secret has sealed are sealed again with the current one. Raises KeysSecretNeeded if a
-    key cannot be opened, or if a key file is needed and cannot be made.
+    Else, if there is no secret that seals, a key file is made; but not if an access key was sealed with a secret of the operator, because a
+    new secret could not open that key. Keys that another secret has sealed are sealed again with the current one. Raises KeysSecretNeeded
+    if a key cannot be opened, or if a key file is needed and cannot be made.
     """
     sealing = Sealing(store.seal, secrets, chance=chance)
     known = access_keys(store.credentials())

@@ -4,7 +4,8 @@ The first refusal of its kind in a minute is written within about a second. Furt
 outcome, tenant) are counted, and written as one line after the minute. If a minute has more than `per_minute` kinds, or a day more than
 `per_day`, a further kind gets no line of its own: one line after the minute has the number of all such refusals. So a client which is
 refused all day does not fill the disk. One address may use at most half of both numbers, so that it cannot keep the refusals of others out
-of the log. If the store cannot write lines, this is tried again. Lines that are dropped are counted, and the server's log shows the count.
+of the log. If the store cannot write lines, the server tries again about every 10 seconds, and keeps at most 1,000 lines until then. It
+counts the lines that it drops, and shows the count in its log.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The operator's secret that seals access keys, and where this process finds it. It is kept outside of the store.
 
-It is looked for in this order: `HOLDFAST_KEYS_SECRET`; the file that `HOLDFAST_KEYS_FILE` names; and, for a store in a file, `keys.secret`
-in the user's configuration folder, which is made with the first access key. Several machines may use a database server, so for a store
-there one of the first two is required. `HOLDFAST_KEYS_SECRET_BEFORE` opens what an earlier secret sealed, until a server or `holdfast keys`
-has sealed it again with the new one.
+The process looks for it in this order: `HOLDFAST_KEYS_SECRET`; the file that `HOLDFAST_KEYS_FILE` names; and, for a store in a file, the
+file `keys.secret` in the user's configuration folder, which is made with the first access key. Several machines may use a store on a
+database server, so such a store needs one of the first two. `HOLDFAST_KEYS_SECRET_BEFORE` opens what an earlier secret sealed, until a
+server or `holdfast keys` has sealed it again with the new one.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class KeysSecrets:
     """The secrets of one process for one store."""
 
     def __init__(self, environment: Mapping[str, str], store: str | None = None, given: str | None = None) -> None:
-        """`store` is the path or the address of the store; None: no key file is made. `given` is a secret that the program itself gives; it
-        is used in place of `HOLDFAST_KEYS_SECRET`. Raises InvalidParameter if a secret is too short."""
+        """`store` is the path or the address of the store; None: an existing key file is read, but none is made. `given` is a secret that
+        the program itself gives; it is used in place of `HOLDFAST_KEYS_SECRET`. Raises InvalidParameter if a secret is too short."""
         self._first = _secret(given, "operator_secret") or _secret(environment.get(SECRET_VARIABLE), SECRET_VARIABLE)
         self._before = _secret(environment.get(KEYS_SECRET_BEFORE_VARIABLE), KEYS_SECRET_BEFORE_VARIABLE)
         self._warned = False
@@ -61,15 +61,14 @@ class KeysSecrets:
 
     def __call__(self) -> list[KeysSecret]:
         """All secrets that exist now; the first one seals. Raises KeysSecretNeeded if the file that HOLDFAST_KEYS_FILE names cannot be read
-        or is too large. Raises NotPrivate if the key file in the user's configuration folder is not private. Raises InvalidParameter if a
-        secret is too short."""
+        or is too large. Raises NotPrivate if the key file in the user's configuration folder is a link or belongs to another user. Raises
+        InvalidParameter if a secret is too short."""
         found = [self._first, self._from_named(), self._from_own(), self._before]
         return [secret for secret in found if secret is not None]
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a secret that can seal. The secret in HOLDFAST_KEYS_SECRET_BEFORE is not one of these: it is used only to
-        open."""
+        """Whether there is a secret that can seal. The secret in HOLDFAST_KEYS_SECRET_BEFORE does not count: it is meant only to open."""
         return any(secret.source != KEYS_SECRET_BEFORE_VARIABLE for secret in self())
 
     def make(self, chance: Callable[[int], bytes]) -> str:

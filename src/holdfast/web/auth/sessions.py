@@ -1,8 +1,9 @@
 """Sessions: a browser logs in with a token once, and then sends a cookie.
 
-The value of the cookie is random, and the store keeps only its SHA-256. A session ends 12 hours after the login, after about 2 hours
-without a request, when the browser logs out, or when its credential expires or is revoked. A session that is used gets a new value for its
-cookie about every quarter of an hour; the old value is valid for one more minute, for requests that are on their way.
+The value of the cookie is random, and the store keeps only its SHA-256. A session ends 12 hours after the login, after about 2 hours in
+which the browser opened no page (forms and event streams do not count), when the browser logs out, or when its credential expires or is
+revoked. If the value of the cookie is older than a quarter of an hour when the browser opens a page, the session gets a new value; the old
+value is valid for one more minute, for requests that are on their way.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class Sessions:
         )
 
     def find(self, cookie: str | None, now: int) -> ConsoleSession | None:
-        """The session of a cookie; None if there is none, if its time is over, or if it was not used for about 2 hours. Whether its
-        credential is still valid is not checked here."""
+        """The session of a cookie; None if there is none, if its time is over, or if the browser opened no page for about 2 hours. Whether
+        its credential is still valid is not checked here."""
         if cookie is None or not cookie or len(cookie) > _LONGEST:
             return None
         found = self._store.session(_hashed(cookie))

@@ -30,9 +30,9 @@ _FEW_BYTES = 1 << 16
 class Tools(Protocol):
     """The tools that the contract allows. Call one by its name, with keyword arguments: `ctx.tools.fetch_url(url=...)`.
 
-    A call of a tool that the contract does not allow raises WorkerError with the code `tool_not_allowed`. If the body runs again in the
-    same attempt, a call gets its recorded result. In a later attempt only calls that change the world get their recorded result; reads are
-    made again.
+    A call of a tool that the contract or the request does not allow raises WorkerError with the code `tool_not_allowed`. If the body runs
+    again in the same attempt, a call gets its recorded result or error. In a later attempt only calls that change the world get their
+    recorded result; reads, and calls that failed, are made again.
 
     A call without a key is found by its number among the calls of the same tool without a key. If the order of these calls may change, give
     each call a `key=`, by which it is found. Two calls of one tool with the same key are one call.
@@ -63,11 +63,12 @@ class WorkerContext:
     """The second argument of a worker's body. An `async def` body awaits each call of a tool, `step`, `ask`, `artifact` and `open`; in a
     `def` body these calls block until the value has arrived.
 
-    If the runner refuses such a call, or the call fails, it raises ToolError.
+    If the runner refuses such a call, or the call fails, it raises ToolError. If the values that the body sends are not JSON, the call
+    raises PayloadNotJson; in a sandbox, if they have more than 1 MiB as JSON, PayloadTooLarge.
     """
 
     contract: Contract
-    """The worker's contract."""
+    """The worker's contract, with the limits of this run."""
 
     def __init__(self, asking: Asking | AsyncAsking, run: Frame, contract: Contract) -> None:
         self.contract = contract
@@ -83,12 +84,13 @@ class WorkerContext:
 
     def progress(self, data: Any) -> None:
         """Send progress to observers and followers of the run. `data` is any JSON value. This also starts the body's idle timeout again
-        from 0."""
+        from 0. When the attempt has reported progress as often as the operator allows, further reports are dropped."""
         self._asking.tell({"op": "progress", "data": data})
 
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
         """Write a line to the run's log. `fields` are further members of the line. Fields with the names `event` and `attempt` are dropped.
-        If `fields` have more than 16 KiB as JSON, all are dropped, and the line has `truncated: true`."""
+        If `fields` have more than 16 KiB as JSON, all are dropped, and the line has `truncated: true`. A message is cut off after 4,000
+        characters. When the attempt has as many lines as the operator allows, further lines are dropped."""
         self._asking.tell({"op": "log", "level": level, "message": message, "fields": fields})
 
     def now(self) -> datetime:
@@ -134,13 +136,14 @@ class WorkerContext:
 
     def artifact(self, name: str, data: bytes | str | IO[bytes], *, media_type: str = "application/octet-stream") -> Any:
         """Store a large value as an artifact, and return the reference to it, a JSON object. A `str` is stored as UTF-8; of an open file,
-        everything from its current position to its end is stored."""
+        everything from its current position to its end is stored. Raises ToolError with the code `artifact_too_large` if the attempt stores
+        too many artifacts or bytes."""
         return self._value({"op": "artifact", "name": name, "media_type": media_type, "fd": True}, _file_of(data))
 
     def open(self, reference: Mapping[str, Any]) -> Any:
         """Open an artifact, and return a binary file for reading. `reference` is an object that `artifact` returned, or such an object
-        under the key `$artifact`. Raises WorkerError with the code `artifact_not_found` if the tenant has no such artifact, or if its bytes
-        are missing or were changed."""
+        under the key `$artifact`. Raises WorkerError with the code `artifact_not_found` if `reference` has no artifact's id, if the tenant
+        has no such artifact, or if its bytes are missing or were changed."""
         raise NotImplementedError
 
     def _tool(self, name: str, arguments: dict[str, Any], key: str | None) -> Any:
@@ -150,10 +153,10 @@ class WorkerContext:
         raise NotImplementedError
 
     def _local(self, name: str, arguments: dict[str, Any]) -> Any:
-        """Call a pure tool here, where the body runs. Raises WorkerError if the contract does not allow the tool, and ToolError if the call
-        fails. (For all other tools the runner checks what the contract allows.)"""
+        """Call a pure tool here, where the body runs. Raises WorkerError if the contract or the request does not allow the tool, and
+        ToolError if the call fails. (For all other tools the runner checks what is allowed.)"""
         if all(grant.name != name for grant in self.contract.tools):
-            raise WorkerError("tool_not_allowed", f"The contract does not allow the tool {name!r}.", retryable=False)
+            raise WorkerError("tool_not_allowed", f"The contract or the request does not allow the tool {name!r}.", retryable=False)
         try:
             return call_pure(name, arguments)
         except ToolFailed as failed:

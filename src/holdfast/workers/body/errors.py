@@ -1,4 +1,5 @@
-"""The errors of a body: `WorkerError`, which its author raises, and `ToolError`, which a call raises that is refused or fails."""
+"""The errors of a body: `WorkerError`, which its author raises, and `ToolError`, which a call of the context raises if the call is refused
+or fails."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ class WorkerError(Exception):
         self.partial = partial
         """Outputs that the caller can use although the run failed; None if there are none."""
         self.retry_after_seconds = retry_after_seconds
-        """The least seconds until the next attempt; None leaves this to the contract's backoff."""
+        """The least number of seconds until the next attempt, at most a day; None: only the contract's backoff decides."""
         self.details = details
         """Any JSON value for the `details` of the response's error."""
 
@@ -60,8 +61,8 @@ class ToolError(WorkerError):
 
 def as_frame(error: BaseException) -> dict[str, Any]:
     """The error as a JSON object that the body sends to the runner. A WorkerError keeps its code. For any other exception, the code is that
-    of the sandbox's limit that caused it, or `worker_crashed` if no limit did. If the `partial` or `details` of the error are not JSON or
-    are too large, the object describes that mistake instead of the error."""
+    of the sandbox's limit that caused it, `artifact_too_large` for a PayloadTooLarge, and `worker_crashed` otherwise. If the `partial` or
+    `details` of the error are not JSON or are too large, the object describes that mistake instead of the error."""
     told = _told(error)
     try:
         size = len(codec.dumps(told).encode())

@@ -119,7 +119,7 @@ class RunnerTimes:
 
 
 class Asking(RunnerTimes):
-    """The requests of a `def` body. It makes one request at a time, and its thread waits for the answer."""
+    """The requests of a `def` body. The body makes one request at a time, and its thread waits for the answer."""
 
     def __init__(self, link: RunnerConnection) -> None:
         self._link = link

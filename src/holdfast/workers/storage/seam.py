@@ -20,14 +20,14 @@ class ArtifactsUnusable(Rejected):
 
 
 class ArtifactsUnreachable(Retryable):
-    """The storage for artifacts gave no valid answer."""
+    """The storage for artifacts gave no valid answer, refused access, or has no such bucket."""
 
     code = "tool_unavailable"  # for a run this is an outside service, which may work again later
 
 
 class Storage(Protocol):
-    """A place for artifacts. Except for `check`, the methods of a bucket raise ArtifactsUnreachable if the bucket does not answer, and
-    those of a folder may raise OSError."""
+    """A place for artifacts. Except for `check`, the methods of a bucket raise ArtifactsUnreachable if the bucket is missing, refuses
+    access or does not answer, and those of a folder may raise OSError."""
 
     def check(self) -> None:
         """Test the storage by a write, so that a wrong setting is found when the server starts. Raises ArtifactsUnusable if the test fails.

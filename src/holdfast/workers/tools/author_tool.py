@@ -64,7 +64,6 @@ class AuthorTool:
 
     @property
     def effect(self) -> Effect:
-        """What a call of the tool does to the world."""
         return self.declared.effect
 
     @property

@@ -138,17 +138,14 @@ class TapedTool:
 
     @property
     def name(self) -> str:
-        """The name of the tool behind the cassette."""
         return self._tool.name
 
     @property
     def effect(self) -> Effect:
-        """The effect of the tool behind the cassette."""
         return self._tool.effect
 
     @property
     def arguments_schema(self) -> Mapping[str, Any] | None:
-        """The schema of the tool behind the cassette."""
         return self._tool.arguments_schema
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:

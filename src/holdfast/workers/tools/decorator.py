@@ -29,7 +29,8 @@ class DeclaredTool:
         calls the tool through `ctx.tools` instead.)"""
         if not args or not isinstance(args[0], ToolCall):
             raise TypeError(
-                f"Call the tool as ctx.tools.{self.holdfast_tool}(…): it runs outside the sandbox, with its secrets and a receipt."
+                f"Call the tool as ctx.tools.{self.holdfast_tool}(…): it runs outside the sandbox, with its secrets and a receipt. "
+                "In a test, pass a ToolCall as the first argument."
             )
         return self.function(*args, **kwargs)
 
@@ -66,9 +67,10 @@ def tool(
     """Declare a tool: a function outside the sandbox that a worker may call. Workers call it by `name`, or, without `name`, by the name of
     the function.
 
-    `effect` is `write` or `read`. A call of a `write` is repeated only if it is known that it did not take place; a call of a `read` may
-    always be repeated. `secrets` are the names of the secrets that the tool gets. With `approval=True` a person must approve each call. A
-    call that takes longer than `timeout_seconds` is ended: its process is killed.
+    `effect` is `write` or `read`. A call of a `write` is repeated only if it is known that it did not take place, for example because the
+    function raised an error (not a timeout, a lost connection or an HTTP status 5xx), or because the reconcile function or a person says
+    so. A call of a `read` may always be repeated. `secrets` are the names of the secrets that the tool gets. With `approval=True` a person
+    must approve each call. A call that takes longer than `timeout_seconds` is ended: its process is killed.
 
     The arguments must be literals, because the runner reads them from the source and does not run it.
     """

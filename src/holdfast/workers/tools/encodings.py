@@ -47,8 +47,8 @@ class DecodedText(NamedTuple):
 
 
 def undone(text: str, layers: int) -> Iterator[DecodedText]:
-    """The text with one layer of encoding undone, then with two, up to `layers`. There are no further views when all views together have
-    about 16 times as many characters as the text, and 8 KiB more."""
+    """Views of the text: first those with one layer of encoding undone, then those with two, up to `layers`. There are no further views
+    when all views together have about 16 times as many characters as the text, and 8 KiB more."""
     budget = _TIMES * len(text) + _FREE
     waiting: deque[tuple[DecodedText, int]] = deque([(DecodedText(text, _here), 0)])
     met = {text}

@@ -52,7 +52,7 @@ ARGUMENTS: Final[Mapping[str, Any]] = {
 
 
 class FetchSettings(Struct, frozen=True, kw_only=True):
-    """The operator's limits for fetching. A call may ask for tighter limits, never for wider ones."""
+    """The operator's limits for fetching. A call may ask for less time and fewer bytes; if it asks for more, the operator's limits hold."""
 
     user_agent: str = "holdfast-worker/1"
     timeout_seconds: float = 30.0
@@ -104,8 +104,8 @@ class FetchUrl:
             return ()  # the call itself reports what is wrong
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> CallResult:
-        """Fetch one page: its status, text, headers, hash, and the redirects that led to it. Raises ToolFailed if the page cannot be
-        fetched. A page with a status such as 404 is returned."""
+        """Fetch one page. Returns its status, text, headers and hash, and the redirects that led to it. Raises ToolFailed if the page
+        cannot be fetched, or if its status says that the server refuses or fails. A page with another status, such as 404, is returned."""
         limit = min(self._settings.timeout_seconds, float(arguments.get("timeout_seconds", self._settings.timeout_seconds)))
         seconds = max(min(limit, call.deadline - monotonic()), 0.0)
         fetch = _Fetch(self, call, arguments, self._settings)
@@ -117,7 +117,6 @@ class FetchUrl:
             raise ToolFailed("fetch_timeout", f"The page did not arrive within {seconds:.1f} seconds.") from None
 
     async def close(self) -> None:
-        """Close the open connections."""
         if self._transport is not None:
             await self._transport.aclose()
             self._transport = None
@@ -266,7 +265,7 @@ class _Fetch:
 
     async def _robots_txt(self, url: str) -> tuple[int, bytes]:
         """The status and the body of a robots.txt. The same addresses are refused as for a page, but the limits of time, size and redirects
-        are those of a robots.txt."""
+        are those of a robots.txt. The body is cut off at its limit. After too many redirects, the result is 404 and an empty body."""
         before: UrlOrigin | None = None
         try:
             async with asyncio.timeout(self._settings.robots_seconds):
@@ -285,7 +284,8 @@ class _Fetch:
 
 
 def _parsed(url: str, target: UrlOrigin) -> httpx.URL:
-    """The URL of the request. Raises ToolFailed if httpx reads another scheme, host or port from the URL than `target_of` did."""
+    """The URL of the request. Raises ToolFailed if httpx cannot read the URL, or reads another scheme, host or port from it than
+    `target_of` did."""
     try:
         parsed = httpx.URL(url)
         port = parsed.port or (443 if parsed.scheme == "https" else 80)
@@ -293,7 +293,9 @@ def _parsed(url: str, target: UrlOrigin) -> httpx.URL:
             return parsed
     except (httpx.InvalidURL, ValueError):
         pass
-    raise ToolFailed("egress_denied", f"The URL {url[:200]!r} is ambiguous: two parsers read different hosts or ports from it.")
+    raise ToolFailed(
+        "egress_denied", f"The URL {url[:200]!r} is ambiguous: a second parser reads another host or port from it, or cannot read it."
+    )
 
 
 def covers(kind: str, pattern: str) -> bool:

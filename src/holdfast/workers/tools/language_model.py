@@ -141,7 +141,8 @@ class LanguageModel:
             return _reserved(model, price, tokens_in, output)
         if price is None:
             raise ToolFailed(
-                "price_unknown", f"The run has a cost limit, and the operator has set no price for {model!r} ([model.prices])."
+                "price_unknown",
+                f"The run, its pipeline or its tenant has a cost limit, and the operator has set no price for {model!r} ([model.prices]).",
             )
         affordable = price.affordable_output(tokens_in, remaining.cost_usd)
         output = output if affordable is None else min(output, affordable)
@@ -272,7 +273,6 @@ class LanguageModel:
         return self._client
 
     async def close(self) -> None:
-        """Close the connections to the model's server."""
         if self._client is not None:
             await self._client.close()
             self._client = None

@@ -106,7 +106,6 @@ class StreamedAnswer:
 
     @property
     def text(self) -> str:
-        """The text so far."""
         return "".join(self._content)
 
     def take(self, piece: bytes) -> str:

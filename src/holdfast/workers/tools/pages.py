@@ -70,9 +70,10 @@ ARGUMENTS: Final[Mapping[str, Any]] = {
 
 def parse_html(html: str, base_url: str = "", select: Mapping[str, str | Mapping[str, Any]] | None = None) -> dict[str, Any]:
     """The title, language, metadata, links, readable text and JSON-LD of a page, and in `selected` what `select` asks for. `select` has for
-    each name a CSS selector, or an object with `css` and options. The value for a name is the text of the first node found (None: no node).
-    Options: `attribute` gives that attribute instead of the text, `html` the HTML, and `all` a list with the values of all nodes.
-    `base_url` makes relative links absolute. Raises ToolFailed if a selector is not valid."""
+    each name a CSS selector, or an object with `css` and options. The value for a name is the text of the first node found. Options:
+    `attribute` gives that attribute instead of the text, `html` the HTML, and `all` a list with the values of all nodes. Without `all`, the
+    value is None if there is no node, or if the node does not have the attribute. `base_url` makes relative links absolute. Raises
+    ToolFailed if a selector is not valid."""
     tree = parsed(html)
     base = base_of(tree, base_url)
     selected = {name: _selected(tree, name, how) for name, how in (select or {}).items()}

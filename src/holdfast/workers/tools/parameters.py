@@ -135,7 +135,6 @@ class Ssm:
         return self._made
 
     def close(self) -> None:
-        """Close the connections to AWS."""
         if self._made is not None:
             self._made.close()
 

@@ -99,7 +99,6 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         raise ToolFailed("egress_denied", "A worker may not reach a UNIX socket.")
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for some seconds."""
         await asyncio.sleep(seconds)
 
 
@@ -130,7 +129,6 @@ class PinnedTransport(httpx.AsyncBaseTransport):
         return httpx.Response(answer.status, headers=answer.headers, stream=_Stream(answer), extensions=answer.extensions)
 
     async def aclose(self) -> None:
-        """Close the open connections."""
         await self._pool.aclose()
 
 

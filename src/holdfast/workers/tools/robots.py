@@ -1,4 +1,4 @@
-"""robots.txt: whether a site allows a page to be fetched (RFC 9309). The file is fetched once for each origin, and kept for an hour.
+"""robots.txt: whether a site allows a page to be fetched (RFC 9309). The file is fetched for each origin, and kept for at most an hour.
 
 If the server fails (429 or 5xx), no page may be fetched. If it answers with any other status than 200, such as 404, every page may be
 fetched.

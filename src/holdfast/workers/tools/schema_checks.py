@@ -38,8 +38,8 @@ async def check_arguments(tool: str, schema: Mapping[str, Any] | None, arguments
 
 
 async def mismatches(schema: Mapping[str, Any], value: Any, who: str) -> tuple[Mismatch, ...]:
-    """The places where a value does not fit its schema; empty if it fits. Raises ToolFailed if the check would take too long or cannot be
-    made now. `who` says for whom the check is made."""
+    """The places where a value does not fit its schema; empty if it fits. The schema must be valid (`check_schema`). Raises ToolFailed if
+    the check would take too long or cannot be made now. `who` says for whom the check is made."""
     try:
         return await problems_in(schema, value, who)
     except (CheckTooCostly, Overloaded) as refused:

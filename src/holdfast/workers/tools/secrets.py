@@ -72,8 +72,9 @@ class FileSecrets:
         self.where = f"{path.name}{'/' if path.is_dir() else ''}"
 
     def get(self, name: str) -> str | None:
-        """A secret; None if it is missing or empty. The file is read at each call, so that a changed secret is used at once. Raises
-        ToolFailed if a file exists but cannot be read."""
+        """A secret; None if it is missing, empty or not a text. The file is read at each call, so that a changed secret is used at once.
+        Raises ToolFailed if the TOML or JSON file, or the secret's file in a folder, cannot be read. A missing file in a folder is a
+        missing secret."""
         try:
             if self._path.is_dir():
                 file = self._path / name
@@ -116,8 +117,8 @@ class Secrets:
         self._sources = tuple(sources)
 
     def resolve(self, names: Iterable[str], tool: str) -> dict[str, str]:
-        """The values of the secrets with these names. Raises ToolFailed if one is missing, or if SSM, a TOML file or a JSON file cannot be
-        read. Blocks, because it reads files or asks SSM. `tool` is for the error."""
+        """The values of the secrets with these names. Raises ToolFailed if one is missing, or if a source cannot be read. Blocks, because
+        it reads files or asks SSM. `tool` is for the error."""
         found: dict[str, str] = {}
         missing: list[str] = []
         for name in names:
@@ -151,7 +152,7 @@ class Redactor:
         self._shortest = min(map(len, forms), default=0)
 
     def text(self, text: str) -> str:
-        """The text with the secrets replaced."""
+        """The text with the secrets replaced. A secret with fewer than four characters is replaced only if it is the whole text."""
         if text in self._whole:
             return self._whole[text]
         return _without(text, self.found(text))

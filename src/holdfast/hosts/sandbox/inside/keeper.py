@@ -1,8 +1,8 @@
 """The keeper of one attempt: it makes the namespaces, forks the body, watches it, ends it, and reports when no process is left.
 
 The keeper is trusted and stays outside the jail. The runner talks to it over a control socket: `begin` starts the attempt's clock. If the
-runner closes the socket, the keeper kills the body. The keeper answers with `locked` (and a descriptor of the body's process), later with
-`ended`.
+runner closes the socket, the keeper kills the body. The keeper first sends `locked` (with a descriptor of the body's process), or `unable`
+if the body could not be locked in. Then it sends `uses` when the usage of the body has changed, and `ended` at the end.
 """
 
 from __future__ import annotations

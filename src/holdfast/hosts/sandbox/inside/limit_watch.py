@@ -57,9 +57,9 @@ class LimitWatch:
             self._wrote = _written(body)
 
     def begin(self, memory_mb: int | None, cpu_seconds: float | None, nice: int) -> None:
-        """Note that the import has ended and the attempt begins. From now on CPU seconds are counted from 0 again. `memory_mb` and
-        `cpu_seconds` are the limits of the attempt if they are below the jail's; None means the jail's limit. `nice` is the body's nice
-        value from now on, if it is higher than before."""
+        """Note that the attempt begins. From now on CPU seconds are counted from 0 again; a spare has usually imported its code before.
+        `memory_mb` and `cpu_seconds` are the limits of the attempt if they are below the jail's; None means the jail's limit. `nice` is the
+        body's nice value from now on, if it is higher than before."""
         with contextlib.suppress(processes.Unreadable):  # the next look reports that the usage cannot be read
             if kernel.LINUX:
                 self._look_at_processes()
@@ -81,12 +81,12 @@ class LimitWatch:
 
     @property
     def cpu_before(self) -> float:
-        """The CPU seconds that the body used before the attempt began: for its start and its import."""
+        """The CPU seconds that the body used before the attempt began: for its start, and in a spare for its import."""
         return self._cpu_before
 
     @property
     def memory_mb(self) -> int:
-        """The body's memory limit."""
+        """The memory limit that holds now: the jail's, or the tighter one of the attempt."""
         return self._memory_mb
 
     @property

@@ -1,7 +1,7 @@
 """Namespaces: separate users, processes, network, IPC and host name for one attempt.
 
-A process that enters a user namespace has all capabilities inside and none outside. An ordinary user may map only itself. If root runs
-us, the stub, which stays outside, maps two users: `root`, which builds the mounts, and the Unix user `nobody`, which the body becomes.
+A process that enters a user namespace has all capabilities inside and none outside. An ordinary user may map only itself. If root runs the
+server, the stub, which stays outside, maps two users: `root`, which builds the mounts, and the Unix user `nobody`, which the body becomes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The system calls that the filter names, with their numbers on x86_64 and aarch64 (None: not on that machine).
 
 They are sorted into calls that a jailed program may make, may make under a rule (`filters.py`), and may never make. A call in no list
-fails with ENOSYS, as on an older kernel, so that libraries fall back. A test compares the numbers with the kernel's headers.
+fails with ENOSYS, as on an older kernel, so that libraries use another call. A test compares the numbers with the kernel's headers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-// A Lambda runtime client in plain JavaScript: asks for invocations, calls the handler, answers. Used if aws-lambda-ric is not installed.
+// A Lambda runtime client in plain JavaScript: asks for invocations, calls the handler, answers. Used if the function's folder has no built
+// aws-lambda-ric.
 //
 // Run as `node node_client.mjs path/module.function` in the function's folder. It needs only Node's own library.
 
