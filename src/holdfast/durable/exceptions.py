@@ -200,7 +200,7 @@ class RetryableSerDesError(InvocationError):
 
     A `SerDes` that uses a network or a disk may raise it, for example if a server does not answer. It ends the invocation, also from a
     branch of `map` or `parallel`. A step with AT_MOST_ONCE_PER_RETRY is already recorded as started, so in the next invocation this attempt
-    counts as interrupted: the retry strategy of the step gets a StepInterruptedError.
+    counts as interrupted: the retry strategy of the step gets a StepInterruptedError. Inside `with_retry`, its strategy is asked first.
     """
 
     code = "retryable_ser_des_error"

@@ -1,8 +1,9 @@
-"""The journal: the operations of one execution, for code of the runtime that chooses the ids of its operations itself.
+"""The journal: the operations of one execution, for Holdfast's code that runs workers and pipelines.
 
 A durable context numbers its calls, and finds an operation by its place in the order of calls. The code that runs workers and pipelines
-finds an operation by its meaning instead, such as "the receipt of this call of this tool". It must, because the calls of a body need not
-come in the same order each time: the body may run again, die in the middle, or be replaced by a person's answer.
+chooses the ids of operations itself, and finds an operation by its meaning, such as "the receipt of this call of this tool". The order
+would not help there: the body of a worker may run again, die in the middle, or be replaced by a person's answer, so its calls need not come
+in the same order each time.
 """
 
 from __future__ import annotations
@@ -148,8 +149,8 @@ class Journal:
             await self._state.rest(Suspend(first, tuple(found[1:])))
 
     def when_closed(self, at: Identity, tell: Callable[[], None] | None) -> None:
-        """Call `tell` when this operation is closed; if it is closed already, call it now. The handler continues meanwhile. A second `tell`
-        for the same operation replaces the first; None removes it.
+        """Call `tell` when this operation is closed; if it is closed already, call it now. The handler continues meanwhile. `tell` may be
+        called more than once. A second `tell` for the same operation replaces the first; None removes it.
 
         While `has_updates` is False, nothing is recorded that could change, so this journal begins to listen for the operation only when a
         later write takes updates of `write_first` with it.

@@ -72,7 +72,8 @@ class RemoteState(AsyncState):
 
 
 def run(function: Function, port: RemotePort, lambda_context: Any) -> Ended:
-    """Run the handler until it ends or all its strands rest, and return its outcome, which is PENDING if all strands rest."""
+    """Run the handler until it ends or all its strands rest, and return how it ended. If all strands rest, the outcome is PENDING, unless a
+    write failed."""
     threads, context = Threads(), contextvars.copy_context()
     try:
         with asyncio.Runner() as runner:

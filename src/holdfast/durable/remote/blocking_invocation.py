@@ -187,7 +187,8 @@ class _Strands:
 
 
 def run(function: Function, port: RemotePort, lambda_context: Any) -> Ended:
-    """Run the handler until it ends or all its branches wait, and return its outcome, which is PENDING if all branches wait.
+    """Run the handler until it ends or can only wait, and return how it ended. If it can only wait, the outcome is PENDING, unless a write
+    failed.
 
     If an operation that the handler waits for has changed meanwhile, the invocation must not end as PENDING, because the service would not
     invoke the function again for that change. In this case the handler runs again from its start in the same invocation (replay).

@@ -35,7 +35,7 @@ class Function(Protocol):
     plugins: Sequence[DurableInstrumentationPluginFactory]
 
     def succeeded(self, state: ExecutionState, scope: Scope, result: Any) -> Outcome:
-        """The outcome of the handler if it returned `result`."""
+        """The outcome of a handler that returned `result`."""
         ...
 
 
