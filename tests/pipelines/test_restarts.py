@@ -495,9 +495,7 @@ REFUSED: list[Any] = [
     pytest.param(RestartAsked(nodes=("nowhere",)), NodeNotFound, "no node 'nowhere'", id="unknown-node"),
     pytest.param(RestartAsked(nodes=("x" * 5000,)), NodeNotFound, "no node", id="long-node"),
     pytest.param(RestartAsked(nodes=("facts",), resend=("nowhere",)), NodeNotFound, "--resend", id="unknown-resend"),
-    pytest.param(
-        RestartAsked(nodes=("report",), resend=("facts",)), RestartRefused, "neither it nor a node", id="resend-of-reused"
-    ),
+    pytest.param(RestartAsked(nodes=("report",), resend=("facts",)), RestartRefused, "neither it nor a node", id="resend-of-reused"),
     pytest.param(RestartAsked(), InvalidParameter, "a node to begin from", id="nothing-asked"),
     pytest.param(RestartAsked(inputs={"text": 7}), InvalidRequest, "do not fit", id="inputs-against-the-contract"),
     pytest.param(RETRY, RestartRefused, "nothing to retry", id="retry-of-a-good-run"),

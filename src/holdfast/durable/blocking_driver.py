@@ -175,8 +175,9 @@ class BlockingState(ExecutionState):
 
     def record_later(self, update: Update) -> None:
         """Add a deferred update: it is written together with the next write, or by the stragglers if no write follows within 5 ms."""
-        first = not self.unwritten
-        self.record(update)
+        with self._taking:
+            first = not self.unwritten
+            super().record(update)
         if first:
             self.unwritten_since = monotonic()
             self.stragglers.add(self)
