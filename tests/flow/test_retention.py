@@ -216,3 +216,23 @@ async def test_an_end_waits_for_the_present_chore_and_begins_no_further_one() ->
     goes_on.set()
     await ending
     assert done == ["first"]
+
+
+async def test_a_chore_that_fails_keeps_neither_the_other_chores_nor_the_removal_from_their_turn(caplog: pytest.LogCaptureFixture) -> None:
+    done: list[str] = []
+
+    async def fails() -> None:
+        raise OSError("no room")
+
+    async def second() -> None:
+        done.append("second")
+
+    store = Mock()
+    store.expire.side_effect = lambda now, rows: done.append("expired")
+    kept_in_order = upkeep.Upkeep(store, VirtualClock(), [fails, second])
+    kept_in_order.look(1)
+    while len(done) < 2:
+        await asyncio.sleep(0)
+    await kept_in_order.end()
+    assert done == ["second", "expired"]
+    assert "trying again in a minute: no room" in caplog.text

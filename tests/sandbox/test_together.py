@@ -16,6 +16,7 @@ from holdfast.hosts.sandbox.jail import BodyEnd, Code, TighterLimits
 from holdfast.hosts.sandbox.jailed_body import JailedBody
 from holdfast.hosts.sandbox.sandbox import Sandbox
 from holdfast.hosts.sandbox.server_limits import ServerLimits, machine_memory_mb
+from holdfast.model.clock import monotonic
 from tests.sandbox.scene import jail_of
 
 Make = Callable[..., Sandbox]
@@ -124,8 +125,10 @@ async def test_a_body_for_which_there_is_no_room_waits_and_then_is_overloaded(ma
     server_limits = ServerLimits(60, processes=2)
     sandbox = make(server_limits)
     first, second = await held(sandbox, 1), await held(sandbox, 1)
+    before = server_limits.shares.used("ann", monotonic())
     with pytest.raises(Overloaded, match="left no room"):
-        await sandbox.attempt(0.2)
+        await sandbox.attempt(0.2, tenant="ann")
+    assert server_limits.shares.used("ann", monotonic()) == before == 0, "the tenant is not charged for a body that it did not get"
     waiting = asyncio.create_task(sandbox.attempt(20))
     await first.close()
     third = await waiting

@@ -148,6 +148,13 @@ async def test_only_so_many_processes_are_kept_warm(file: Path) -> None:
         await host.close()
 
 
+async def test_a_closed_host_starts_no_process(file: Path) -> None:
+    host = ToolHost()
+    await host.close()
+    refused = await failure(made(host, file, "count"), {})
+    assert (refused.code, refused.known, host.pids) == ("tool_unavailable", True, [])
+
+
 async def test_a_call_for_an_idle_process_that_was_killed_goes_to_another_one(host: ToolHost, file: Path) -> None:
     """The loop has not heard of the death when the call begins."""
     count = made(host, file, "count")

@@ -1,4 +1,5 @@
-"""The async driver: runs the plans of `async def` handlers on one event loop, and the branches that they spawn (async_state.py)."""
+"""The async driver: runs the plans of `async def` handlers, and the branches that the plans spawn, on one event loop. It works on the state
+in async_state.py."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _EVICTED = "This execution is suspended and continues later. This is not an erro
 
 
 class AsyncState(ExecutionState):
-    """An execution's state on its event loop."""
+    """The state of an execution whose handler is an `async def`. Its methods are called only on the event loop of the handler."""
 
     __slots__ = (
         "_alone",
@@ -180,8 +180,8 @@ class AsyncState(ExecutionState):
             self.hooks.learning(operations, self.learn)
 
     def resume(self, invocation: Invocation) -> None:
-        """Continue under a new invocation: read the operations that changed since the last one, and wake the strands that rest until one of
-        these operations changes."""
+        """Continue under a new invocation: read the operations that changed meanwhile, and wake the strands that rest until one of these
+        operations changes."""
         changed = self.port.state(invocation.token, self.revision)
         self.header = invocation.header
         self.token = invocation.token

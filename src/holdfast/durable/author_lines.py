@@ -18,7 +18,7 @@ _PACKAGES: Final = ("site-packages", "dist-packages")
 
 
 class Line(NamedTuple):
-    """A line of code."""
+    """A line of code: its file, its number, and the name of the function around it."""
 
     file: str
     number: int

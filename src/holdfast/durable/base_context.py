@@ -53,9 +53,9 @@ class BaseContext:
 
     def now(self) -> datetime:
         """The service's time at this context's latest durable call: when the operation of that call ended; after `create_callback` and
-        `create_timer`, when it began. It never goes back: if the operation ended before an earlier call did, it stays. Before the first
-        call of a child context: the time of the context around it. Before the first call of the handler: when the execution began. The same
-        in every replay."""
+        `create_timer`, when it began. The time never goes back, also if an operation ended before the operation of an earlier call. Before
+        the first call of a child context: the time of the context around it. Before the first call of the handler: when the execution
+        began. The same in every replay."""
         return self._scope.now()
 
     def uuid(self) -> uuid.UUID:
@@ -68,7 +68,7 @@ class BaseContext:
 
     def remaining(self) -> timedelta:
         """How long until the execution times out; zero if that time has passed. It differs between replays, so do not let it decide which
-        durable calls the code makes."""
+        durable calls the code makes. In a Lambda runtime it follows from the `execution_timeout` in the code, not from AWS's setting."""
         return self._scope.remaining()
 
     def patched(self, name: str) -> bool:

@@ -72,7 +72,7 @@ class _Write:
 
 
 class BlockingState(ExecutionState):
-    """An execution's state, shared by the threads of one invocation."""
+    """The state of an execution whose handler is a `def`. The threads of one invocation share it."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class BlockingState(ExecutionState):
         """The revision up to which every strand has seen all changes of the operations that it waits for.
 
         While a strand waits for an operation, the answer to a write of another strand may bring a change of that operation. The waiting
-        strand has not seen this change: it runs again only in the next invocation.
+        strand has not seen this change, because it has not run again since.
         """
         news = [self.operations[at].revision for at, then in list(self._blocked.items()) if self.operations[at].revision > then]
         return min(news) - 1 if news else self.revision
@@ -175,14 +175,16 @@ class BlockingState(ExecutionState):
 
     def record_later(self, update: Update) -> None:
         """Add a deferred update: it is written together with the next write, or by the stragglers if no write follows within 5 ms."""
-        first = not self.unwritten
-        self.record(update)
+        with self._taking:
+            first = not self.unwritten
+            super().record(update)
         if first:
             self.unwritten_since = monotonic()
             self.stragglers.add(self)
 
     def write_deferred(self) -> None:
-        """Write the deferred updates, if they are not written yet. If the write fails, the strand that writes next gets the error."""
+        """Write the deferred updates, if they are not written yet, and wait until they are on disk. If the write fails, this raises no
+        error; the strand that makes the next durable call gets the error."""
         with contextlib.suppress(BackgroundThreadError):
             self.flush()
 

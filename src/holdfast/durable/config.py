@@ -25,7 +25,7 @@ _SUB_TYPE = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
 
 def _check_sub_type(sub_type: object) -> None:
-    """Raise ValidationError for a sub-type that the service would refuse. Without this check, it would refuse it only after user code has
+    """Raise ValidationError for a sub-type that the service would refuse. The service itself would refuse it only after user code has
     run."""
     if sub_type and not (isinstance(sub_type, str) and _SUB_TYPE.fullmatch(sub_type)):
         raise ValidationError(f"sub_type must be 1 to 32 characters from A-Z, a-z, 0-9, hyphen, and underscore, got: {sub_type!r}")

@@ -62,9 +62,9 @@ R = TypeVar("R")
 class DurableContext(BaseContext):
     """The context of a `def` handler. A durable call returns its result or raises its error.
 
-    If a call must wait, it raises SuspendExecution, which ends this invocation. Later the handler runs again from its start, and the calls
-    that are recorded return their recorded results (replay). `name` is the name of the operation in the history. `config` None means the
-    default configuration.
+    If a call must wait, it raises SuspendExecution to leave the handler or the branch. Later the handler runs again from its start, and the
+    calls that are recorded return their recorded results (replay). `name` is the name of the operation in the history. `config` None means
+    the default configuration.
     """
 
     def _drive(self, call: tuple[Identity, Plan[T]]) -> T:

@@ -62,8 +62,8 @@ def durable_with_child_context(func: Callable[Concatenate[Any, Params], T]) -> C
 def durable_parallel_branch(
     name: str | None = None,
 ) -> Callable[[Callable[Concatenate[Any, Params], T]], Callable[Params, ParallelBranch[T]]]:
-    """With `@durable_parallel_branch()` above it, `f(branch_context, *args)` makes a branch for `context.parallel`: write
-    `context.parallel([f(*args)])`. `name` is the name of the branch; without it the branch is called `parallel-branch-{index}`."""
+    """Turn `f(branch_context, *args)` into a function that makes a branch for `context.parallel`: write `@durable_parallel_branch()` above
+    `f`, and `context.parallel([f(*args)])`. `name` is the name of the branch; without it the branch is named `parallel-branch-{index}`."""
 
     def decorate(func: Callable[Concatenate[Any, Params], T]) -> Callable[Params, ParallelBranch[T]]:
         @functools.wraps(func)

@@ -23,7 +23,7 @@ OVERLOADED: Final = "overloaded"
 class EnqueueRefused(DurableOperationError):
     """The execution was not enqueued. `error_type` says why; it is `overloaded` if the queue is full.
 
-    It is `overloaded` in all cases in which the queue accepts no more executions now: `QueueFull` has the reasons.
+    `error_type` is `overloaded` in all cases in which the queue accepts no more executions now: `QueueFull` has the reasons.
     """
 
     code = "enqueue_refused"
@@ -35,7 +35,7 @@ class EnqueueRefused(DurableOperationError):
 
     @property
     def retry_after_seconds(self) -> int | None:
-        """After how many seconds to try again: an estimate. None if `is_overloaded` is False."""
+        """After how many seconds the author's code may try again: an estimate. None if `is_overloaded` is False."""
         with contextlib.suppress(msgspec.MsgspecError):
             return json_structs.decoded(self.data or "{}", _Full).retry_after_seconds
         return None

@@ -12,14 +12,14 @@ HoldfastError
    │                         │                 ├─ CallbackTimeoutError
    │                         │                 └─ CallbackSubmitterError
    │                         └─ BatchCompletionError     (holdfast.durable.concurrency.models)
-   ├─ SerDesError                                        a value cannot be written or read; never retried
-   ├─ ValidationError                                    wrong arguments; nothing was recorded
+   ├─ SerDesError                                        a value cannot be written or read; a step does not retry it
+   ├─ ValidationError                                    a wrong argument
    ├─ InvalidStateError
    ├─ PluginLoadError
    ├─ OrderedLockError
    └─ UnrecoverableError ─┬─ ExecutionError              the execution fails now, without a retry
                           │  └─ NonDeterministicExecutionError
-                          └─ InvocationError             this invocation fails; the service tries again
+                          └─ InvocationError             this invocation fails; if it is retryable, the service tries again
                              ├─ BotoClientError ─┬─ CheckpointError
                              │                   └─ GetExecutionStateError
                              ├─ StepInterruptedError
@@ -72,7 +72,7 @@ CheckpointErrorCategory = DurableApiErrorCategory
 
 
 def wire_name(error: BaseException | type[BaseException]) -> str:
-    """The name of an error class in checkpoints: `module.QualName`, or only the class name for a builtin.
+    """The name of an error's class in checkpoints: `module.QualName`, or only the class name for a builtin.
 
     Classes of `holdfast.durable` get the module names of AWS's package, so that a checkpoint names the same class on Holdfast and on AWS.
     """
@@ -115,13 +115,16 @@ class ValidationError(DurableExecutionsError):
 
 
 class InvalidStateError(DurableExecutionsError):
-    """The object does not allow this call in its present state."""
+    """The object does not allow this call in its present state.
+
+    Holdfast does not raise it; the class exists because AWS's SDK has it.
+    """
 
     code = "invalid_state_error"
 
 
 class OrderedLockError(DurableExecutionsError):
-    """An earlier holder of the lock failed, so later holders cannot get the lock in their order."""
+    """An earlier holder of the lock failed, so later holders cannot get the lock. (Holdfast does not raise it; AWS's SDK has the class.)"""
 
     code = "ordered_lock_error"
 
@@ -169,7 +172,7 @@ class NonDeterministicExecutionError(ExecutionError):
 class InvocationError(UnrecoverableError):
     """This invocation fails.
 
-    If `is_retryable()` is True, the service invokes the function again; if it is False, the execution fails.
+    If the error leaves the handler, the service invokes the function again, or, if `is_retryable()` is False, the execution fails.
     """
 
     code = "invocation_error"
@@ -178,7 +181,7 @@ class InvocationError(UnrecoverableError):
         super().__init__(message, termination_reason)
 
     def is_retryable(self) -> bool:
-        """Whether another invocation may succeed."""
+        """Whether another invocation may succeed. Subclasses may return False."""
         return True
 
 
@@ -196,8 +199,8 @@ class RetryableSerDesError(InvocationError):
     """A value could not be written or read this time; another invocation may succeed.
 
     A `SerDes` that uses a network or a disk may raise it, for example if a server does not answer. It ends the invocation, also from a
-    branch of `map` or `parallel`. A step with AT_MOST_ONCE_PER_RETRY is already recorded as started, so for the next invocation this
-    attempt was interrupted: its retry strategy gets a StepInterruptedError.
+    branch of `map` or `parallel`. A step with AT_MOST_ONCE_PER_RETRY is already recorded as started, so in the next invocation this attempt
+    counts as interrupted: the retry strategy of the step gets a StepInterruptedError. Inside `with_retry`, its strategy is asked first.
     """
 
     code = "retryable_ser_des_error"
@@ -226,8 +229,8 @@ class BotoClientError(InvocationError):
 
     @classmethod
     def from_exception(cls, exception: Exception) -> Self:
-        """The error for an exception that boto3 raised. An exception without a `response`, such as a lost connection, gets the category
-        INVOCATION: another invocation may succeed."""
+        """The error of this class for an exception that boto3 raised. An exception without a `response`, such as a lost connection, gets
+        the category INVOCATION: another invocation may succeed."""
         response: Mapping[str, Any] = getattr(exception, "response", {})
         error, metadata = response.get("Error"), response.get("ResponseMetadata")
         return cls(str(exception), error_category=categorize(error, metadata), error=error, response_metadata=metadata)
@@ -295,7 +298,7 @@ class _RecordedError(DurableExecutionsError):
 
 
 class SerDesError(_RecordedError):
-    """A value cannot be serialized or deserialized. This is not retried."""
+    """A value cannot be serialized or deserialized. A step that raises it is not tried again."""
 
     code = "ser_des_error"
 
@@ -303,8 +306,8 @@ class SerDesError(_RecordedError):
 class DurableOperationError(_RecordedError):
     """A durable operation failed and is not tried again.
 
-    The class names the kind of operation; `error_type`, `message`, `data` and `stack_trace` describe the error inside the operation.
-    `__cause__` is made from these four fields, also in the first run, so that the code gets the same error in every replay.
+    The class names the kind of operation; `error_type`, `message`, `data` and `stack_trace` describe the error inside the operation. If
+    `__cause__` is set, it is made from these four fields, also in the first run, so that the code gets the same error in every replay.
     """
 
     code = "durable_operation_error"
@@ -357,7 +360,7 @@ class CallbackError(DurableOperationError):
 
 
 class CallbackExternalError(CallbackError):
-    """The system that was asked answered the callback with a failure."""
+    """The outside system answered the callback with a failure."""
 
     code = "callback_external_error"
 

@@ -78,8 +78,8 @@ class DurableFunction:
 
     def _text(self, result: Any) -> str:
         """The handler's result as the JSON text that is stored. Logs a warning if the result contains a model (a dataclass or a pydantic
-        model) whose class no return annotation names. Raises SerDesError if the result contains models and does not fit the annotation, and
-        TypeError or ValueError if the result cannot be written as JSON."""
+        model) whose class the return annotation does not name. Raises SerDesError if the result contains models and does not fit the
+        annotation, and TypeError or ValueError if the result cannot be written as JSON."""
         text = json_text(result, OF_A_RESULT, allow_nan=False)
         if models_in(result):
             what, typing = f"What function {self.name!r} returned", hints.typing_of(self.handler)

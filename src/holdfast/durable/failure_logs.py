@@ -15,8 +15,9 @@ log = logging.getLogger("holdfast.durable")
 
 
 def tell_attempt(state: ExecutionState, at: Identity, error: Exception, failure: Failure, attempt: int, delay: int | None) -> None:
-    """Log that an attempt of a step failed. `failure` is `error` in the form in which it is stored. `delay` is the number of seconds until
-    the next attempt; None if this was the last one. If it was the last one and raised an error of the durable API, nothing is logged."""
+    """Log, at INFO, that an attempt of a step failed. `failure` is `error` in the form in which it is stored. `delay` is the number of
+    seconds until the next attempt; None if this was the last attempt. If the last attempt raised an error of the durable API, nothing is
+    logged."""
     if not log.isEnabledFor(logging.INFO) or (delay is None and isinstance(error, DurableExecutionsError)):
         return  # the last error of a step is logged with its execution; errors of Holdfast name their line themselves
     follows = "it is not tried again" if delay is None else f"the next attempt is in {delay} s"
@@ -25,8 +26,8 @@ def tell_attempt(state: ExecutionState, at: Identity, error: Exception, failure:
 
 
 def tell_raised(state: ExecutionState, error: BaseException, failure: Failure, at: Identity | None = None) -> None:
-    """Log that the code of the context `at` raised an error; if `at` is None, that the handler did. `failure` is `error` in the form in
-    which it is stored. Nothing is logged for an error of the durable API."""
+    """Log, at INFO, that the code of the context `at` raised an error; if `at` is None, that the handler did. `failure` is `error` in the
+    form in which it is stored. Nothing is logged for an error of the durable API."""
     if not log.isEnabledFor(logging.INFO) or isinstance(error, DurableExecutionsError):
         return
     extra = {"executionArn": state.durable_execution_arn}

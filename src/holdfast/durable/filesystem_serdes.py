@@ -1,4 +1,4 @@
-"""Stores values in files (all, or only large ones), and only the paths of the files in the checkpoints.
+"""A serdes that stores values in files (all values, or only large ones), and in the checkpoints only the paths of the files.
 
 A checkpoint contains one of three texts: `{"data": "<text>"}`, `{"file": "<path>"}`, `{"file": "<path>", "preview": {…}}`. Texts, paths and
 files have the form of AWS's SDK, so Holdfast can read what AWS's SDK wrote, and AWS's SDK what Holdfast wrote.
@@ -39,9 +39,9 @@ class FileSystemSerDesMode(StrEnum):
 class FileSystemPathEncoding(StrEnum):
     """How files are named.
 
-    `URI`: `<function>/<execution name>/<invocation id>/<operation id>.json`, for people to read. The operation id is percent-encoded.
-    `HASH`: `<SHA-256 of the execution's ARN>/<SHA-256 of the operation id>.json`. In both forms, if the file exists already and has another
-    value, `.<SHA-256 of the text>` is put before `.json`.
+    `URI`: `<function>/<execution name>/<invocation id>/<operation id>.json`, for people to read. The operation id is percent-encoded. For
+    an ARN that does not have these parts, the folder is the percent-encoded ARN. `HASH`: `<SHA-256 of the execution's ARN>/<SHA-256 of the
+    operation id>.json`. In both forms, if the file exists already and has another value, `.<SHA-256 of the text>` is put before `.json`.
     """
 
     URI = "URI"
@@ -57,8 +57,8 @@ class GeneratePreview(Protocol):
 
 @dataclass(frozen=True)
 class FileSystemSerDesConfig:
-    """The settings of FileSystemSerDes: which values are written to files, how the files are named, which part of a value the checkpoint
-    shows (None: no part), and which serdes makes the text in the file."""
+    """The settings of FileSystemSerDes: which values are written to files, how the files are named, the function that makes the part of a
+    value which the checkpoint shows (None: it shows no part), and the serdes that makes the text in the file."""
 
     storage_mode: FileSystemSerDesMode = FileSystemSerDesMode.ALWAYS
     path_encoding: FileSystemPathEncoding = FileSystemPathEncoding.URI
@@ -78,7 +78,8 @@ class FileSystemSerDes(SerDes[Any]):
         self._config = config or FileSystemSerDesConfig()
 
     def serialize(self, value: Any, serdes_context: SerDesContext) -> str:
-        """The text for the checkpoint. If the text names a file, that file is on disk when this returns."""
+        """The text for the checkpoint: with the path of a file, or with the value itself if it is small and the mode is OVERFLOW. The file
+        is complete and on disk when this returns. Raises SerDesError for a path outside `base_path`."""
         config = self._config
         text = config.serdes.serialize(value, serdes_context)
         if config.storage_mode is not FileSystemSerDesMode.ALWAYS:

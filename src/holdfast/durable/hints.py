@@ -1,5 +1,5 @@
-"""Uses the type annotations of authors. They say which class a stored value becomes when it is read. If a value contains a model and no
-annotation names its class, a warning is logged."""
+"""Uses the type annotations that authors write. They say which class a stored value becomes when it is read. If a value contains a model (a
+dataclass or a pydantic model) and no annotation names its class, a warning is logged."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ functions without a closure."""
 
 
 def returned(func: Any) -> Any:
-    """The return annotation of a function, if a model class is in it at any depth (`Invoice`, `list[Invoice]`); else None. For an
-    annotation `Awaitable[X]` this looks at `X` and returns `X`."""
+    """The return annotation of a function, if it contains a model class at any depth (`Invoice`, `list[Invoice]`); else None. If the
+    annotation is `Awaitable[X]` or a `Coroutine` that returns `X`, this looks at `X` and returns `X`."""
     func = written(func)
     said = getattr(func, "__annotations__", None)
     return _named(func, said.get("return")) if said else None
@@ -48,8 +48,8 @@ def taken(handler: Any) -> Any:
 
 
 def written(func: Any) -> Any:
-    """The author's own function, which may be inside wrappers, partial functions or a named branch. For an object that can be called, its
-    method `__call__`."""
+    """The author's own function, which may be inside wrappers, partial functions or a ParallelBranch. For an object that can be called, the
+    method `__call__` of its class."""
     while True:
         if type(func) is FunctionType:  # most functions are plain: every step takes this path
             own = func.__dict__
@@ -114,7 +114,8 @@ class BatchOf:
         self._at = at
 
     def typing(self) -> Typing:
-        """A function that turns the result of every item into its class."""
+        """A function that gets a stored BatchResult, and returns it with the result of each branch in the class of that branch. Another
+        value is returned unchanged."""
 
         def items(batch: Any) -> Any:
             if not isinstance(batch, BatchResult):
@@ -129,8 +130,8 @@ class BatchOf:
 
 
 class StateOf:
-    """The check of a `wait_for_condition`, which says which class the state becomes: the class that the check's return annotation names. If
-    there is no such annotation and the initial state is a model, the class of the initial state."""
+    """The check of a `wait_for_condition`. Its return annotation says which class the state becomes. If there is no such annotation and the
+    initial state is a model, the state becomes the class of the initial state."""
 
     __slots__ = ("func", "initial")
 
@@ -162,8 +163,8 @@ _TYPED: Final = frozenset({BatchOf, StateOf, AnswerOf})
 
 
 def typing_of(func: Any) -> Typing | None:
-    """A function that turns stored results of `func` into the class that its return annotation names; None without such an annotation.
-    `func` may also be a BatchOf, a StateOf or an AnswerOf, which say it in their own way."""
+    """A function that turns stored results of `func` into the class that the return annotation of `func` names; None if it names no model.
+    `func` may also be a BatchOf, a StateOf or an AnswerOf: then their method `typing` gives the function."""
     if type(func) in _TYPED:
         return cast("BatchOf | StateOf | AnswerOf", func).typing()
     hint = returned(func)
@@ -171,8 +172,8 @@ def typing_of(func: Any) -> Typing | None:
 
 
 def given_back(value: Any, typing: Typing, what: str, advice: str = "Return what the annotation says") -> Any:
-    """The value in the class that the annotation names. Raises SerDesError if the value does not fit that class; `what` names the value in
-    the message, and `advice` says what to do."""
+    """The value in the class that `typing` makes. Raises SerDesError if the value does not fit that class; `what` names the value in the
+    message, and `advice` says what the author or the caller should do."""
     try:
         return typing(value)
     except Unfitting as error:
@@ -180,9 +181,9 @@ def given_back(value: Any, typing: Typing, what: str, advice: str = "Return what
 
 
 def recalled_as(value: Any, typing: Typing, what: str, operation_id: str) -> Any:
-    """A recorded value in the class that the annotation names. If it does not fit that class, raises NonDeterministicExecutionError:
-    another version of this code recorded it, or (for `invoke`) the invoked function returned a value of another form. `what` and
-    `operation_id` are for the message."""
+    """A recorded value in the class that `typing` makes. If the value does not fit that class, raises NonDeterministicExecutionError:
+    another version of this code recorded it, or (for `invoke`) the invoked function returned a value of another form. `what` names the
+    value in the message; `operation_id` is the id of its operation."""
     try:
         return typing(value)
     except Unfitting as error:

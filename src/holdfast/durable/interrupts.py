@@ -1,5 +1,5 @@
-"""Exceptions that leave the handler, or a branch of it, in this invocation. Durable calls raise them in the author's code. They derive from
-BaseException, so that `except Exception` does not catch them. Do not catch them.
+"""Exceptions that end the code of the handler, or of a branch, in this invocation. Durable calls raise them in the author's code. They
+derive from BaseException, so that `except Exception` does not catch them. Do not catch them.
 
 Users import them from exceptions.py, except ContinueAsNew.
 """

@@ -35,8 +35,8 @@ def failed(state: ExecutionState, error: BaseException) -> Outcome:
     If the code did not match the history and the host quarantines such executions, the execution is quarantined, whatever `error` is.
     Otherwise: after a suspension the execution waits. After `continue_as_new` a new execution follows. After a retryable InvocationError, a
     write that failed but was not refused, or an exit such as SystemExit (of the handler or of a plugin), the handler is invoked again. Any
-    other error fails the execution. If `state.misuse` is set, `continue_as_new`, a retryable InvocationError and an exit of the handler
-    also fail it.
+    other error fails the execution. If `state.misuse` is set (user code cancelled a durable call), `continue_as_new`, a retryable
+    InvocationError and an exit of the handler also fail it.
     """
     if state.quarantines and state.mismatch is not None:
         return mismatched(state.mismatch)

@@ -1,8 +1,9 @@
-"""The journal: the operations of one execution, for code of the runtime that chooses the ids of its operations itself.
+"""The journal: the operations of one execution, for Holdfast's code that runs workers and pipelines.
 
 A durable context numbers its calls, and finds an operation by its place in the order of calls. The code that runs workers and pipelines
-finds an operation by its meaning instead, such as "the receipt of this call of this tool". It must, because the calls of a body need not
-come in the same order each time: the body may run again, die in the middle, or be replaced by a person's answer.
+chooses the ids of operations itself, and finds an operation by its meaning, such as "the receipt of this call of this tool". The order
+would not help there: the body of a worker may run again, die in the middle, or be replaced by a person's answer, so its calls need not come
+in the same order each time.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _NAME_LENGTH = 200
 
 
 def identity_of(kind: Type, sub_type: str, name: str, *parts: object, parent: Identity | None = None) -> Identity:
-    """The identity of an operation. Its id is made from the sub-type, the name, the parts and the parent, so the same values give the same
-    identity in every invocation."""
+    """The identity of an operation. Its id is made from the sub-type, the name, the parts and the parent, so the same arguments give the
+    same identity in every invocation. The name in the identity is cut after 200 characters."""
     text = "\0".join((sub_type, name, *map(str, parts), parent.operation_id if parent else ""))
     shown = (name if len(name) <= _NAME_LENGTH else f"{name[:_NAME_LENGTH]}…").replace("\0", "\ufffd")  # Postgres stores no NUL
     return Identity(blake2b(text.encode(errors="replace")).hexdigest()[:64], kind, sub_type, parent.operation_id if parent else None, shown)
@@ -48,8 +49,8 @@ class Journal:
     def __init__(self, state: AsyncState) -> None:
         self._state = state
         self._first: list[Update] = []
-        """Updates that are written before the updates of the next write. If no write follows, they are not written: an execution that ends
-        without any write has only its result."""
+        """Updates that are written before the updates of this journal's next write. If no write follows, they are not written: an execution
+        that ends without any write has only its result."""
         self._listeners: dict[str, Callable[[], None]] = {}
         self._changes: dict[str, asyncio.Future[None]] = {}
 
@@ -118,14 +119,14 @@ class Journal:
         await self._state.flush()
 
     def write_later(self, update: Update) -> None:
-        """Write this update together with the next write, or without other updates if no write follows within some milliseconds. Returns at
-        once."""
+        """Write this update, and the updates of `write_first`, together with the next write, or alone if no write follows within some
+        milliseconds. Returns at once."""
         for one in (*self._taken(), update):
             self._state.record_later(one)
 
     def write_first(self, update: Update) -> None:
-        """Keep this update in memory. The next write of this journal writes it before its own updates. If no write follows, it is never
-        written."""
+        """Keep this update in memory. The next write of this journal writes it before the other updates of that write. If no write follows,
+        it is never written."""
         self._first.append(update)
 
     def _taken(self) -> list[Update]:
@@ -138,8 +139,8 @@ class Journal:
     # --- waiting
 
     async def until_closed(self, *places: Identity) -> None:
-        """Rest until one of these operations is closed; returns at once if one is closed already. The caller makes sure that no other
-        strand of the execution runs meanwhile."""
+        """Rest until one of these operations is closed; returns at once if one is closed already. If some of them are recorded, only these
+        are waited for. The caller must make sure that no other strand of the execution runs meanwhile."""
         while True:
             found = [operation for at in places if (operation := self._state.look(at)) is not None]
             if any(operation.status not in OPEN for operation in found):
@@ -148,8 +149,8 @@ class Journal:
             await self._state.rest(Suspend(first, tuple(found[1:])))
 
     def when_closed(self, at: Identity, tell: Callable[[], None] | None) -> None:
-        """Call `tell` when this operation is closed; if it is closed already, call it now. The handler continues meanwhile. A second `tell`
-        for the same operation replaces the first; None removes it.
+        """Call `tell` when this operation is closed; if it is closed already, call it now. The handler continues meanwhile. `tell` may be
+        called more than once. A second `tell` for the same operation replaces the first; None removes it.
 
         While `has_updates` is False, nothing is recorded that could change, so this journal begins to listen for the operation only when a
         later write takes updates of `write_first` with it.

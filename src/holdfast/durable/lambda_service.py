@@ -37,8 +37,8 @@ class CallbackTimeoutType(Enum):
 
 
 class InvocationStatus(Enum):
-    """How an invocation ended. RETRY is not sent to the service: the function raises an error instead, so that the service invokes it
-    again."""
+    """How an invocation ended. Only plugins see RETRY. A function in a Lambda runtime does not send it to the service: it raises an error
+    instead, so that the service invokes it again."""
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
@@ -64,13 +64,14 @@ class ErrorObject:
 
     @classmethod
     def from_dict(cls, data: MutableMapping[str, Any]) -> ErrorObject:
-        """The error in the JSON form of the Lambda service (`ErrorMessage`, `ErrorType`, `ErrorData`, `StackTrace`)."""
+        """The error that `data` describes, in the JSON form of the Lambda service (`ErrorMessage`, `ErrorType`, `ErrorData`, `StackTrace`).
+        A missing field becomes None."""
         return cls(data.get("ErrorMessage"), data.get("ErrorType"), data.get("ErrorData"), data.get("StackTrace"))
 
     @classmethod
     def from_exception(cls, exception: BaseException) -> ErrorObject:
-        """The ErrorObject for an exception. Data and stack trace are kept only if the exception is a SerDesError or a
-        DurableOperationError; the Python traceback of any other exception is not stored. If Holdfast's own checks raised the exception, the
+        """The ErrorObject for an exception. `data` and `stack_trace` are kept only if the exception is a SerDesError or a
+        DurableOperationError. The Python traceback of the exception is not stored. If Holdfast's own checks raised the exception, the
         message also names the author's line."""
         if isinstance(exception, SerDesError):
             # A user's subclass is recorded as SerDesError: a replay cannot make the subclass, and must raise the same error.
@@ -99,8 +100,8 @@ class ErrorObject:
         return {name: value for name, value in said.items() if value is not None}
 
     def to_durable_operation_error(self) -> DurableOperationError:
-        """The exception that this object describes: of the class that is registered for its type, or a DurableOperationError if none is
-        registered."""
+        """The exception that this object describes. Its class is the class that is registered for the object's `type`; if there is none,
+        DurableOperationError."""
         return DurableOperationError.from_error_fields(self.type, self.message, self.data, self.stack_trace)
 
     def raise_as_operation_error(self, operation_error_cls: builtins.type[DurableOperationError]) -> NoReturn:

@@ -1,7 +1,7 @@
 """A logger that adds the execution and the operation to each line, as `extra` fields.
 
-While the context replays, its logger writes nothing, because the first run wrote the same lines. Each attempt of a step gets a logger, and
-most loggers are never used. So the fields are made only when a line is written.
+While a context replays, its logger writes nothing, because the first run wrote the same lines. Each attempt of a step gets a logger, and
+most loggers are never used. So the fields are made only when the first line is written.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class LogInfo:
         return cls(execution_state, op_id.parent_id, op_id.operation_id, op_id.name, attempt)
 
     def with_parent_id(self, parent_id: str) -> LogInfo:
-        """A copy with another parent."""
+        """A copy of this LogInfo with this `parent_id`."""
         return replace(self, parent_id=parent_id)
 
     def to_extra(self) -> dict[str, object]:

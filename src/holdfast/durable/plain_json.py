@@ -15,11 +15,11 @@ _KNOWN: Final = (str, int, float, type(None))
 
 
 def json_text(value: Any, cure: str, *, allow_nan: bool = True) -> str:
-    """The value as JSON text; dataclasses (but not a BatchResult) and pydantic models are written as objects. Raises TypeError for any
-    other type that JSON does not have. With `allow_nan=False`, raises ValueError for NaN and for an infinite number.
+    """The value as JSON text; dataclasses and pydantic models are written as objects. Raises TypeError for any other type that JSON does
+    not have, and for a BatchResult. With `allow_nan=False`, raises ValueError for NaN and for an infinite number.
 
-    If a value inside `value` has the wrong type, the message names its place and gives the advice `cure`. If `value` itself has the wrong
-    type, the message is only the standard library's sentence (model.serialization_advice says why).
+    If a value inside `value` has the wrong type, the message names the place of that inner value and gives the advice `cure`. If `value`
+    itself has the wrong type, the message is only the standard library's sentence (model.serialization_advice says why).
     """
     found: Unwritable | None = None
     try:

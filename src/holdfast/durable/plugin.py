@@ -275,10 +275,10 @@ class DurableInstrumentationPlugin:
     """The base of plugins: override the hooks that you need. One instance serves one invocation, so it can keep its state in attributes.
 
     Hooks are plain functions (`def`). A hook is called on the thread, or in the asyncio task, of the operation that it reports, and the
-    operation waits until the hook returns. (Reports that are made when an invocation begins or ends may come from another one.) In an
-    `async def` handler a slow hook blocks the engine's event loop: do slow work on a thread of the plugin's own, and finish it in
-    `on_invocation_end`. The branches of a `def` handler run on several threads, so hooks need a lock for the data that they share. A hook
-    must not make durable calls.
+    operation waits until the hook returns. (Hooks that are called when an invocation begins or ends may run on another thread or in another
+    task.) In an `async def` handler a slow hook blocks the engine's event loop: do slow work on a thread of the plugin's own, and finish it
+    in `on_invocation_end`. The branches of a `def` handler run on several threads, so hooks need a lock for the data that they share. A
+    hook must not make durable calls.
 
     The reports of one operation: its start, the start and the end of its function, then its end, before the durable call returns. The end
     of a child is reported before the end of its parent. The end of an operation is reported once, in the invocation that first sees it

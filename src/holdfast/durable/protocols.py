@@ -40,11 +40,12 @@ class SerDesContext:
 
 class SerDes(ABC, Generic[T]):
     """Turns a value into the text of a checkpoint, and the text into the value again. In the first run, too, user code gets the value that
-    `deserialize` makes from the text, so that it is the same as in a replay."""
+    `deserialize` makes from the text, so that the value is the same as in a replay."""
 
     @abstractmethod
     def serialize(self, value: T, serdes_context: SerDesContext) -> str:
-        """The text of the value, which is stored. `serdes_context` names the execution and the operation."""
+        """The text of the value, which is stored. `serdes_context` names the execution and the operation. To let the service invoke the
+        function again after a failure that may pass, raise RetryableSerDesError."""
 
     @abstractmethod
     def deserialize(self, data: str, serdes_context: SerDesContext) -> T:
@@ -60,7 +61,7 @@ class SerDes(ABC, Generic[T]):
 
 
 class SummaryGenerator(Protocol[C_contra]):
-    """Makes a short text about a result that is not stored, because the text of the result has more than 256 Ki characters. The summary is
-    for people; Holdfast does not read it."""
+    """A function that makes a short text about a result which is not stored, because the text of the result has more than 262,144
+    characters. The summary is for people; Holdfast does not read it."""
 
     def __call__(self, result: C_contra) -> str: ...

@@ -1,6 +1,6 @@
-"""Retry strategies. A retry strategy gets an error and the number of attempts so far. It decides whether another attempt follows, and after
-which delay. It has no side effects; only the jitter uses random numbers. `step` and `with_retry` ask it. A step does not ask it about an
-error that another attempt cannot change: then the step fails at once."""
+"""Retry strategies. `step` and `with_retry` call a retry strategy with an error and the number of attempts so far. The strategy decides
+whether another attempt follows, and after which delay. It has no side effects; only the jitter uses random numbers. It is not asked about
+some errors that another attempt cannot change: then the step or block fails at once."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class RetryStrategyConfig:
     """How often and when `create_retry_strategy` retries: with delays that grow by a factor.
 
     There are at most `max_attempts` attempts, the first one included. The delay begins at `initial_delay`, is multiplied by `backoff_rate`
-    after each attempt, and is at most `max_delay`; then `jitter_strategy` is applied to it. An error is retried if its message contains one
-    of `retryable_errors` (a text, or a compiled pattern that is searched), or if it is an instance of one of `retryable_error_types`. If
-    both are None, every error is retried.
+    after each attempt, and is at most `max_delay`; then `jitter_strategy` is applied to it, and it is rounded up to whole seconds, at least
+    1. An error is retried if its message contains one of `retryable_errors` (a text, or a compiled pattern that is searched), or if it is
+    an instance of one of `retryable_error_types`. If both are None, every error is retried.
     """
 
     max_attempts: int = 3
@@ -114,7 +114,7 @@ def create_linear_retry_strategy(config: LinearRetryStrategyConfig | None = None
 
 
 class RetryPresets:
-    """Retry strategies for common cases. A delay "with full jitter" is a random time from 1 second up to the delay that is named."""
+    """Retry strategies for common cases. "5 s with full jitter" means a random delay from 1 to 5 seconds."""
 
     @classmethod
     def none(cls) -> RetryStrategy:
@@ -171,8 +171,9 @@ class WithRetryConfig(Generic[T]):
     """How `with_retry` runs a block of durable calls again.
 
     `retry_strategy` None means `create_retry_strategy()`: at most three attempts. If `wrap_with_run_in_child_context` is True, all attempts
-    run in one child context with `child_context_config`, and the error of the last attempt is raised as ChildContextError. If it is False,
-    they run in the caller's context, and the error of the last attempt is raised unchanged.
+    run in one child context with `child_context_config`, and the error of the last attempt is raised as ChildContextError (a SerDesError as
+    SerDesError, an ExecutionError unchanged). If it is False, the attempts run in the caller's context, and the error of the last attempt
+    is raised unchanged.
     """
 
     retry_strategy: RetryStrategy | None = None
@@ -202,7 +203,7 @@ def with_retry(context: A, func: Callable[[A, int], Awaitable[T]], config: WithR
 def with_retry(context: B, func: Callable[[B, int], T], config: WithRetryConfig[T], name: str | None = None) -> T: ...
 def with_retry(context: Any, func: Callable[[Any, int], Any], config: WithRetryConfig[Any], name: str | None = None) -> Any:
     """Run `func(context, attempt)`, a block of durable calls, and return its result. If it raises and the retry strategy allows another
-    attempt, run it again from its beginning.
+    attempt, run it again from its beginning. If the strategy allows none, raise the error, as `WithRetryConfig` says.
 
     `attempt` counts from 1. Before each further attempt there is a durable wait. If `name` is given, that wait is named
     `{name}-backoff-{attempt}`, with the number of the attempt that failed. In an `async def` handler, await the result.

@@ -1,4 +1,4 @@
-"""How the drivers ask the service of workers, through the port, to accept a run or an entry of a queue (plan.Accept)."""
+"""How the drivers ask the worker service, through the port, to accept a run or an enqueue (plan.Accept)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _NO_QUEUES: Final = (
 
 
 async def accepted(state: ExecutionState, accept: Accept) -> Order | Failure:
-    """For an `async def` handler: ask for acceptance. Returns the Order if the run or the queue entry was accepted, the Failure if it was
-    refused. Raises RunUnavailable if this process can never accept one, BackgroundThreadError if there was no answer."""
+    """For an `async def` handler: ask the worker service to accept a run or an enqueue. Returns the Order if it was accepted, the Failure
+    if it was refused. Raises RunUnavailable if this process can never accept it, BackgroundThreadError if there was no answer."""
     port = _run_port(state, accept)
     try:
         return await port.accept(state.header, accept.identity.operation_id, accept.asked)
@@ -39,9 +39,9 @@ async def accepted(state: ExecutionState, accept: Accept) -> Order | Failure:
 
 
 def accepted_blocking(state: ExecutionState, accept: Accept) -> Order | Failure:
-    """For a `def` handler: ask for acceptance, and block until the answer is there. Returns the Order if the run or the queue entry was
-    accepted, the Failure if it was refused. Raises RunUnavailable if this process can never accept one, BackgroundThreadError if there was
-    no answer."""
+    """For a `def` handler: ask the worker service to accept a run or an enqueue, and block until the answer is there. Returns the Order if
+    it was accepted, the Failure if it was refused. Raises RunUnavailable if this process can never accept it, BackgroundThreadError if
+    there was no answer."""
     port = _run_port(state, accept)
     try:
         return port.accept_blocking(state.header, accept.identity.operation_id, accept.asked)
@@ -57,11 +57,11 @@ def _run_port(state: ExecutionState, accept: Accept) -> RunPort:
 
 
 def _not_accepted(state: ExecutionState, error: Exception) -> BaseException:
-    """The exception for a run or a queue entry that was neither accepted nor refused, because `error` was raised. If this process can never
-    accept one, it is a RunUnavailable, which the author's code can catch. Otherwise it is the exception that `state.failed` makes from
-    `error`; it ends the invocation."""
+    """The exception for a run or an enqueue that was neither accepted nor refused, because `error` was raised. If this process can never
+    accept it, the exception is a RunUnavailable, which the author's code can catch. Otherwise it is the exception that `state.failed` makes
+    from `error`: it ends the invocation, and later durable calls get it, too."""
     if isinstance(error, RunUnavailable):
         return RunUnavailable(str(error))
-    trouble = error if isinstance(error, HoldfastError) else InvocationError(f"A run could not be accepted: {error!r}")
+    trouble = error if isinstance(error, HoldfastError) else InvocationError(f"A run or an enqueue could not be accepted: {error!r}")
     state.broken = state.failed(trouble)
     return state.broken

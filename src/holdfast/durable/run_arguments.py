@@ -1,4 +1,4 @@
-"""Checks of the arguments of `context.run`: a wrong one raises ValidationError in the author's call, before anything is recorded."""
+"""Checks of the arguments of `context.run`: a wrong argument raises ValidationError in the author's call, before anything is recorded."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def _key(key: object) -> str:
 
 
 class _Unsupported(Exception):
-    """There is no writer for a type. `_write` raises a SerDesError in place of this exception, which names the type."""
+    """There is no writer for a type. `_write` catches this exception, and raises a SerDesError that names the type."""
 
 
 class _Writers(dict[type, Callable[[Any], str]]):

@@ -1,4 +1,4 @@
-"""Decides what a failed call to the Lambda service ends: only this invocation, or the whole execution. The decision uses only what boto3
+"""Decides whether a failed call to the Lambda service ends only this invocation or the whole execution. The decision uses only what boto3
 says about the failure. The exceptions that use the decision are in exceptions.py, which also exports the names of this module."""
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class AwsErrorMetadata(TypedDict):
 
 
 class DurableApiErrorCategory(Enum):
-    """What a failed call ends. INVOCATION: this invocation; the service invokes the function again. EXECUTION: the execution fails."""
+    """What ends after a failed call. INVOCATION: only this invocation; the service invokes the function again. EXECUTION: the execution,
+    which fails."""
 
     INVOCATION = "INVOCATION"
     EXECUTION = "EXECUTION"

@@ -154,7 +154,7 @@ class ExecutionState:
         BackgroundThreadError if the answer has no new token: the execution has ended, or the service withdrew the token."""
         self.revision = answer.revision
         if answer.token is None:
-            raise BackgroundThreadError("The execution has ended.", LeaseLost())
+            raise BackgroundThreadError("The execution has ended, or the service withdrew the checkpoint token.", LeaseLost())
         self.token = answer.token
 
     def failed(self, error: HoldfastError) -> BackgroundThreadError:

@@ -1,7 +1,7 @@
 """Stragglers: deferred updates that no other write has included within 5 ms.
 
 The START of an at-least-once step is not worth a commit of its own, so it waits for the next write. But if the body of the step takes long,
-the history must show that the step has begun. So a timer or a thread writes the updates that have waited for 5 ms.
+the history must show that the step has begun. So a timer of the event loop, or a thread, writes the updates that have waited for 5 ms.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Deferring(Protocol):
 
     unwritten: list[Update]
     unwritten_since: float
-    """When the first of them was recorded: the event loop's time in a coroutine, `clock.monotonic` in a thread."""
+    """When the first of the deferred updates was recorded: the event loop's time in a coroutine, `clock.monotonic` in a thread."""
 
     def write_deferred(self) -> None: ...
 
@@ -36,7 +36,7 @@ class Stragglers(Protocol):
 
 
 def _due(states: dict[Deferring, None], now: float) -> list[Deferring]:
-    """The states in `states` whose deferred updates have waited long enough. They are removed from `states`; so are states that have
+    """The states in `states` whose deferred updates have waited for about 5 ms. They are removed from `states`; so are states that have
     nothing left to write."""
     due = []
     for state in list(states):
@@ -109,7 +109,8 @@ class ThreadStragglers:
         self._wake.set()
 
     def close(self, *, wait: bool = False) -> None:
-        """Stop the thread. With `wait`, return only when the thread has ended, so that no write of this thread is still under way."""
+        """Stop the thread; updates that it has not written yet may stay unwritten. With `wait`, return only when the thread has ended, so
+        that no write of this thread is still under way."""
         self._closed = True
         self._wake.set()
         if wait and self._thread is not None:

@@ -21,26 +21,28 @@ _ARN = re.compile(r"arn:[^:]*:lambda:[^:]*:[^:]*:function:([^:/]+):[^:/]+/durabl
 
 @dataclass(frozen=True)
 class OperationContext:
-    """The base of the objects that the functions of steps, submitters and checks get. It has their logger."""
+    """The base of the objects that the functions of steps, submitters and checks get. Its `logger` adds the execution and the operation to
+    each line."""
 
     logger: LoggerInterface
 
 
 @dataclass(frozen=True)
 class StepContext(OperationContext):
-    """What a step's function gets. `attempt` is the number of this attempt, from 1."""
+    """The object that a step's function gets. `attempt` is the number of this attempt, from 1."""
 
     attempt: int
 
 
 @dataclass(frozen=True)
 class WaitForCallbackContext(OperationContext):
-    """What the submitter of `wait_for_callback` gets."""
+    """The object that the submitter of `wait_for_callback` gets, after the callback's id."""
 
 
 @dataclass(frozen=True)
 class WaitForConditionCheckContext(OperationContext):
-    """What the check of `wait_for_condition` gets. `attempt` is the number of this call of the check, from 1."""
+    """The object that the check of `wait_for_condition` gets, after the state. `attempt` is the number of this call of the check, from
+    1."""
 
     attempt: int
 
@@ -88,7 +90,8 @@ class DurableContext(Protocol):
         name: str | None = None,
         config: MapConfig[U] | None = None,
     ) -> BatchResult[T]:
-        """Run `func(context, item, index, inputs)` for each item of `inputs`, concurrently, each in a branch of its own."""
+        """Run `func(context, item, index, inputs)` for the items of `inputs` concurrently, each in a branch of its own, until the
+        completion config ends the batch."""
         ...
 
     @abstractmethod
@@ -98,7 +101,7 @@ class DurableContext(Protocol):
         name: str | None = None,
         config: ParallelConfig | None = None,
     ) -> BatchResult[T]:
-        """Run several functions concurrently, each in a branch of its own."""
+        """Run several functions concurrently, each in a branch of its own, until the completion config ends the batch."""
         ...
 
     @abstractmethod

@@ -1,5 +1,5 @@
 """Finds durable calls that an `async def` handler made and never awaited. Such a call has a number in the order of calls, but it never ran.
-If the code of the context returned a result, the execution fails, and the error names these calls.
+If the code of a context returns a result and has made such calls, the execution fails, and the error names the calls.
 
 The scope keeps every call until the call begins. When the code of the context ends, a call that has not begun was not awaited, unless an
 asyncio task has it: that task will still begin it. The scope closes the coroutines of the calls that were not awaited. So Python itself
@@ -27,7 +27,7 @@ class Unstarted(NamedTuple):
 
     coroutine: Coroutine[Any, Any, Any]
     at: Identity | None
-    """None for `with_retry`, which is not an operation."""
+    """None for a `with_retry` without a child context, which is not an operation."""
     code: CodeType
     instruction: int
 
@@ -53,7 +53,8 @@ def let_go(calls: Unstarteds) -> list[Unstarted]:
 
 
 def not_awaited(forgotten: list[Unstarted]) -> ExecutionError:
-    """The error of an execution with calls that were not awaited."""
+    """The error with which the execution fails, because its code never awaited the calls in `forgotten`. The message names at most three of
+    them."""
     places = "; ".join(map(str, forgotten[:_SHOWN]))
     more = f" and {len(forgotten) - _SHOWN} more" if len(forgotten) > _SHOWN else ""
     one = len(forgotten) == 1

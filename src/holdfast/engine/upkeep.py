@@ -1,5 +1,5 @@
-"""Upkeep: once a minute each runner calls its chores, and then removes rows whose time is over, in small transactions. If a chore raises an
-error, the error is logged, and the rest waits for the next minute."""
+"""Upkeep: once a minute each runner calls its chores, and then removes rows whose time is over, in small transactions. If one of them
+fails, the error is logged, the others are done all the same, and the next minute tries again."""
 
 from __future__ import annotations
 
@@ -53,16 +53,18 @@ class Upkeep:
             await self._task
 
     async def _remove(self) -> None:
-        try:
-            for chore in self._chores:
-                if self._closing:
-                    return
+        for chore in (*self._chores, self._expire):
+            if self._closing:
+                return
+            try:
                 await chore()
-            while not self._closing:
-                began = monotonic()
-                if not await in_thread(Purpose.HOUSE, self._store.expire, self._clock.now(), _ROWS):
-                    return
-                await asyncio.sleep(monotonic() - began)  # removing takes at most half of the time
-        except Exception as trouble:  # the next minute tries again
-            told = "could not keep the store in order, trying again in a minute: %s"
-            log.warning(told, trouble, exc_info=not isinstance(trouble, HoldfastError))
+            except Exception as trouble:
+                told = "could not keep the store in order, trying again in a minute: %s"
+                log.warning(told, trouble, exc_info=not isinstance(trouble, HoldfastError))
+
+    async def _expire(self) -> None:
+        while not self._closing:
+            began = monotonic()
+            if not await in_thread(Purpose.HOUSE, self._store.expire, self._clock.now(), _ROWS):
+                return
+            await asyncio.sleep(monotonic() - began)  # removing takes at most half of the time

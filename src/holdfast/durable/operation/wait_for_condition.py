@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from holdfast.durable import argument_checks
-from holdfast.durable.exceptions import InvocationError, ValidationError, WaitForConditionError
+from holdfast.durable.exceptions import InvocationError, NonDeterministicExecutionError, ValidationError, WaitForConditionError
 from holdfast.durable.hints import StateOf, given_back, typing_of
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
@@ -36,8 +36,8 @@ def condition_call(scope: Scope, check: Check[T], config: WaitForConditionConfig
 
 def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T]) -> Plan[T]:
     """Call the check until the wait strategy says stop, and return the state that the last check returned. If the check or the strategy
-    raises, this raises WaitForConditionError (after a SerDesError it raises SerDesError), and the check is not called again. Only a
-    retryable InvocationError is raised unchanged and not recorded."""
+    raises, this raises WaitForConditionError (after a SerDesError it raises SerDesError), and the check is not called again. A
+    retryable InvocationError, and an error that says that a recorded state does not fit the code, are raised unchanged and not recorded."""
     state = StateOf(check, config.initial_state)
     while True:
         seen: Operation | None = yield Lookup(at)
@@ -56,7 +56,7 @@ def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: Wait
             # The strategy may have changed its argument; the recorded state is unchanged.
             final = None if text is None else _read(text, config, at, scope, state)
         except Exception as error:
-            if isinstance(error, InvocationError) and error.is_retryable():
+            if isinstance(error, NonDeterministicExecutionError) or (isinstance(error, InvocationError) and error.is_retryable()):
                 raise
             described = ErrorObject.from_exception(error)
             yield Record(at.update(Action.FAIL, error=described.to_failure(), frames=frames_of(error)))
@@ -75,7 +75,7 @@ def _looked(
     state that the check before this one returned; None if it is not recorded yet. The check and the strategy get states that were written
     and read back, as in a replay."""
     attempt = (seen.attempt if seen is not None else 0) + 1
-    if seen is not None and seen.result:
+    if seen is not None and seen.result is not None:
         state = recalled(seen, config.serdes, scope, kind)
     else:
         _, state = remembered(config.initial_state, config.serdes, at, scope, kind)

@@ -28,7 +28,7 @@ from holdfast.model.ports import Invocation
 
 
 class RemoteState(AsyncState):
-    """An execution's state that must ask the service for changes."""
+    """The state of an execution outside of the runner: it must ask the service for changes."""
 
     def __init__(self, invocation: Invocation, port: RemotePort, threads: Threads) -> None:
         super().__init__(invocation, port, port.clock, LoopStragglers(), threads=threads, quiet=self.settle)
@@ -48,7 +48,8 @@ class RemoteState(AsyncState):
         self.hooks.spawned(main, context)
 
     async def rest(self, suspend: Suspend) -> None:
-        """Rest until one of the operations that `suspend` names changes. When one of them is due, the service is asked for changes."""
+        """Rest until one of the operations that `suspend` names changes. When one of them is due, this state asks the service for changes,
+        again and again until the operation has changed."""
         for operation_id in (suspend.operation_id, *(other.id for other in suspend.others)):
             due_at = self.operations[operation_id].due_at
             if due_at is not None:
@@ -61,8 +62,8 @@ class RemoteState(AsyncState):
             self._loop.call_later(pause_ms / 1000, self._look, operation_id, min(2 * pause_ms, SELDOM_MS))
 
     def settle(self) -> None:
-        """Called when all strands rest. Writes the updates that are not written yet; after that write it is called again. If nothing is
-        left to write, or if an earlier write failed, it raises a suspension in all strands, which ends them."""
+        """Called when all strands rest. Begins to write the updates that are not written yet; after that write this method is called again.
+        If nothing is left to write, or if an earlier write failed, it raises a suspension in all strands, which ends them."""
         if self.is_writing or self.suspended:
             return  # the end of the write calls this again
         if self.unwritten and self.broken is None:
@@ -72,7 +73,8 @@ class RemoteState(AsyncState):
 
 
 def run(function: DurableFunction, port: RemotePort, lambda_context: Any) -> Ended:
-    """Run the handler until it ends or all its strands rest, and return how it ended."""
+    """Run the handler until it ends or all its strands rest, and return how it ended. If all strands rest, the outcome is PENDING, unless a
+    write failed."""
     threads, context = Threads(), contextvars.copy_context()
     try:
         with asyncio.Runner() as runner:
@@ -107,7 +109,7 @@ async def _run(function: DurableFunction, port: RemotePort, lambda_context: Any,
 
 async def _failed(state: RemoteState, error: BaseException) -> Ended:
     """How a handler ended that raised `error`. Updates that are not written yet are written before this returns. If a write failed, now or
-    earlier, and `error` is only a suspension, the handler ended with the error of that write."""
+    earlier, and `error` is only a suspension, the error of that write counts in place of `error`."""
     ended = Ended(failed(state, error), error)
     try:
         if state.broken is not None:

@@ -1,8 +1,8 @@
 """One invocation of a `def` handler in another process than its service.
 
 The service does not tell this process about changes. A branch that must wait gives its thread back. As long as another branch runs, the
-answers to its writes bring changes; and when a wait of another branch is due, this module asks the service. If an operation that a branch
-waits for has changed, the branch runs again from its start. When all branches wait, the invocation ends as PENDING.
+answers to the writes of that branch bring changes; and when a wait of a waiting branch is due, this module asks the service. If an
+operation that a branch waits for has changed, the branch runs again from its start. When all branches wait, the invocation ends as PENDING.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Resting(SuspendExecution):
 
 
 class RemoteState(BlockingState):
-    """An execution's state that must ask the service for changes."""
+    """The state of an execution outside of the runner: it must ask the service for changes."""
 
     def __init__(self, invocation: Invocation, port: RemotePort, stragglers: Stragglers, *, lend: Lend) -> None:
         super().__init__(invocation, port, port.clock, stragglers, lend=lend)
@@ -56,7 +56,7 @@ class RemoteState(BlockingState):
             self.changed.notify_all()
 
     def refresh(self) -> None:
-        """Ask the service for changes, with a checkpoint that may be empty."""
+        """Ask the service for changes, with a checkpoint that may have no updates, and wait for the answer."""
         self.flush(even_if_empty=True)
 
     def suspension(self, effect: Suspend) -> SuspendExecution:
@@ -77,7 +77,7 @@ class RemoteState(BlockingState):
 
     @property
     def has_news(self) -> bool:
-        """Whether a strand waits for an operation that has changed since the strand saw it, and has not run again after the change."""
+        """Whether an operation that a strand waits for has changed, and the strand has not run again after the change."""
         return self.acted_on < self.revision
 
     def strands(self) -> _Strands:
@@ -100,7 +100,6 @@ class _Strands:
         self._fatal: BaseException | None = None
 
     def spawn(self, spawn: Spawn) -> None:
-        """Begin a branch."""
         self._begin(spawn, spawn.plan)
 
     def next_done(self) -> Done:
@@ -189,10 +188,11 @@ class _Strands:
 
 
 def run(function: DurableFunction, port: RemotePort, lambda_context: Any) -> Ended:
-    """Run the handler until it ends or all its branches wait, and return how it ended.
+    """Run the handler until it ends or can only wait, and return how it ended. If it can only wait, the outcome is PENDING, unless a write
+    failed.
 
     If an operation that the handler waits for has changed meanwhile, the invocation must not end as PENDING, because the service would not
-    invoke the function again for that change. In this case the handler is replayed in the same invocation.
+    invoke the function again for that change. In this case the handler runs again from its start in the same invocation (replay).
     """
     while True:
         ended, again = _run(function, port, lambda_context)

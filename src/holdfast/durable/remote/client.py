@@ -43,7 +43,7 @@ def default_client() -> LambdaClient:
 
 
 class InjectedClient:
-    """The client that AWS's test runner puts into its event; this class gives it the methods of boto3's client.
+    """Wraps the client that AWS's test runner puts into its event. It has the two methods of boto3's client that a running function needs.
 
     The test runner's client accepts updates only as objects of a class in the test runner's package, and answers with objects of that
     package. The class of the event is in the same package, so the class for updates is found from there, and Holdfast need not import the

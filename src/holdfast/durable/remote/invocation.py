@@ -17,12 +17,12 @@ SELDOM_MS: Final = 1000
 says that the wait has not ended. This process then asks again after SOON_MS milliseconds, and doubles the pause after each question, up to
 SELDOM_MS."""
 _THREADS: Final = 256
-"""The most threads of one invocation. They are made only when they are needed. If a batch of a `def` handler has more branches than there
-are free threads, the thread of the batch runs the other branches, one after the other."""
+"""The most threads of one invocation. Threads are made only when they are needed. If a batch of a `def` handler has more branches than
+there are free threads, the thread that waits for the batch runs the other branches, one after the other."""
 
 
 class Ended(NamedTuple):
-    """How a handler ended: its outcome, and the exception that the handler, or a write after it, raised (None if none was raised)."""
+    """How a handler ended: its outcome, and the exception that the handler, or a write after it, raised (None if nothing was raised)."""
 
     outcome: Outcome
     error: BaseException | None = None
@@ -37,7 +37,7 @@ class Threads:
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="holdfast")
 
     def submit(self, call: Callable[[], T], /) -> Future[T]:
-        """Run a call as soon as a thread is free. Returns a future of its result at once."""
+        """Run a call as soon as a thread is free. Returns at once, with a future of the call's result."""
         return self._executor.submit(call)
 
     def lend(self, call: Callable[[], None]) -> bool:

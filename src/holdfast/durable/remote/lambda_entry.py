@@ -1,8 +1,8 @@
 """The entry from a Lambda runtime: one invocation, from its event to its output.
 
-The service sends an ARN, a token and the operations so far. It gets SUCCEEDED, FAILED or PENDING. If the invocation failed and another one
-may succeed, the error is raised instead, so that the service invokes the function again. AWS's test runner works in the same way, but its
-events contain a client that is used in place of boto3's.
+The service sends an ARN, a token and the operations so far. The output tells it SUCCEEDED, FAILED or PENDING. If the invocation failed and
+another one may succeed, the error is raised instead, so that the service invokes the function again. AWS's test runner works in the same
+way, but its events contain a client that is used in place of boto3's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from holdfast.model.operations import Action, Failure, Type, Update
 log = logging.getLogger("holdfast.durable")
 
 MAX_ANSWER: Final = 6 * 1024 * 1024 - 50
-"""The most characters of a result, and of an output with an error. What is longer is written with a checkpoint instead, because Lambda
+"""The most characters of a result, and of an output with an error. A longer one is written with a checkpoint instead, because Lambda
 accepts no output above 6 MiB."""
 
 _NOT_DURABLE = (
@@ -40,7 +40,8 @@ _PENDING: Final[wire.Wire] = {"Status": OutcomeStatus.PENDING.value}
 
 
 class _Asked(NamedTuple):
-    """The fields of an event."""
+    """The fields of the event of a durable invocation. `updated` has the ids of the operations that the service changed; `client` is None
+    unless AWS's test runner sent one."""
 
     arn: str
     token: str
@@ -50,9 +51,9 @@ class _Asked(NamedTuple):
 
 
 def answer(function: DurableFunction, event: Any, lambda_context: Any = None, *, clock: Clock | None = None) -> wire.Wire:
-    """Run one invocation, and return its output for the Lambda service. Raises ExecutionError if the event is not the event of a durable
-    invocation. If the invocation failed and another one may succeed, raises the error of the invocation. `clock` None means the machine's
-    clock."""
+    """Run one invocation, and return its output for the Lambda service. Raises ExecutionError if `event` is not the event of a durable
+    invocation. If the invocation failed and another one may succeed, raises the error of the invocation. Raises ExtraMissing if there is no
+    client and boto3 cannot make one. `clock` None means the machine's clock."""
     asked = _read(event)
     client = asked.client or function.boto3_client or default_client()
     port = RemotePort(client, asked.arn, asked.token, clock or SystemClock())
@@ -99,7 +100,7 @@ def _output(port: RemotePort, ended: Ended) -> wire.Wire:
 
 def _written(port: RemotePort, outcome: Outcome) -> wire.Wire:
     """Write an outcome with a checkpoint, because it is too large for the output. Returns the output, which has only the status of the
-    outcome."""
+    outcome. If the checkpoint fails, does what `_unless_retryable` does."""
     succeeded = outcome.status is OutcomeStatus.SUCCEEDED
     update = Update(
         id=f"execution-result-{port.clock.now()}",
@@ -116,7 +117,7 @@ def _written(port: RemotePort, outcome: Outcome) -> wire.Wire:
 
 
 def _unless_retryable(error: BotoClientError) -> wire.Wire:
-    """The output that fails the execution, if no other invocation can succeed. If another invocation may succeed, `error` is raised."""
+    """The output that fails the execution with `error`. But if another invocation may succeed, `error` is raised instead."""
     if error.is_retryable():
         raise error
     log.error("The Lambda service refused the call, so the execution fails: %s", error, extra=error.build_logger_extras())

@@ -1,9 +1,9 @@
 """The port of a function that runs in another process than its service: it writes checkpoints and reads the state by requests of a Lambda
 client.
 
-Only the newest token that the service sent is valid, and the port keeps it. Callers get a Position in place of the token; it counts the
-requests that this port made. If a request fails, CheckpointError or GetExecutionStateError is raised; the error says whether another
-invocation may succeed.
+Only the newest token that the service sent is valid, and the port keeps it. Callers get a Position in place of the token; the Position
+counts the requests that this port made. If a request fails, CheckpointError or GetExecutionStateError is raised; the error says whether
+another invocation may succeed.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ class RemotePort:
         return Checkpointed(following, tuple(changed.values()), self._revision)
 
     def checkpoint_soon(self, token: Position, updates: Sequence[Update], on_answer: OnAnswer) -> None:
-        """Write updates from a handler's event loop without blocking it. A thread calls `checkpoint`; when that has ended, `on_answer` is
-        called on the loop with the answer or the error."""
+        """Write updates from a handler's event loop without blocking the loop. A thread calls `checkpoint`; when that has ended,
+        `on_answer` is called on the loop with the answer or the error. After `close`, it is called with a CheckpointError."""
         loop = asyncio.get_running_loop()
 
         def deliver(answered: Future[Checkpointed]) -> None:
@@ -190,8 +190,8 @@ class RemotePort:
         return changed
 
     def _pages(self, page: Told, token: str) -> Iterator[Told]:
-        """The operations on this page and on all pages after it, which are fetched. If `token` is empty, nothing can be fetched, and only
-        the operations on this page are given."""
+        """The operations on this page and on all pages after it, which this method fetches. If `token` is empty, nothing can be fetched,
+        and there are only the operations on this page. Raises GetExecutionStateError if a page cannot be fetched."""
         yield from page.get("Operations") or ()
         while (marker := page.get("NextMarker")) and token:
             try:

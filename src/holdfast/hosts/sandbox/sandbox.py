@@ -82,7 +82,11 @@ class Sandbox:
         if self._closed:
             raise SandboxUnavailable("the sandbox is closed")
         charged = self._server_limits.shares.begin(tenant, self, began)
-        attempt = await self._next(timeout, tenant, children=not tighter.no_children)
+        try:
+            attempt = await self._next(began + timeout, tenant, children=not tighter.no_children)
+        except BaseException:  # no body uses what was charged for it
+            self._server_limits.shares.add(tenant, -charged, monotonic())
+            raise
         attempt.tenant, attempt.charged = tenant, charged
         attempt.begin(timeout, max(0.001, timeout - (monotonic() - began)), idle_timeout, tighter)
         try:
@@ -113,7 +117,7 @@ class Sandbox:
         if self._stub is not None:
             await self._stub.close()
 
-    async def _next(self, seconds: float, tenant: str, *, children: bool) -> JailedBody:
+    async def _next(self, until: float, tenant: str, *, children: bool) -> JailedBody:
         for _ in range(_STUBS):
             with contextlib.suppress(OSError):  # the stub died meanwhile: the loop starts another one
                 await self.start()
@@ -121,7 +125,7 @@ class Sandbox:
                     spare = self._taken(tenant)
                     if spare is not None:
                         return spare
-                await self._server_limits.room(seconds)
+                await self._server_limits.room(max(0.0, until - monotonic()))
                 if self._stub is not None:
                     return self._made(self._stub, tenant, spare=False, children=children)
         raise SandboxUnavailable(f"the stub, the process that starts the worker's bodies, ended {_STUBS} times as soon as it was started")

@@ -165,6 +165,8 @@ class ToolHost:
                     return process, True
                 await self._end(process)
                 return await self._taken(hosted)
+        if self._closed:
+            raise _NotStarted("the tool host is closed")
         self._starting += 1
         try:
             if self._idle and len(self._live) + self._starting > self._limits.processes:
