@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from holdfast import Pipeline
-from holdfast.contract.codes import Status
+from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Response
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import ToolGrant
@@ -112,7 +112,7 @@ async def test_a_retry_runs_only_what_failed_and_writes_nothing_twice(tmp_path: 
         store = made.engine._engine.store
         old, new = store.find(failed.run_id), store.find(response.run_id)
         view = pipeline_view(store, *find_run(store, response.run_id, LOCAL))
-    assert (response.status, response.outputs) == (Status.OK, {"by": "publish"})
+    assert (response.status, response.outputs) == (ResponseStatus.OK, {"by": "publish"})
     assert (shop.took, len(shop.posts.calls)) == (["publish"], 1)
     assert old is not None
     assert new is not None
@@ -129,13 +129,13 @@ async def test_a_restart_from_a_node_runs_it_and_everything_below_it(tmp_path: P
         first = await made.run({"text": "t"})
         assert len(shop.took) == 4
         second = await again(made, first.run_id, RestartAsked(nodes=("report",)))
-        assert (second.status, shop.took, len(shop.posts.calls)) == (Status.OK, ["publish", "report"], 1)
+        assert (second.status, shop.took, len(shop.posts.calls)) == (ResponseStatus.OK, ["publish", "report"], 1)
         third = await again(made, second.run_id, RestartAsked(nodes=("publish",)))  # a restart of a restart
-        assert (third.status, shop.took, len(shop.posts.calls)) == (Status.OK, ["publish"], 1)
+        assert (third.status, shop.took, len(shop.posts.calls)) == (ResponseStatus.OK, ["publish"], 1)
         resent = await again(made, third.run_id, RestartAsked(nodes=("publish",), resend=("publish",)))
-        assert (resent.status, shop.took, len(shop.posts.calls)) == (Status.OK, ["publish"], 2)
+        assert (resent.status, shop.took, len(shop.posts.calls)) == (ResponseStatus.OK, ["publish"], 2)
         last = await again(made, resent.run_id, RestartAsked(nodes=("publish",)))  # inherits from the one that sent again
-    assert (last.status, len(shop.posts.calls)) == (Status.OK, 2)
+    assert (last.status, len(shop.posts.calls)) == (ResponseStatus.OK, 2)
     keys = [call.idempotency_key for call in shop.posts.calls]
     assert keys[0] != keys[1], "a call that is sent again is another call for the server"
 
@@ -165,7 +165,7 @@ async def test_a_write_whose_arguments_changed_is_a_question_that_names_old_and_
         asks = await made.service.wait_for(header, accepted, wait=20)
         (approval,) = made.service.approvals(LOCAL)
         assert (approval.kind, approval.arguments["before"], approval.arguments["now"]) == ("question", {"text": "old"}, {"text": "new"})
-        assert asks.status is Status.NEEDS_HUMAN
+        assert asks.status is ResponseStatus.NEEDS_HUMAN
         assert approval.question is not None
         assert '{"text":"old"}' in approval.question
         assert '{"text":"new"}' in approval.question
@@ -188,12 +188,12 @@ async def test_changed_code_or_inputs_run_again_and_equal_results_stop_the_chang
         assert shop.took == ["facts", "report"]
         made.service.serve(shop.worker("facts", version="1.1"))  # gives what it gave before, so `report` is not asked again
         second = await again(made, first.run_id, RestartAsked(inputs={"text": "t"}))
-        assert (second.status, shop.took) == (Status.OK, ["facts"])
+        assert (second.status, shop.took) == (ResponseStatus.OK, ["facts"])
         third = await again(made, second.run_id, RestartAsked(inputs={"text": "u"}))
-        assert (third.status, shop.took) == (Status.OK, ["facts"])
+        assert (third.status, shop.took) == (ResponseStatus.OK, ["facts"])
         made.service.serve(shop.worker("report", version="1.1"))
         fourth = await again(made, third.run_id, RestartAsked(inputs={"text": "u"}))
-    assert (fourth.status, shop.took) == (Status.OK, ["report"])
+    assert (fourth.status, shop.took) == (ResponseStatus.OK, ["report"])
 
 
 async def test_items_of_a_map_are_reused_one_by_one(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ async def test_items_of_a_map_are_reused_one_by_one(tmp_path: Path) -> None:
     graph = pipeline(node, gives={"names": ref("each", "ok", "*", "outputs", "name")})
     async with stage(graph, worker("one", body), folder=tmp_path, clock=PatientClock()) as made:
         first = await made.run({"names": list("abcd")})
-        assert first.status is not Status.OK
+        assert first.status is not ResponseStatus.OK
         asked.clear()
         bad.discard("d")
         second = await again(made, first.run_id)
@@ -249,15 +249,15 @@ async def test_verdicts_rounds_waits_and_decisions_are_reused_with_their_candida
         asks = await made.run()
         await made.answer("approve")
         failed = await made.service.response(asks.run_id, LOCAL)
-        assert (failed.status is Status.OK, ran) == (False, ["facts", "judge", "facts", "judge", "publish"])
+        assert (failed.status is ResponseStatus.OK, ran) == (False, ["facts", "judge", "facts", "judge", "publish"])
         ran.clear()
         broken.clear()
         began = made.clock.now()
         response = await again(made, failed.run_id)
-        assert (response.status, ran, made.clock.now() - began < 600_000) == (Status.OK, ["publish"], True)
+        assert (response.status, ran, made.clock.now() - began < 600_000) == (ResponseStatus.OK, ["publish"], True)
         ran.clear()
         header, accepted = await restart_run(made.service, response.run_id, LOCAL, RestartAsked(nodes=("facts",)))
-        assert (await made.service.wait_for(header, accepted, wait=20)).status is Status.NEEDS_HUMAN  # what is below is asked again
+        assert (await made.service.wait_for(header, accepted, wait=20)).status is ResponseStatus.NEEDS_HUMAN  # what is below is asked again
         assert ran == ["facts", "judge", "facts", "judge"]
 
 
@@ -278,10 +278,10 @@ async def test_what_was_undone_is_done_again_and_what_a_good_run_did_stays(tmp_p
         assert len({call.idempotency_key for call in shop.posts.calls}) == 4
         shop.broken = set()
         good = await again(made, second.run_id)
-        assert (good.status, shop.took, len(shop.posts.calls)) == (Status.OK, ["last", "publish"], 5)
+        assert (good.status, shop.took, len(shop.posts.calls)) == (ResponseStatus.OK, ["last", "publish"], 5)
         shop.broken = {"last"}
         bad = await again(made, good.run_id, RestartAsked(inputs={"y": 2}))
-        assert (bad.status is Status.OK, shop.took) == (False, ["last"]), "the good run's write stays"
+        assert (bad.status is ResponseStatus.OK, shop.took) == (False, ["last"]), "the good run's write stays"
 
 
 async def test_a_nested_pipeline_reuses_its_own_nodes(tmp_path: Path) -> None:
@@ -296,9 +296,9 @@ async def test_a_nested_pipeline_reuses_its_own_nodes(tmp_path: Path) -> None:
         assert (shop.took, len(shop.posts.calls)) == (["first", "second"], 2)
         shop.broken = set()
         response = await again(made, failed.run_id)
-        assert (response.status, shop.took, len(shop.posts.calls)) == (Status.OK, ["second"], 2)
+        assert (response.status, shop.took, len(shop.posts.calls)) == (ResponseStatus.OK, ["second"], 2)
         whole = await again(made, response.run_id, RestartAsked(nodes=("whole",)))
-    assert (whole.status, shop.took, len(shop.posts.calls)) == (Status.OK, ["first", "second"], 2)
+    assert (whole.status, shop.took, len(shop.posts.calls)) == (ResponseStatus.OK, ["first", "second"], 2)
 
 
 async def test_receipts_are_inherited_from_runs_before_the_last_one(tmp_path: Path) -> None:
@@ -309,12 +309,12 @@ async def test_receipts_are_inherited_from_runs_before_the_last_one(tmp_path: Pa
         first = await made.run({"text": "t"})
         shop.broken = {"facts"}
         second = await again(made, first.run_id, RestartAsked(nodes=("facts",)))
-        assert second.status is not Status.OK
+        assert second.status is not ResponseStatus.OK
         shop.broken = set()
         assert sorted(shop.ran) == ["facts", "facts", "publish"]
         shop.ran.clear()
         third = await again(made, second.run_id)
-    assert (third.status, shop.took, len(shop.posts.calls)) == (Status.OK, ["facts", "publish"], 1)
+    assert (third.status, shop.took, len(shop.posts.calls)) == (ResponseStatus.OK, ["facts", "publish"], 1)
 
 
 def forget(made: Stage, run_id: str) -> None:
@@ -350,7 +350,7 @@ async def test_a_third_run_writes_nothing_again_though_retention_has_removed_the
         header, accepted = await restart_run(made.service, first.run_id, LOCAL, asked)
         second = await made.service.wait_for(header, accepted, wait=20)
         if settled != "answered":
-            assert second.status is Status.NEEDS_HUMAN
+            assert second.status is ResponseStatus.NEEDS_HUMAN
             await (made.act("keep") if settled == "keep" else made.answer("happened", result={}))
             second = await made.service.wait_for(header, accepted, wait=20)
         assert second.error is not None
@@ -359,7 +359,7 @@ async def test_a_third_run_writes_nothing_again_though_retention_has_removed_the
         forget(made, first.run_id)
         shop.broken = set()
         third = await again(made, second.run_id)
-    assert (third.status, len(shop.posts.calls)) == (Status.OK, 1)
+    assert (third.status, len(shop.posts.calls)) == (ResponseStatus.OK, 1)
 
 
 async def test_a_request_with_the_key_of_a_restart_inherits_also_what_the_first_run_wrote(tmp_path: Path) -> None:
@@ -371,11 +371,11 @@ async def test_a_request_with_the_key_of_a_restart_inherits_also_what_the_first_
         first = await made.run({"text": "t"}, idempotency_key="k")
         shop.broken = {"facts"}
         second = await again(made, first.run_id, RestartAsked(nodes=("facts",)))
-        assert [first.status, second.status] == [Status.RETRYABLE_ERROR] * 2
+        assert [first.status, second.status] == [ResponseStatus.RETRYABLE_ERROR] * 2
         shop.broken = set()
         third = await made.run({"text": "t"}, idempotency_key="k")
         assert len({first.run_id, second.run_id, third.run_id}) == 3
-    assert (third.status, len(shop.posts.calls)) == (Status.OK, 1)
+    assert (third.status, len(shop.posts.calls)) == (ResponseStatus.OK, 1)
 
 
 @pytest.mark.parametrize("lost", ["the first run", "a child run"])
@@ -409,7 +409,7 @@ async def test_a_run_of_a_worker_is_retried_as_a_whole_and_inherits_its_receipts
         with pytest.raises(RestartRefused, match="which has no nodes"):
             await restart_run(made.service, failed.run_id, LOCAL, RestartAsked(nodes=("publish",)))
         response = await again(made, failed.run_id)
-    assert (response.status, shop.took, len(shop.posts.calls)) == (Status.OK, ["publish", "publish"], 1)
+    assert (response.status, shop.took, len(shop.posts.calls)) == (ResponseStatus.OK, ["publish", "publish"], 1)
 
 
 async def test_while_a_child_run_is_under_way_a_stopped_run_is_not_restarted(tmp_path: Path) -> None:
@@ -471,12 +471,12 @@ async def test_the_decision_of_the_person_who_asks_for_the_new_run_does_not_coun
         failed = await made.service.response(asks.run_id, LOCAL)
         header, accepted = await restart_run(made.service, failed.run_id, bob, RETRY)
         second = await made.service.wait_for(header, accepted, wait=20)
-        assert (second.status is Status.NEEDS_HUMAN, made.service.approvals(LOCAL)) == (False, [])  # ann decided for bob
+        assert (second.status is ResponseStatus.NEEDS_HUMAN, made.service.approvals(LOCAL)) == (False, [])  # ann decided for bob
         header, accepted = await restart_run(made.service, second.run_id, ann, RETRY)
         third = await made.service.wait_for(header, accepted, wait=20)
-        assert third.status is Status.NEEDS_HUMAN
+        assert third.status is ResponseStatus.NEEDS_HUMAN
         await made.answer("approve", by="bob")
-        assert (await made.service.response(third.run_id, LOCAL)).status is not Status.NEEDS_HUMAN
+        assert (await made.service.response(third.run_id, LOCAL)).status is not ResponseStatus.NEEDS_HUMAN
 
 
 async def test_the_note_of_a_restart_names_its_nodes_what_is_sent_again_and_that_the_inputs_are_others(tmp_path: Path) -> None:
@@ -703,9 +703,9 @@ async def test_rounds_of_until_and_turns_of_a_supervisor_count_again_and_their_w
         began = made.clock.now()
         second = await again(made, first.run_id, RestartAsked(nodes=("lead",)))
         assert (len(looked), made.clock.now() - began < 600_000) == (2, True)
-        assert (second.status is Status.OK, shop.took, len(shop.posts.calls)) == (False, ["boss"] * 3 + ["publish"] * 2, 2)
+        assert (second.status is ResponseStatus.OK, shop.took, len(shop.posts.calls)) == (False, ["boss"] * 3 + ["publish"] * 2, 2)
         shop.broken = set()
         third = await again(made, second.run_id)
-        assert (third.status, shop.took, len(shop.posts.calls)) == (Status.OK, ["boss"] * 3 + ["end"] + ["publish"] * 2, 2)
+        assert (third.status, shop.took, len(shop.posts.calls)) == (ResponseStatus.OK, ["boss"] * 3 + ["end"] + ["publish"] * 2, 2)
         fourth = await again(made, third.run_id, RestartAsked(nodes=("end",)))
-    assert (fourth.status, shop.took, len(looked)) == (Status.OK, ["end"], 2)
+    assert (fourth.status, shop.took, len(looked)) == (ResponseStatus.OK, ["end"], 2)
