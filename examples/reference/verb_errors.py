@@ -294,11 +294,12 @@ for refused in (ReadTooLong(), TooManyViews(), RowDamaged()):  # what a store ra
 
 
 # --- Overloaded, QueueBusy, ScheduleChanged
-def patiently(change: Callable[[], None], tries: int = 5) -> None:
+def patiently(change: Callable[[], object], tries: int = 5) -> None:
     """Try again: a server has no capacity now, or other processes change the same queue or schedule at this moment."""
     for wait in range(tries):
         try:
-            return change()
+            change()
+            return
         except (Overloaded, QueueBusy, ScheduleChanged):
             time.sleep(0.1 * 2**wait)
     raise TimeoutError("it stays busy")

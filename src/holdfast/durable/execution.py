@@ -60,6 +60,8 @@ class DurableFunction:
         self.plugins = plugins
         self.read = read or self._event
         self.write = write or self._text
+        self.succeeded: Callable[[ExecutionState, Scope, Any], Outcome] = functools.partial(succeeded, self)
+        """Returns the outcome of the handler, if the handler returned this value."""
         self.kind = kind
         if on_mismatch not in get_args(_OnMismatch):
             raise InvalidParameter(f"on_mismatch is {on_mismatch!r}; use 'quarantine' or 'fail'.")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from holdfast.durable.blocking_driver import BlockingState
 from holdfast.durable.context import DurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
-from holdfast.durable.execution import DurableFunction, succeeded
+from holdfast.durable.execution import DurableFunction
 from holdfast.durable.hooks.moments import Hooks
 from holdfast.durable.invocation_outcome import PENDING, crashed, failed, given
 from holdfast.durable.scope import Scope
@@ -58,7 +58,7 @@ def _run(
     except BaseException as error:
         outcome = failed(state, error)
     else:
-        outcome = succeeded(function, state, scope, result)
+        outcome = function.succeeded(state, scope, result)
     if outcome.status is not OutcomeStatus.SUCCEEDED:  # updates that it had not yet written are written in any case
         try:
             state.flush()

@@ -26,7 +26,7 @@ from typing import Self
 from holdfast.durable.async_state import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
-from holdfast.durable.execution import DurableFunction, succeeded
+from holdfast.durable.execution import DurableFunction
 from holdfast.durable.hooks.resting_hooks import RestingHooks
 from holdfast.durable.invocation_outcome import PENDING, crashed, failed, given
 from holdfast.durable.scope import Scope
@@ -234,7 +234,7 @@ class Coroutine:
                     raise
                 outcome = await self._failed(error)
             else:
-                outcome = succeeded(function, state, self._scope, result)
+                outcome = function.succeeded(state, self._scope, result)
         except BaseException as error:  # the engine cancelled it, a plugin stopped it, or Holdfast has a fault
             outcome = crashed(error)
         self._ended(outcome)

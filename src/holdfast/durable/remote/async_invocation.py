@@ -15,12 +15,11 @@ from typing import Any
 from holdfast.durable.async_state import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
-from holdfast.durable.execution import DurableFunction, succeeded
 from holdfast.durable.hooks.resting_hooks import RestingHooks
 from holdfast.durable.invocation_outcome import PENDING, failed
 from holdfast.durable.plan import Suspend
 from holdfast.durable.plugin import DurableInstrumentationPluginFactory
-from holdfast.durable.remote.invocation import SELDOM_MS, SOON_MS, Ended, Threads
+from holdfast.durable.remote.invocation import SELDOM_MS, SOON_MS, Ended, RemoteFunction, Threads
 from holdfast.durable.remote.port import RemotePort
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import LoopStragglers
@@ -72,7 +71,7 @@ class RemoteState(AsyncState):
             self.evict()
 
 
-def run(function: DurableFunction, port: RemotePort, lambda_context: Any) -> Ended:
+def run(function: RemoteFunction, port: RemotePort, lambda_context: Any) -> Ended:
     """Run the handler until it ends or all its strands rest, and return how it ended. If all strands rest, the outcome is PENDING, unless a
     write failed."""
     threads, context = Threads(), contextvars.copy_context()
@@ -83,7 +82,7 @@ def run(function: DurableFunction, port: RemotePort, lambda_context: Any) -> End
         threads.close()
 
 
-async def _run(function: DurableFunction, port: RemotePort, lambda_context: Any, threads: Threads, context: contextvars.Context) -> Ended:
+async def _run(function: RemoteFunction, port: RemotePort, lambda_context: Any, threads: Threads, context: contextvars.Context) -> Ended:
     invocation = port.invocation(function.terms, getattr(lambda_context, "aws_request_id", None))
     state = RemoteState(invocation, port, threads)
     if function.plugins:
@@ -98,7 +97,7 @@ async def _run(function: DurableFunction, port: RemotePort, lambda_context: Any,
     except BaseException as error:
         ended = await _failed(state, error)
     else:
-        ended = Ended(succeeded(function, state, scope, result))
+        ended = Ended(function.succeeded(state, scope, result))
     scope.leave()
     state.suspended = True
     port.close()

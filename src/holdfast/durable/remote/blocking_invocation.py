@@ -16,11 +16,10 @@ from typing import Any
 from holdfast.durable.blocking_driver import BlockingState, Lend, drive
 from holdfast.durable.context import DurableContext
 from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
-from holdfast.durable.execution import DurableFunction, succeeded
 from holdfast.durable.hooks.moments import Hooks
 from holdfast.durable.invocation_outcome import PENDING, failed
 from holdfast.durable.plan import Done, Plan, Spawn, Suspend
-from holdfast.durable.remote.invocation import SELDOM_MS, SOON_MS, Ended, Threads
+from holdfast.durable.remote.invocation import SELDOM_MS, SOON_MS, Ended, RemoteFunction, Threads
 from holdfast.durable.remote.port import RemotePort
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import Stragglers, ThreadStragglers
@@ -187,7 +186,7 @@ class _Strands:
                     waits.pause_ms = min(2 * waits.pause_ms, SELDOM_MS)
 
 
-def run(function: DurableFunction, port: RemotePort, lambda_context: Any) -> Ended:
+def run(function: RemoteFunction, port: RemotePort, lambda_context: Any) -> Ended:
     """Run the handler until it ends or can only wait, and return how it ended. If it can only wait, the outcome is PENDING, unless a write
     failed.
 
@@ -200,7 +199,7 @@ def run(function: DurableFunction, port: RemotePort, lambda_context: Any) -> End
             return ended
 
 
-def _run(function: DurableFunction, port: RemotePort, lambda_context: Any) -> tuple[Ended, bool]:
+def _run(function: RemoteFunction, port: RemotePort, lambda_context: Any) -> tuple[Ended, bool]:
     invocation = port.invocation(function.terms, getattr(lambda_context, "aws_request_id", None))
     threads, stragglers = Threads(), ThreadStragglers()
     state = RemoteState(invocation, port, stragglers, lend=threads.lend)
@@ -215,7 +214,7 @@ def _run(function: DurableFunction, port: RemotePort, lambda_context: Any) -> tu
     except BaseException as error:
         ended = Ended(failed(state, error), error)
     else:
-        ended = Ended(succeeded(function, state, scope, result))
+        ended = Ended(function.succeeded(state, scope, result))
     state.suspended = True  # branches that their batch did not wait for end at their next durable call
     threads.close()
     stragglers.close(wait=True)

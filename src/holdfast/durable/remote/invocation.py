@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from holdfast.model.execution import Outcome
+from holdfast.durable.plugin import DurableInstrumentationPluginFactory
+from holdfast.durable.scope import Scope
+from holdfast.durable.state import ExecutionState
+from holdfast.model.execution import Outcome, Terms
 
 T = TypeVar("T")
 
@@ -19,6 +22,18 @@ SELDOM_MS."""
 _THREADS: Final = 256
 """The most threads of one invocation. Threads are made only when they are needed. If a batch of a `def` handler has more branches than
 there are free threads, the thread that waits for the batch runs the other branches, one after the other."""
+
+
+class RemoteFunction(Protocol):
+    """The members of a DurableFunction (execution.py) that an invocation in another process than the service needs."""
+
+    handler: Callable[..., Any]
+    is_async: bool
+    terms: Terms
+    read: Callable[[str | None], Any]
+    succeeded: Callable[[ExecutionState, Scope, Any], Outcome]
+    boto3_client: Any
+    plugins: Sequence[DurableInstrumentationPluginFactory]
 
 
 class Ended(NamedTuple):

@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from holdfast.durable.exceptions import BackgroundThreadError, BotoClientError, ExecutionError, InvocationError, wire_name
-from holdfast.durable.execution import DurableFunction
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.remote import async_invocation, blocking_invocation
 from holdfast.durable.remote.client import InjectedClient, LambdaClient, default_client
-from holdfast.durable.remote.invocation import Ended
+from holdfast.durable.remote.invocation import Ended, RemoteFunction
 from holdfast.durable.remote.port import RemotePort
 from holdfast.model import wire
 from holdfast.model.clock import Clock, SystemClock
@@ -50,7 +49,7 @@ class _Asked(NamedTuple):
     client: LambdaClient | None
 
 
-def answer(function: DurableFunction, event: Any, lambda_context: Any = None, *, clock: Clock | None = None) -> wire.Wire:
+def answer(function: RemoteFunction, event: Any, lambda_context: Any = None, *, clock: Clock | None = None) -> wire.Wire:
     """Run one invocation, and return its output for the Lambda service. Raises ExecutionError if `event` is not the event of a durable
     invocation. If the invocation failed and another one may succeed, raises the error of the invocation. Raises ExtraMissing if there is no
     client and boto3 cannot make one. `clock` None means the machine's clock."""

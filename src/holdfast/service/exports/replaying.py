@@ -20,7 +20,7 @@ from holdfast.durable.async_state import AsyncState
 from holdfast.durable.blocking_driver import BlockingState
 from holdfast.durable.context import AsyncDurableContext, DurableContext
 from holdfast.durable.exceptions import NonDeterministicExecutionError, SuspendExecution
-from holdfast.durable.execution import DurableFunction, succeeded
+from holdfast.durable.execution import DurableFunction
 from holdfast.durable.hooks.resting_hooks import RestingHooks
 from holdfast.durable.identifier import PATCH, Identity
 from holdfast.durable.invocation_outcome import failed
@@ -248,7 +248,7 @@ def _returned(state: BlockingState | AsyncState, scope: Scope, result: Any, func
     """The outcome of code that returned. If the code caught a mismatch with the records, raises it again."""
     if state.mismatch is not None:
         raise state.mismatch
-    return succeeded(function, state, scope, result)
+    return function.succeeded(state, scope, result)
 
 
 def _failed(state: BlockingState | AsyncState, error: BaseException) -> Outcome:
