@@ -65,11 +65,7 @@ ONE_NAME_TWO_CLASSES = {
     "BatchResult": "AWS's SDK has a protocol of this name in `types`, and the class in `concurrency.models`",
     "Callback": "AWS's SDK has a protocol of this name in `types`; the class fits it",
     "DurableContext": "AWS's SDK has a protocol of this name in `types`, and the class in `context`",
-    "Kind": "what an execution runs, and in which names `map` and `parallel` differ",
     "Ran": "a public name of `testing.worker_kit` and of `testing.pipeline_kit`: each is the run of a test",
-    "RemoteState": "the same state, for `async def` and for `def` handlers",
-    "Rule": "a condition on a JSON value (docs/glossary.md), and a rule of the filter for system calls",
-    "Threads": "a protocol in `durable`, and the threads of a remote invocation and of a host, which fit it",
 }
 
 # Spelled in pieces: this file is one of those it reads.

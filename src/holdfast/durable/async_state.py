@@ -16,7 +16,7 @@ from holdfast.durable.hooks.resting_hooks import RestingHooks
 from holdfast.durable.plan import Suspend
 from holdfast.durable.state import ExecutionState
 from holdfast.durable.stragglers import Stragglers
-from holdfast.durable.user_code import Threads
+from holdfast.durable.user_code import StepThreads
 from holdfast.model.charges import Charge
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, LimitReached, StoreBroken
@@ -61,7 +61,7 @@ class AsyncState(ExecutionState):
         clock: Clock,
         stragglers: Stragglers,
         *,
-        threads: Threads,
+        threads: StepThreads,
         quiet: Callable[[], None],
     ) -> None:
         super().__init__(invocation, port, clock, stragglers)

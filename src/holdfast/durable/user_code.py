@@ -15,13 +15,13 @@ from holdfast.durable.plan import Run, too_late
 T = TypeVar("T")
 
 
-class Threads(Protocol):
+class StepThreads(Protocol):
     """Threads for plain `def` functions, which may block. `submit` runs a call as soon as a thread is free."""
 
     def submit(self, call: Callable[[], T], /) -> Future[T]: ...
 
 
-async def ran_in_time(run: Run, threads: Threads) -> Any:
+async def ran_in_time(run: Run, threads: StepThreads) -> Any:
     """Call user code with the time limit `run.timeout` (seconds), and return its result. The time begins when the code begins, so waiting
     for a free thread does not count. If the code does not end in time, this raises TimeoutError: an `async def` is cancelled, a `def`
     continues in its thread."""
@@ -46,7 +46,7 @@ async def ran_in_time(run: Run, threads: Threads) -> Any:
         raise too_late(run, cancelled=cancelled) from None
 
 
-async def ran(run: Run, threads: Threads) -> Any:
+async def ran(run: Run, threads: StepThreads) -> Any:
     """Call user code and return its result. An `async def`, and code that makes durable calls itself (`inline`), runs on the event loop.
     Any other `def` runs in a thread, because it may block."""
     func = run.func

@@ -33,7 +33,7 @@ from holdfast.model.operations import Failure, Kind
 from holdfast.model.outside import Stop
 from holdfast.model.run_port import OccurrenceAsked, Ordered
 from holdfast.model.schedule_errors import ScheduleChanged
-from holdfast.model.schedule_steps import Step, begun, due_step, passed_over
+from holdfast.model.schedule_steps import ScheduleStep, begun, due_step, passed_over
 from holdfast.model.schedules import Handled, Occurrence, Overlap, ScheduleState, execution_name
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.model.timing import Timing, delay_of, occurrences
@@ -206,7 +206,7 @@ class Timetable:
             late = self._clock.now() - line.at - delay_of(timing, before.name, line.at) if line.outcome == "started" else None
             self.saw(before.name, line.outcome, _count(line, timing), late)
 
-    async def _started(self, state: ScheduleState, step: Step, occurrence: Occurrence) -> None:
+    async def _started(self, state: ScheduleState, step: ScheduleStep, occurrence: Occurrence) -> None:
         """Write the start of an occurrence. If it was started before, only that is noted. If the occurrence can never be started, it is
         skipped, and the schedule shows why. Raises FunctionNotFound if this runner cannot start the occurrence now, but another runner or a
         later try may."""
@@ -238,7 +238,7 @@ class Timetable:
             await self._refused(state, step, str(refused))
 
     async def _start(
-        self, state: ScheduleState, step: Step, occurrence: Occurrence, kind: Kind, name: str, ordered: Ordered | None
+        self, state: ScheduleState, step: ScheduleStep, occurrence: Occurrence, kind: Kind, name: str, ordered: Ordered | None
     ) -> None:
         definition, order, now = state.definition, None if ordered is None else ordered.order, self._clock.now()
         target = self._registry.wanted(definition.function, definition.version if order is None else None, kind)
@@ -262,7 +262,7 @@ class Timetable:
         await self._invocations.start(write, target)
         self._tell(state, after)
 
-    async def _accepted(self, state: ScheduleState, step: Step, occurrence: Occurrence) -> Ordered | Failure:
+    async def _accepted(self, state: ScheduleState, step: ScheduleStep, occurrence: Occurrence) -> Ordered | Failure:
         assert self.acceptor is not None, "a worker is hosted where its service is"
         inputs = codec.loads(state.input)
         if not isinstance(inputs, dict):
@@ -278,7 +278,7 @@ class Timetable:
         )
         return await self.acceptor(asked)
 
-    async def _refused(self, state: ScheduleState, step: Step, why: str) -> None:
+    async def _refused(self, state: ScheduleState, step: ScheduleStep, why: str) -> None:
         assert step.start is not None
         log.warning("schedule %s: an occurrence could not be started: %s", step.after.name, why)
         await self._moved(state, passed_over(step, "refused", why))

@@ -33,7 +33,7 @@ _GRACE_MS: Final = 60_000
 the time between two occurrences if that is shorter; but it is at least one second."""
 
 
-class Step(msgspec.Struct, frozen=True):
+class ScheduleStep(msgspec.Struct, frozen=True):
     """One write: the schedule as it is after the write (`after`), and the occurrence that the write starts."""
 
     after: ScheduleState
@@ -41,31 +41,31 @@ class Step(msgspec.Struct, frozen=True):
     """The occurrence to start; None if the write only changes the schedule."""
 
 
-def due_step(state: ScheduleState, now: int, still_open: Collection[str]) -> Step | None:
+def due_step(state: ScheduleState, now: int, still_open: Collection[str]) -> ScheduleStep | None:
     """The next step of a schedule; None if there is nothing to do at `now`. `still_open` has those executions of `state.open` that have not
     ended. With `Overlap.ALLOW` it may have all of them, because no occurrence waits for another."""
     if state.removed:
         return None
     if state.asked:
-        return Step(changed(state, asked=state.asked[1:]), state.asked[0])
+        return ScheduleStep(changed(state, asked=state.asked[1:]), state.asked[0])
     if state.paused:
         return None
     state = msgspec.structs.replace(state, open=tuple(execution for execution in state.open if execution in still_open))
     busy = bool(state.open) and state.definition.overlap is not Overlap.ALLOW
     if state.waiting and not busy:
-        return Step(changed(state, waiting=state.waiting[1:]), OccurrenceRequest(state.waiting[0], How.DUE))
+        return ScheduleStep(changed(state, waiting=state.waiting[1:]), OccurrenceRequest(state.waiting[0], How.DUE))
     found = _due(state, now)
     if found is None:
         return None
     at, missed = found
     if at is None:
-        return Step(changed(state, cursor=_passed(state, now), recent=handled(state, *missed)))
+        return ScheduleStep(changed(state, cursor=_passed(state, now), recent=handled(state, *missed)))
     if not busy:
-        return Step(changed(state, cursor=at, recent=handled(state, *missed)), OccurrenceRequest(at, How.DUE))
-    return Step(_held_up(state, at, missed))
+        return ScheduleStep(changed(state, cursor=at, recent=handled(state, *missed)), OccurrenceRequest(at, How.DUE))
+    return ScheduleStep(_held_up(state, at, missed))
 
 
-def begun(step: Step, execution: str) -> ScheduleState:
+def begun(step: ScheduleStep, execution: str) -> ScheduleState:
     """The schedule as it is after the write that starts the step's occurrence. `execution` is the id of the execution that the write
     makes."""
     assert step.start is not None
@@ -76,7 +76,7 @@ def begun(step: Step, execution: str) -> ScheduleState:
     return msgspec.structs.replace(state, open=bounded_open(running), recent=bounded_recent(handled(state, line)))
 
 
-def passed_over(step: Step, outcome: str, why: str, execution: str | None = None) -> ScheduleState:
+def passed_over(step: ScheduleStep, outcome: str, why: str, execution: str | None = None) -> ScheduleState:
     """The schedule as it is after a write that does not start the step's occurrence: it cannot be started, or it was started before. The
     schedule records `outcome`, `why` and `execution`, which is the earlier execution of the occurrence (None if there is none)."""
     assert step.start is not None

@@ -26,7 +26,7 @@ T = TypeVar("T")
 Config = ParallelConfig | MapConfig[Any]
 
 
-class Kind(msgspec.Struct, frozen=True):
+class BatchKind(msgspec.Struct, frozen=True):
     """The names in which `map` and `parallel` differ: the sub-type of a branch, the prefix of its default name, and the `type` of the
     record that stands for a result which is too large to store."""
 
@@ -44,7 +44,7 @@ class Branch(msgspec.Struct, frozen=True):
 
 
 def batch(
-    at: Identity, scope: Scope, kind: Kind, branches: Callable[[], Sequence[Branch]], config: Config, func: Any
+    at: Identity, scope: Scope, kind: BatchKind, branches: Callable[[], Sequence[Branch]], config: Config, func: Any
 ) -> Plan[BatchResult[Any]]:
     """Run branches concurrently, inside a context operation, and return the result of the batch. `branches` is a function that makes the
     list of branches; it is not called if the history has the result or the error of the batch. `func` (a hints.BatchOf) says which class
@@ -78,7 +78,7 @@ def _watch(at: Identity, scope: Scope, config: Config, result: object) -> None:
 class _Batch:
     """The branches of one `map` or `parallel`. `at` is the identity of the batch, `scope` the scope inside the context of the batch."""
 
-    def __init__(self, at: Identity, scope: Scope, kind: Kind, branches: Sequence[Branch], config: Config) -> None:
+    def __init__(self, at: Identity, scope: Scope, kind: BatchKind, branches: Sequence[Branch], config: Config) -> None:
         self._at = at
         self._scope = scope
         self._kind = kind

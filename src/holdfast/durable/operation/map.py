@@ -11,12 +11,12 @@ from holdfast.durable.config import MapConfig
 from holdfast.durable.decorators import named
 from holdfast.durable.hints import BatchOf
 from holdfast.durable.identifier import Identity
-from holdfast.durable.operation.batch import Branch, Kind, batch
+from holdfast.durable.operation.batch import BatchKind, Branch, batch
 from holdfast.durable.plan import Plan
 from holdfast.durable.scope import Scope
 from holdfast.model.operations import SubType, Type
 
-_MAP: Final = Kind(SubType.MAP_ITERATION, "map-item-", "MapResult")
+_MAP: Final = BatchKind(SubType.MAP_ITERATION, "map-item-", "MapResult")
 
 
 def map_call(

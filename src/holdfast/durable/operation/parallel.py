@@ -10,12 +10,12 @@ from holdfast.durable.concurrency.models import BatchResult
 from holdfast.durable.config import ParallelBranch, ParallelConfig
 from holdfast.durable.hints import BatchOf
 from holdfast.durable.identifier import Identity
-from holdfast.durable.operation.batch import Branch, Kind, batch
+from holdfast.durable.operation.batch import BatchKind, Branch, batch
 from holdfast.durable.plan import Plan
 from holdfast.durable.scope import Scope
 from holdfast.model.operations import SubType, Type
 
-_PARALLEL: Final = Kind(SubType.PARALLEL_BRANCH, "parallel-branch-", "ParallelResult")
+_PARALLEL: Final = BatchKind(SubType.PARALLEL_BRANCH, "parallel-branch-", "ParallelResult")
 
 
 def parallel_call(

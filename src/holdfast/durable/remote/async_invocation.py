@@ -19,17 +19,17 @@ from holdfast.durable.hooks.resting_hooks import RestingHooks
 from holdfast.durable.invocation_outcome import PENDING, failed
 from holdfast.durable.plan import Suspend
 from holdfast.durable.plugin import DurableInstrumentationPluginFactory
-from holdfast.durable.remote.invocation import SELDOM_MS, SOON_MS, Ended, RemoteFunction, Threads
+from holdfast.durable.remote.invocation import SELDOM_MS, SOON_MS, Ended, InvocationThreads, RemoteFunction
 from holdfast.durable.remote.port import RemotePort
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import LoopStragglers
 from holdfast.model.ports import Invocation
 
 
-class RemoteState(AsyncState):
+class AsyncRemoteState(AsyncState):
     """The state of an execution outside of the runner: it must ask the service for changes."""
 
-    def __init__(self, invocation: Invocation, port: RemotePort, threads: Threads) -> None:
+    def __init__(self, invocation: Invocation, port: RemotePort, threads: InvocationThreads) -> None:
         super().__init__(invocation, port, port.clock, LoopStragglers(), threads=threads, quiet=self.settle)
 
     @property
@@ -74,7 +74,7 @@ class RemoteState(AsyncState):
 def run(function: RemoteFunction, port: RemotePort, lambda_context: Any) -> Ended:
     """Run the handler until it ends or all its strands rest, and return how it ended. If all strands rest, the outcome is PENDING, unless a
     write failed."""
-    threads, context = Threads(), contextvars.copy_context()
+    threads, context = InvocationThreads(), contextvars.copy_context()
     try:
         with asyncio.Runner() as runner:
             return runner.run(_run(function, port, lambda_context, threads, context), context=context)
@@ -82,9 +82,11 @@ def run(function: RemoteFunction, port: RemotePort, lambda_context: Any) -> Ende
         threads.close()
 
 
-async def _run(function: RemoteFunction, port: RemotePort, lambda_context: Any, threads: Threads, context: contextvars.Context) -> Ended:
+async def _run(
+    function: RemoteFunction, port: RemotePort, lambda_context: Any, threads: InvocationThreads, context: contextvars.Context
+) -> Ended:
     invocation = port.invocation(function.terms, getattr(lambda_context, "aws_request_id", None))
-    state = RemoteState(invocation, port, threads)
+    state = AsyncRemoteState(invocation, port, threads)
     if function.plugins:
         state.watch(function.plugins, context)
     scope = Scope(state, lambda scope: AsyncDurableContext(scope, lambda_context), replaying=state.has_history)
@@ -106,7 +108,7 @@ async def _run(function: RemoteFunction, port: RemotePort, lambda_context: Any, 
     return ended
 
 
-async def _failed(state: RemoteState, error: BaseException) -> Ended:
+async def _failed(state: AsyncRemoteState, error: BaseException) -> Ended:
     """How a handler ended that raised `error`. Updates that are not written yet are written before this returns. If a write failed, now or
     earlier, and `error` is only a suspension, the error of that write counts in place of `error`."""
     ended = Ended(failed(state, error), error)

@@ -19,7 +19,7 @@ from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
 from holdfast.durable.hooks.moments import Hooks
 from holdfast.durable.invocation_outcome import PENDING, failed
 from holdfast.durable.plan import Done, Plan, Spawn, Suspend
-from holdfast.durable.remote.invocation import SELDOM_MS, SOON_MS, Ended, RemoteFunction, Threads
+from holdfast.durable.remote.invocation import SELDOM_MS, SOON_MS, Ended, InvocationThreads, RemoteFunction
 from holdfast.durable.remote.port import RemotePort
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import Stragglers, ThreadStragglers
@@ -40,7 +40,7 @@ class Resting(SuspendExecution):
         self.pause_ms = SOON_MS
 
 
-class RemoteState(BlockingState):
+class BlockingRemoteState(BlockingState):
     """The state of an execution outside of the runner: it must ask the service for changes."""
 
     def __init__(self, invocation: Invocation, port: RemotePort, stragglers: Stragglers, *, lend: Lend) -> None:
@@ -88,7 +88,7 @@ class _Strands:
     """Runs the branches of one `map` or `parallel`. A branch that waits for an operation is run again, from its beginning, when that
     operation has changed."""
 
-    def __init__(self, state: RemoteState) -> None:
+    def __init__(self, state: BlockingRemoteState) -> None:
         self._state = state
         self._changed = state.changed
         self._here: deque[Callable[[], None]] = deque()
@@ -201,8 +201,8 @@ def run(function: RemoteFunction, port: RemotePort, lambda_context: Any) -> Ende
 
 def _run(function: RemoteFunction, port: RemotePort, lambda_context: Any) -> tuple[Ended, bool]:
     invocation = port.invocation(function.terms, getattr(lambda_context, "aws_request_id", None))
-    threads, stragglers = Threads(), ThreadStragglers()
-    state = RemoteState(invocation, port, stragglers, lend=threads.lend)
+    threads, stragglers = InvocationThreads(), ThreadStragglers()
+    state = BlockingRemoteState(invocation, port, stragglers, lend=threads.lend)
     if function.plugins:
         state.hooks = Hooks(function.plugins, state.operations, port.clock)
     scope = Scope(state, lambda scope: DurableContext(scope, lambda_context), replaying=state.has_history)

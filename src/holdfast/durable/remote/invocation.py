@@ -43,7 +43,7 @@ class Ended(NamedTuple):
     error: BaseException | None = None
 
 
-class Threads:
+class InvocationThreads:
     """The threads of one invocation. All of them end before the invocation ends: after an invocation Lambda freezes the process, and a
     thread that is left would continue in a later invocation."""
 

@@ -69,7 +69,7 @@ class ArgumentTest(NamedTuple):
     high: bool = False
 
 
-class Rule(NamedTuple):
+class FilterRule(NamedTuple):
     """If all tests hold, the filter returns this answer."""
 
     tests: tuple[ArgumentTest, ...]
@@ -138,7 +138,7 @@ def _answered(numbers: set[int], answer: int) -> list[Instruction]:
     return code
 
 
-def _compiled(rule: Rule) -> list[Instruction]:
+def _compiled(rule: FilterRule) -> list[Instruction]:
     code: list[Instruction] = [(_RETURN, 0, 0, rule.answer)]
     for test in reversed(rule.tests):
         beyond = len(code)
@@ -150,7 +150,7 @@ def _compiled(rule: Rule) -> list[Instruction]:
     return code
 
 
-Rules = dict[str, tuple[Rule, ...]]
+Rules = dict[str, tuple[FilterRule, ...]]
 
 
 def _rules(held: OtherLocks) -> Rules:
@@ -158,28 +158,28 @@ def _rules(held: OtherLocks) -> Rules:
 
 
 def _always(children: bool) -> Rules:
-    allow, no = Rule((), ALLOW), Rule((), _NO)
+    allow, no = FilterRule((), ALLOW), FilterRule((), _NO)
     forks = (allow if children else no,)
     thread, thread_alone = any_bit(0, _CLONE_THREAD), ArgumentTest(0, _EQUAL, _CLONE_THREAD, mask=_CLONE_THREAD | _CLONE_FILES)
     stream, packets = (ArgumentTest(1, _EQUAL, kind, mask=0xF) for kind in (_SOCK_STREAM, _SOCK_SEQPACKET))
     return {
         # A datagram pair could be redirected to a socket in the file system; a connected stream cannot.
-        "socketpair": (Rule((equal(0, _AF_UNIX), stream), ALLOW), Rule((equal(0, _AF_UNIX), packets), ALLOW), no),
-        "sendto": (Rule((equal(4, 0), ArgumentTest(4, _EQUAL, 0, high=True)), ALLOW), no),
+        "socketpair": (FilterRule((equal(0, _AF_UNIX), stream), ALLOW), FilterRule((equal(0, _AF_UNIX), packets), ALLOW), no),
+        "sendto": (FilterRule((equal(4, 0), ArgumentTest(4, _EQUAL, 0, high=True)), ALLOW), no),
         # Larger buffers are kernel memory that the keeper does not count. The later options attach filters, which run code in the kernel.
         "setsockopt": (
-            *(Rule((equal(1, _SOL_SOCKET), equal(2, size)), _NO) for size in (_SO_SNDBUF, _SO_RCVBUF)),
-            Rule((equal(1, _SOL_SOCKET), ArgumentTest(2, _GREATER, _LAST_PLAIN_OPTION, wanted=False)), ALLOW),
+            *(FilterRule((equal(1, _SOL_SOCKET), equal(2, size)), _NO) for size in (_SO_SNDBUF, _SO_RCVBUF)),
+            FilterRule((equal(1, _SOL_SOCKET), ArgumentTest(2, _GREATER, _LAST_PLAIN_OPTION, wanted=False)), ALLOW),
             no,
         ),
         # A thread with its own descriptor table could open the same number of files again, and the keeper would not see them.
-        "clone": (Rule((any_bit(0, _CLONE_NEW | _CLONE_PARENT),), _NO), Rule((thread_alone,), _NO), Rule((thread,), ALLOW), *forks),
+        "clone": (FilterRule((any_bit(0, _CLONE_NEW | _CLONE_PARENT),), _NO), FilterRule((thread_alone,), _NO), FilterRule((thread,), ALLOW), *forks),
         "fork": forks, "vfork": forks, "execve": forks, "execveat": forks,
-        "prctl": (*(Rule((equal(0, option),), _NO) for option in _PRCTLS), allow),
-        "ioctl": (*(Rule((equal(1, request),), ALLOW) for request in _IOCTLS), Rule((), refuse(errno.ENOTTY))),
+        "prctl": (*(FilterRule((equal(0, option),), _NO) for option in _PRCTLS), allow),
+        "ioctl": (*(FilterRule((equal(1, request),), ALLOW) for request in _IOCTLS), FilterRule((), refuse(errno.ENOTTY))),
         "fcntl": (
-            *(Rule((equal(1, command),), _NO) for command in _FCNTLS),
-            *(Rule((equal(1, command),), refuse(errno.EINVAL)) for command in _LOCKS_IN_FLIGHT),
+            *(FilterRule((equal(1, command),), _NO) for command in _FCNTLS),
+            *(FilterRule((equal(1, command),), refuse(errno.EINVAL)) for command in _LOCKS_IN_FLIGHT),
             allow,
         ),
     }  # fmt: skip
@@ -190,10 +190,10 @@ def _towards_others(own_pid: int | None) -> Rules:
     first = ["kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "prlimit64"]
     first += ["sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"]
     if own_pid is None:
-        return dict.fromkeys([*first, "tkill", "setpriority"], (Rule((), ALLOW),))
-    no = Rule((), _NO)
-    itself = (Rule((equal(0, 0),), ALLOW), Rule((equal(0, own_pid),), ALLOW), no)
-    ranked = (Rule((equal(0, 0), equal(1, who)), ALLOW) for who in (0, own_pid))
+        return dict.fromkeys([*first, "tkill", "setpriority"], (FilterRule((), ALLOW),))
+    no = FilterRule((), _NO)
+    itself = (FilterRule((equal(0, 0),), ALLOW), FilterRule((equal(0, own_pid),), ALLOW), no)
+    ranked = (FilterRule((equal(0, 0), equal(1, who)), ALLOW) for who in (0, own_pid))
     return {**dict.fromkeys(first, itself), "tkill": (no,), "setpriority": (*ranked, no)}
 
 
@@ -203,20 +203,20 @@ def _on_files(held: OtherLocks) -> Rules:
     modes = ["chmod", "fchmodat", "fchmodat2", "utime", "utimes", "utimensat", "futimesat"]
     owners = ["chown", "lchown", "fchownat"]
     marks = ["setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr"]
-    allow, no = (Rule((), ALLOW),), (Rule((), _NO),)
-    found: Rules = dict.fromkeys(marks, (Rule((), refuse(errno.EOPNOTSUPP)),))
-    found.update(dict.fromkeys(modes, allow if held.mounted else (Rule((), _PRETEND),)))
+    allow, no = (FilterRule((), ALLOW),), (FilterRule((), _NO),)
+    found: Rules = dict.fromkeys(marks, (FilterRule((), refuse(errno.EOPNOTSUPP)),))
+    found.update(dict.fromkeys(modes, allow if held.mounted else (FilterRule((), _PRETEND),)))
     found.update(dict.fromkeys(owners, allow if held.mounted else no))
     # A descriptor from the runner may refer to a file on the runner's mounts, perhaps with the same owner.
     found.update(dict.fromkeys(["fchmod", "fchown"], no))
     for name, path, flags in (("fchmodat2", 1, 3), ("fchownat", 1, 4), ("utimensat", 1, 3), ("futimesat", 1, None)):
-        through = [Rule((equal(path, 0), ArgumentTest(path, _EQUAL, 0, high=True)), _NO)]
-        through += [] if flags is None else [Rule((any_bit(flags, _AT_EMPTY_PATH),), _NO)]
+        through = [FilterRule((equal(path, 0), ArgumentTest(path, _EQUAL, 0, high=True)), _NO)]
+        through += [] if flags is None else [FilterRule((any_bit(flags, _AT_EMPTY_PATH),), _NO)]
         found[name] = (*through, *found[name])
     if held.mounted or held.landlock >= _TRUNCATE_ABI:
         return {**found, "truncate": allow, "openat2": allow}
     # Older versions of Landlock allow truncation, by name or by opening for reading with O_TRUNC.
     for name, flags in (("open", 1), ("openat", 2)):
         emptied = (any_bit(flags, _O_TRUNC), ArgumentTest(flags, _EQUAL, 0, mask=_O_ACCMODE))
-        found[name] = (Rule(emptied, _NO), *allow)
-    return {**found, "truncate": no, "openat2": (Rule((), refuse(errno.ENOSYS)),)}
+        found[name] = (FilterRule(emptied, _NO), *allow)
+    return {**found, "truncate": no, "openat2": (FilterRule((), refuse(errno.ENOSYS)),)}
