@@ -173,7 +173,11 @@ def _always(children: bool) -> Rules:
             no,
         ),
         # A thread with its own descriptor table could open the same number of files again, and the keeper would not see them.
-        "clone": (FilterRule((any_bit(0, _CLONE_NEW | _CLONE_PARENT),), _NO), FilterRule((thread_alone,), _NO), FilterRule((thread,), ALLOW), *forks),
+        "clone": (
+            *(FilterRule((test,), _NO) for test in (any_bit(0, _CLONE_NEW | _CLONE_PARENT), thread_alone)),
+            FilterRule((thread,), ALLOW),
+            *forks,
+        ),
         "fork": forks, "vfork": forks, "execve": forks, "execveat": forks,
         "prctl": (*(FilterRule((equal(0, option),), _NO) for option in _PRCTLS), allow),
         "ioctl": (*(FilterRule((equal(1, request),), ALLOW) for request in _IOCTLS), FilterRule((), refuse(errno.ENOTTY))),
