@@ -89,7 +89,7 @@ def test_the_installed_script_completes_in_a_real_bash(filled: Program, tmp_path
     home.mkdir()
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**filled.environment, "HOME": str(home), "PATH": path}
-    command = [str(Path(sys.executable).parent / "holdfast"), "--install-completion", "bash"]
+    command = ["bash", "-c", "holdfast --install-completion; exit $?"]  # it looks for the shell among the processes above it
     installed = subprocess.run(command, cwd=filled.folder, env=environment, capture_output=True, text=True, check=False)
     assert installed.returncode == 0, installed.stderr
     line = 'COMP_WORDS=(holdfast queues show ""); COMP_CWORD=3'
