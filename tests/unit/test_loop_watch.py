@@ -17,6 +17,7 @@ import pytest
 import holdfast
 from holdfast import AsyncDurableContext, Settings, durable_execution
 from holdfast import open as open_engine
+from holdfast.engine import loop_watch
 from holdfast.engine.loop_watch import LoopWatch
 from holdfast.model.clock import VirtualClock
 
@@ -99,6 +100,13 @@ def test_a_loop_that_waits_for_our_own_store_is_no_warning(caplog: pytest.LogCap
     stage.frame = ours["frame"]
     stage.looks(5)
     assert [record.levelname for record in caplog.records] == ["INFO"]
+
+
+def test_our_own_store_is_known_also_where_holdfast_is_installed_below_pythons_own_folder(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_watch, "_PYTHON", str(Path(holdfast.__file__).parents[1]))
+    test_a_loop_that_waits_for_our_own_store_is_no_warning(caplog)
 
 
 async def test_an_engine_with_virtual_time_has_no_such_watch() -> None:

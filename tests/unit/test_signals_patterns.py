@@ -146,7 +146,7 @@ def test_a_pattern_matches(pattern: dict[str, Any], wanted: bool) -> None:
         ('{"detail": {"status": [{"prefix": {"x": "y"}}]}}', "detail.status[0].prefix: must be a text or"),
         ('{"detail": {"status": [{"prefix": "a", "suffix": "b"}]}}', "detail.status[0]: must have exactly one of"),
         ('{"a": [["x"]]}', "a[0]: must be a value or an operator, not a list."),
-        ('{"a": [{"exists": "yes"}]}', "a[0].exists: must be true or false, not a text."),
+        ('{"a": [{"exists": "yes"}]}', "a[0].exists: must be true or false without quotes; it is a text."),
         ('{"a": [{"anything-but": []}]}', "a[0].anything-but: must be a text, a number, or a list"),
         ('{"a": [{"anything-but": [true]}]}', "a[0].anything-but: must be a text, a number, or a list"),
         ('{"a": [{"anything-but": {"numeric": [">", 0]}}]}', "a[0].anything-but: must be a value, a list of values, or one of prefix"),

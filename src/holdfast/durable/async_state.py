@@ -267,6 +267,9 @@ class AsyncState(ExecutionState):
             self._begin_write(waiting)
         elif self._running == 0:
             self._quiet()
+        elif self.unwritten:  # deferred while the write was under way; the stragglers may have passed over them meanwhile
+            self.unwritten_since = self._loop.time()
+            self.stragglers.add(self)
 
     def record_later(self, update: Update) -> None:
         """Add a deferred update: it is written together with the next write, or by the stragglers if no write follows within 5 ms."""

@@ -7,7 +7,8 @@ The files must be kept as long as the execution, and every machine that may run 
 or a shared mount.
 
 Before a checkpoint is written, its file is complete and on disk. A file is not overwritten with another value, because a checkpoint of
-another runner may refer to it. The other value is written to a second file in the same folder.
+another runner may refer to it. The other value is written to a second file in the same folder. Only on a file system
+without hard links may two runners that write at the same moment overwrite each other's file.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The identity of an operation. Its id follows from the place of the call in the order of durable calls. A replay checks with the identity
-that it finds the same operation again."""
+"""The identity of an operation, with which a replay checks that it finds the same operation again. The id of a durable call follows from
+its place in the order of calls of its context; the id of a branch from its index, and that of a patch marker from its name. Workers and
+pipelines choose the ids of their operations (journal.py)."""
 
 from __future__ import annotations
 

@@ -119,8 +119,8 @@ class Journal:
         await self._state.flush()
 
     def write_later(self, update: Update) -> None:
-        """Write this update, and the updates of `write_first`, together with the next write, or alone if no write follows within some
-        milliseconds. Returns at once."""
+        """Write this update, and the updates of `write_first`, with the next write or before it. If no write follows within some
+        milliseconds, they are written alone. Returns at once."""
         for one in (*self._taken(), update):
             self._state.record_later(one)
 

@@ -16,8 +16,8 @@ from holdfast.model import json_structs
 
 @dataclass(frozen=True, kw_only=True)
 class RunError:
-    """The error of a run. `retryable`: whether the same request may succeed later. `retry_after_seconds` is None if no time is known. What
-    is in `details` depends on the error code."""
+    """The error of a run, or of a request that started no run. `retryable`: whether the same request may succeed later.
+    `retry_after_seconds` is None if the response does not say when. What is in `details` depends on the error code."""
 
     error_code: str
     message: str

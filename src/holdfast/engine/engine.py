@@ -386,5 +386,5 @@ class Engine:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs, nothing is being written, no signal is being delivered, and no schedule is being worked on."""
+        """Whether no invocation runs, the writer has nothing to write, no signal is being delivered, and no schedule is being worked on."""
         return self._scheduler.idle

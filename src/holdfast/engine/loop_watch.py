@@ -91,11 +91,13 @@ class LoopWatch:
 
 
 def _is_our_own(frame: FrameType | None) -> bool:
-    """Whether the loop is blocked in Holdfast's own code, for example by a slow disk. An author can do nothing about that, so the message
-    is then logged as INFO and not as a warning."""
-    while frame is not None and frame.f_code.co_filename.startswith(_PYTHON):
+    """Whether the loop is blocked in code that Holdfast itself called, for example by a slow disk. An author can do nothing about that, so
+    the message is then logged as INFO and not as a warning."""
+    while frame is not None and not frame.f_code.co_filename.startswith(_OURS):  # ours may be installed below Python's own folder
+        if not frame.f_code.co_filename.startswith(_PYTHON):
+            return False
         frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename.startswith(_OURS)
+    return frame is not None
 
 
 def _stack(frame: FrameType | None) -> Iterator[str]:

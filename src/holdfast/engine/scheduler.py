@@ -130,7 +130,7 @@ class Scheduler:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs, nothing is being written, no signal is being delivered, and no schedule is being worked on."""
+        """Whether no invocation runs, the writer has nothing to write, no signal is being delivered, and no schedule is being worked on."""
         return self._invocations.idle and self._outbox.idle and self._timetable.idle
 
     async def begin(self, start_poller: StartPoller) -> None:

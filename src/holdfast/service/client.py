@@ -150,7 +150,8 @@ class Client:
         return told
 
     def trouble(self, header: Execution) -> Trouble | None:
-        """The failures of the execution's latest invocations; None if the latest invocation did not fail, or the execution is closed."""
+        """How many invocations of the execution failed in a row, and the latest error. None if none did, or if it is quarantined or closed.
+        A checkpoint with updates, or a suspension, begins the count anew."""
         return trouble_of(self._store, header)
 
     def operations(self, execution: str) -> Sequence[Operation]:

@@ -223,7 +223,7 @@ def _anything_but(given: Any, path: str) -> Test:
 
 def _exists(given: Any, path: str) -> Test:
     if not isinstance(given, bool):
-        raise _wrong(path, f"must be true or false, not {_kind(given)}.")
+        raise _wrong(path, f"must be true or false without quotes; it is {_kind(given)}.")
     return lambda value: (value is not _ABSENT and not isinstance(value, Mapping)) is given
 
 

@@ -36,12 +36,12 @@ class _Named:
         return self._found(name, None)
 
     def get_step(self, name: str) -> Seen:
-        """The first step of this name; `wait_for_condition` and `enqueue` are recorded as steps, too. Raises OperationMissing if there is
-        none."""
+        """The first step of this name among these operations, not inside contexts; `wait_for_condition` and `enqueue` are recorded as
+        steps, too. Raises OperationMissing if there is none."""
         return self._found(name, Type.STEP)
 
     def get_wait(self, name: str) -> Seen:
-        """The first wait of this name. Raises OperationMissing if there is none."""
+        """The first wait of this name among these operations, not inside contexts. Raises OperationMissing if there is none."""
         return self._found(name, Type.WAIT)
 
     def get_callback(self, name: str) -> Seen:
@@ -50,12 +50,13 @@ class _Named:
         return self._found(name, Type.CALLBACK)
 
     def get_context(self, name: str) -> Seen:
-        """The first context of this name: a child context, branch, map, parallel or `wait_for_callback`. Raises OperationMissing if there
-        is none."""
+        """The first context of this name among these operations, not inside other contexts: a child context, branch, map, parallel or
+        `wait_for_callback`. Raises OperationMissing if there is none."""
         return self._found(name, Type.CONTEXT)
 
     def get_invoke(self, name: str) -> Seen:
-        """The first invoke of another function, or run of a worker, of this name. Raises OperationMissing if there is none."""
+        """The first invoke of another function, or run of a worker, of this name among these operations, not inside contexts. Raises
+        OperationMissing if there is none."""
         return self._found(name, Type.CHAINED_INVOKE)
 
     def get_all_operations(self) -> list[Seen]:

@@ -49,6 +49,6 @@ def patience(request: Request, default: float, most: float) -> float:
         return default
     if _SECONDS.fullmatch(text) is None:
         raise InvalidParameter(
-            f"wait: {text!r:.100} is not a number of seconds. Write at most 6 digits, and at most 3 decimals, such as 30 or 2.5."
+            f"wait: {text!r:.100} is not accepted. Write seconds with at most 6 digits before the point and 3 after it, such as 2.5."
         )
     return min(float(text), most)

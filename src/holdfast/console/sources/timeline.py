@@ -38,7 +38,7 @@ _LATE_MS: Final = 2_000
 
 
 class TimelineRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One row, as a page shows it."""
+    """The values of one row of a timeline. The page makes texts of times and costs."""
 
     place: int
     id: str

@@ -63,7 +63,7 @@ class TimelineEntry(msgspec.Struct, kw_only=True, gc=False):
 
     @property
     def is_line(self) -> bool:
-        """Whether it is a line that its operation logged."""
+        """Whether it is a row for log lines of its operation: one line, or the row that says how many more there are."""
         return self.verb == LOG
 
 

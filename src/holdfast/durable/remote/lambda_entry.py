@@ -52,7 +52,7 @@ class _Asked(NamedTuple):
 def answer(function: RemoteFunction, event: Any, lambda_context: Any = None, *, clock: Clock | None = None) -> wire.Wire:
     """Run one invocation, and return its output for the Lambda service. Raises ExecutionError if `event` is not the event of a durable
     invocation. If the invocation failed and another one may succeed, raises the error of the invocation. Raises ExtraMissing if there is no
-    client and boto3 cannot make one. `clock` None means the machine's clock."""
+    client, and boto3 is missing or too old to make one. `clock` None means the machine's clock."""
     asked = _read(event)
     client = asked.client or function.boto3_client or default_client()
     port = RemotePort(client, asked.arn, asked.token, clock or SystemClock())

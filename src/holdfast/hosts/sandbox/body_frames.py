@@ -106,7 +106,7 @@ class FrameReader:
         self._counted_at = now
         self._credit -= frames
         if self._credit < 0:
-            raise Malformed(f"more than {self._rate} frames in a second")
+            raise Malformed(f"more than {self._rate} frames in a second; a frame counts once more for each 64 KiB")
 
 
 def encoded(frame: dict[str, Any]) -> bytes:

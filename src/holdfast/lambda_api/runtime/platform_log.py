@@ -61,7 +61,7 @@ class EndedRequest(msgspec.Struct, frozen=True, kw_only=True):
         return PlatformEvent(f"END RequestId: {self.request.id}", "runtimeDone", record, "DEBUG" if self.failure is None else "WARN")
 
     def report(self) -> PlatformEvent:
-        """The event with the duration and the memory of the request."""
+        """The event with the duration of the request, the memory that the function may use, and the most that its process has used."""
         metrics: dict[str, float] = {
             "durationMs": round(self.took_ms, 3),
             "billedDurationMs": math.ceil(self.took_ms),

@@ -56,8 +56,8 @@ def find_all(targets: Sequence[str], parameters: Mapping[str, str], *, processes
 def _not_declared(parts: Sequence[FoundTargets], targets: Sequence[str]) -> Sequence[str]:
     """Warnings about queues and schedules that files of workers declare. Such declarations have no effect, because a file of workers is not
     imported. Only if a target names a function in the file (`FILE:FUNCTION`), the file is imported, and there is no warning."""
-    imported = {target.rpartition(":")[0] for target in targets}
-    files = dict.fromkeys(path for part in parts for path in part.workers if str(path) not in imported)
+    imported = {Path(target.rpartition(":")[0]).resolve() for target in targets}
+    files = dict.fromkeys(path for part in parts for path in part.workers if path.resolve() not in imported)
     return [told for file in files if (told := not_declared_told(file)) is not None]
 
 

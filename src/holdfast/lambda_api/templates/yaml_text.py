@@ -34,7 +34,8 @@ _FUNCTIONS: Final = frozenset({
 
 
 class YamlDocument(msgspec.Struct, frozen=True):
-    """A document, and the line number of each of its parts by its path."""
+    """A document, and by their paths the line numbers of its parts. Not every part has a line number here: `place` then takes the nearest
+    part around it."""
 
     value: Any
     lines: Mapping[Path, int]

@@ -214,7 +214,7 @@ def moment_of(text: str, form: str | None, locale: str) -> datetime | date:
         found = read(text)
         if found is not None:
             return found
-    return _numeric(text, locale.lower())
+    return _numeric(text, locale.lower().replace("_", "-"))
 
 
 def _iso(text: str) -> datetime | date | None:
@@ -227,7 +227,7 @@ def _iso(text: str) -> datetime | date | None:
 def _rfc(text: str) -> datetime | None:
     try:
         return parsedate_to_datetime(text) if "," in text or ":" in text else None
-    except (ValueError, TypeError, IndexError):
+    except (ValueError, TypeError, IndexError, OverflowError):
         return None
 
 

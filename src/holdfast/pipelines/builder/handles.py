@@ -1,5 +1,5 @@
-"""Handles: what the verbs of a Pipeline return. A handle stands for a node; its attributes are references to the parts of the node's
-result."""
+"""Handles: what the verbs of a Pipeline return. A handle stands for a node. Apart from `name`, its attributes are references to the
+parts of the node's result."""
 
 from __future__ import annotations
 

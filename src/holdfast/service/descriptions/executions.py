@@ -225,7 +225,8 @@ def describe(store: Store, header: Execution, hosted: bool | None = None) -> Des
 
 
 def trouble_of(store: Store, header: Execution) -> Trouble | None:
-    """The failures of an execution's latest invocations; None if the latest invocation did not fail, or the execution is closed."""
+    """How many invocations of the execution failed in a row, and the latest error. None if none did, or if it is quarantined or closed. A
+    checkpoint with updates, or a suspension, begins the count anew."""
     if not header.failures or header.status is not ExecutionStatus.RUNNING:
         return None
     latest = store.history(header.id, max(0, header.events - _LATEST_EVENTS))

@@ -9,12 +9,12 @@ import msgspec
 
 from holdfast.engine.enqueues import RedriveStore, redriven
 from holdfast.model.clock import Clock
-from holdfast.model.errors import HoldfastError, InvalidParameter
+from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution
 from holdfast.model.history import KIND
 from holdfast.model.ids import IdSource
-from holdfast.model.restart_errors import RestartRefused
 from holdfast.model.starts import Start, Started
+from holdfast.store.isolation import concerns_all
 from holdfast.store.seam import Store
 
 _BATCH: Final = 500
@@ -40,7 +40,9 @@ def redrive(store: Store, parked: Iterable[Execution], clock: Clock, ids: IdSour
         try:
             now = clock.now()
             batch.append((header, start_again(store, header, ids(now), now)))
-        except (InvalidParameter, RestartRefused) as refused:
+        except HoldfastError as refused:
+            if concerns_all(refused):
+                raise
             done.append(Redriven(header.id, None, refused))
         if len(batch) == _BATCH:
             done += _written(store, batch, clock.now())

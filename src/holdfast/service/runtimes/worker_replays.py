@@ -32,7 +32,7 @@ def exported_run(document: Source) -> Finished:
     try:
         accepted = json_structs.decoded(snapshot.events[0].payload or "", AcceptedRequest)
         response: Response = response_from(snapshot.events[-1].payload or "")
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise InvalidParameter(f"The document is an execution of {header.function!r}, not a run of a worker.") from None
     if accepted.before:
         raise InvalidParameter(

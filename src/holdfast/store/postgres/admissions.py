@@ -1,8 +1,8 @@
 """Admission on a database that other processes write at the same time.
 
-An admission waits for no lock while it holds a lock that others may wait for. It skips the lanes and executions that another process has
-locked, so it may lock executions after lanes, which no other writer does. Every writer of a queue locks the lane of the queue first; so an
-admission that has locked nothing yet may wait for that lane, and no two processes wait for each other.
+Most other writers lock executions first, then lanes. An admission locks lanes first. So it skips the lanes, rates and executions that
+another process has locked, and waits for none of them. It waits for a lock in two places: for the lane of one queue, before it has locked
+any lane or execution (`_await`), and for the row that numbers signals, which every writer locks last.
 """
 
 from __future__ import annotations
@@ -154,8 +154,8 @@ class PostgresAdmissions(Doubts):
         return {**found, **super().inputs(others)} if others else found
 
     def _await(self, queue: str) -> None:
-        """Lock a queue, as the first statement of a transaction. Waits only a moment for the lock, and raises LockNotAvailable if another
-        process still has it then."""
+        """Lock the lane of a queue, before the transaction locks anything else. Waits only a moment for the lock, and raises
+        LockNotAvailable if another process still has it then."""
         self._writer.run(self._sql["short_patience"], prepare=False)
         self._writer.run(self._sql["locked_lanes"], (texts([queue]),))
         self._writer.run(self._sql["impatience"], prepare=False)

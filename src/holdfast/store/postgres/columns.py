@@ -36,7 +36,7 @@ _NUL, _MARKED_NUL, _MARKED_MARK = "\0", _MARK + "0", _MARK + "1"
 
 
 def placeholders(table: str) -> str:
-    """The SQL of the arguments of an `unnest` that returns the rows of a table: one placeholder for each column."""
+    """The SQL of the arguments of an `unnest` that makes rows from arrays: one placeholder for each column. `table` is a key of `KINDS`."""
     return ", ".join(f"%({table}_{n})s::{_TYPES[kind]}" for n, kind in enumerate(KINDS[table]))
 
 
