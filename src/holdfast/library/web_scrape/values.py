@@ -41,7 +41,7 @@ _MONTHS: Final = {
     name: at for at, name in enumerate(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1)
 }
 _NAMED_DATE: Final = re.compile(
-    r"(?i)(?:(\d{1,2})(?:st|nd|rd|th)?[. ]{1,3})?([a-z]{3,9})\.?[ ,]{1,3}(?:(\d{1,2})(?:st|nd|rd|th)?,? {1,3})?(\d{4})"
+    r"(?i)(?:(\d{1,2})(?:st|nd|rd|th)?[. ]{1,3})?([a-z]{3,9})\.?[ ,]{1,3}(?:(\d{1,2})(?:st|nd|rd|th)?,? {1,3})?(\d{4})(?!\d)"
 )
 _NUMERIC_DATE: Final = re.compile(r"(\d{1,4})([./-])(\d{1,2})\2(\d{1,4})(?!\d)")
 
