@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import os
 import resource
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.lambda_api.logs import log_reader
 from holdfast.lambda_api.logs import log_requests as asking
 from holdfast.lambda_api.logs.log_lines import record_of
 from holdfast.lambda_api.logs.log_operations import Logs
@@ -120,6 +122,32 @@ def test_a_torn_line_costs_nothing_but_itself(kept: Kept) -> None:
     assert kept.find() == ["whole", "next"]
 
 
+@pytest.mark.parametrize("from_head, pattern", [(True, ""), (False, ""), (True, "b"), (False, "b")])
+def test_a_search_passes_a_segment_that_is_larger_than_what_one_page_may_search(
+    tmp_path: Path, from_head: bool, pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each segment has, after its record, many bytes that are no record."""
+    monkeypatch.setattr(log_reader, "_LOOKED_BYTES", 10_000)
+    kept = Kept(tmp_path, max_bytes=1024 * 1024)
+    for text in ("a", "b", "c"):
+        kept.say(text)
+        kept.settle()
+        newest = kept.folder.segments("f")[-1]
+        with newest.path.open("ab") as file:
+            file.write(b"x" * 70_000 + b"\n")
+    found, token = list[str](), None
+    for _ in range(10):
+        asked = asking.FilterLogEvents(log_group_name=GROUP, filter_pattern=pattern, next_token=token, start_from_head=from_head)
+        page = kept.logs.filter_log_events(asked, None)
+        found += [json.loads(event["message"])["message"] for event in page["events"]]
+        token = page.get("nextToken")
+        if token is None:
+            break
+    kept.keeper.close()
+    assert token is None, "the pages have an end"
+    assert found == (["b"] if pattern else ["a", "b", "c"] if from_head else ["c", "b", "a"])
+
+
 def test_the_oldest_go_when_there_is_too_much(tmp_path: Path) -> None:
     kept = Kept(tmp_path, max_bytes=1024 * 1024)
     for number in range(40):
@@ -198,6 +226,19 @@ def test_a_disk_that_takes_nothing_costs_lines_that_are_counted_and_told(kept: K
     assert kept.find() == ["first", "3 lines of this log dropped: Not a directory", "last"]
     assert kept.find("{ $.type = platform.logsDropped && $.record.droppedRecords = 3 }") != []
     assert "the log of f is written again; 3 lines of it were dropped" in caplog.text
+
+
+def test_lines_that_are_written_are_not_dropped_although_their_segment_cannot_get_its_time(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: Any, **more: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "utime", refuse)
+    kept.say("first")
+    kept.settle()
+    kept.say("second")
+    assert (kept.find(), kept.keeper.dropped) == (["first", "second"], 0)
 
 
 def test_half_a_line_that_did_not_fit_is_taken_back(kept: Kept) -> None:

@@ -383,6 +383,10 @@ WRONG = [
     (FUNCTION + "      CodeUri: [a]\n", r"CodeUri \(line 8\): must be a path"),
     (FUNCTION + "      DurableConfig: {RetentionPeriodInDays: 1}\n", r"DurableConfig \(line 8\): a durable function needs an"),
     (FUNCTION + "      DurableConfig: {ExecutionTimeout: 0}\n", "execution_timeout is 0"),
+    (
+        FUNCTION + "      DurableConfig: {ExecutionTimeout: !Ref Seconds}\nParameters: {Seconds: {Type: Number}}\n",
+        r"DurableConfig \(line 8\): a durable function needs an .* known here.\n  .*ExecutionTimeout.*: the parameter Seconds has no value",
+    ),
     (FUNCTION + "      Environment: [a]\n", r"Environment \(line 8\): must be a mapping"),
     (with_variables("A: !Ref Absent"), r"A.Ref \(line 10\): there is no parameter and no resource 'Absent'"),
     (with_variables("A: !If [Absent, 1, 2]"), "there is no condition 'Absent'"),

@@ -173,6 +173,19 @@ async def test_a_guard_that_does_not_move_does_not_hold_the_end(tmp_path: Path) 
             await waiting
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and a subreaper")
+async def test_daemons_are_gone_too_if_their_guard_does_not_move(tmp_path: Path) -> None:
+    async with hosting(plain("breeds", timeout_seconds=30), kill_seconds=0.5) as (host, _):
+        called = await call(host, "breeds", {"tell": str(tmp_path / "pids"), "stays": False})
+        pids = json.loads(called.payload)["pids"]
+        assert alive(pids) == pids, "a warm process keeps what it started"
+        guard = parent_of(pids[0])
+        os.kill(guard, signal.SIGSTOP)
+        await host.close()
+        assert alive([guard]) == []
+        await until(lambda: not alive(pids), "runtime, child, grandchild and daemon to be gone")
+
+
 async def test_code_that_is_replaced_again_and_again_under_load_loses_nothing(tmp_path: Path) -> None:
     def version(number: int) -> Runtime:
         folder = tmp_path / str(number)

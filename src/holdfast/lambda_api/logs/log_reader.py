@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -65,17 +65,16 @@ class LogReader:
         before the time `since` are skipped; older records in other segments are skipped only if `wanted` refuses them."""
         collected = _Collected(limit, self._now)
         end = begin
-        for segment in self.folder.segments(function):
-            if segment.number < begin.segment or segment.last < since:
-                continue
+        segments = [one for one in self.folder.segments(function) if one.number >= begin.segment and one.last >= since]
+        for segment, later in zip_longest(segments, segments[1:]):
             offset = begin.offset if segment.number == begin.segment else 0
             for kept in read(segment, offset):
                 end = kept.end
                 if (wanted(kept.record) and collected.is_full_with(kept)) or collected.is_late:
                     return LogPage(collected.found, end, is_last=False)
             collected.looked += segment.size - offset
-            if collected.looked > _LOOKED_BYTES:
-                return LogPage(collected.found, max(end, LogPosition(segment.number, 0)), is_last=False)
+            if later is not None and collected.looked > _LOOKED_BYTES:  # not the end of the last record: what follows it may be unreadable
+                return LogPage(collected.found, LogPosition(later.number, 0), is_last=False)
         return LogPage(collected.found, end, is_last=True)
 
     def backward(self, function: str, end: LogPosition | None, since: int, wanted: Wanted, limit: int) -> LogPage:
@@ -85,7 +84,7 @@ class LogReader:
         collected = _Collected(limit, self._now)
         begin = end or self.newest(function)
         for segment in reversed(self.folder.segments(function)):
-            if end is not None and segment.number > end.segment:
+            if end is not None and LogPosition(segment.number, 0) >= end:
                 continue
             if segment.last < since:
                 break

@@ -4,8 +4,9 @@
     NAME-HASH/group.json        the function of this log, and when the log began
     NAME-HASH/0000000001.jsonl  a segment: records in the order they came; a full segment never changes, and the oldest is removed first
 
-The modification time of a segment is the time of its last record. The files are not synced to disk, because that would cost too much for a
-log: a crash of the machine may leave an incomplete line, and a reader skips it. Several processes may write to one folder.
+The modification time of a segment is the time of its last record; or of its last write, if the file system refuses to set it. The files
+are not synced to disk, because that would cost too much for a log: a crash of the machine may leave an incomplete line, and a reader skips
+it. Several processes may write to one folder.
 """
 
 from __future__ import annotations
@@ -158,7 +159,8 @@ class LogFolder:
             newest = _made(place, newest.number + 1)
         _append(newest, b"".join(_encode(record) + b"\n" for record in records))
         last = max(newest.last if newest.size else 0, records[-1].at)
-        os.utime(newest.path, ns=(last * 1_000_000,) * 2)
+        with contextlib.suppress(OSError):  # the records are written; the file system's own time is close to that of the last record
+            os.utime(newest.path, ns=(last * 1_000_000,) * 2)
         return filled
 
     def sweep(self, now: int) -> None:

@@ -22,6 +22,7 @@ _GUARD: Final = str(Path(__file__).with_name("guard.py"))
 _CHUNK: Final = 64 * 1024
 _REAP_SECONDS: Final = 0.005
 _LAST_READS: Final = 4
+_KILL_ROUNDS: Final = 20
 _FRAMES_VARIABLE: Final = "_LAMBDA_TELEMETRY_LOG_FD"
 """The environment variable with the number of the descriptor for telemetry frames. The guard and the runtime client read it."""
 
@@ -43,8 +44,8 @@ class ProcessWatcher(Protocol):
         ...
 
     def gone(self) -> None:
-        """The runtime, its guard and all processes that the runtime started have ended. (If the guard itself was killed, a process that
-        left the runtime's process group may still run.) This is the last call."""
+        """The runtime, its guard and all processes that the runtime started have ended. (If another process killed the guard, a process
+        that left the runtime's process group may still run.) This is the last call."""
         ...
 
 
@@ -55,8 +56,8 @@ class GuardedProcess:
         self, command: Sequence[str], environment: Mapping[str, str], folder: str, home: str, watcher: ProcessWatcher, kill_seconds: float
     ) -> None:
         """Start the command in `folder`. The guard removes the home folder `home` when the command has ended. `watcher` is told what
-        happens to it. A guard that takes longer than `kill_seconds` to end the command is killed. Raises OSError if the guard cannot be
-        started."""
+        happens to it. A guard that takes longer than `kill_seconds` to end the command is killed, with all processes below it. Raises
+        OSError if the guard cannot be started."""
         self._loop = asyncio.get_running_loop()
         self._watcher = watcher
         self._kill_seconds = kill_seconds
@@ -150,7 +151,21 @@ class GuardedProcess:
             self._most_kb = self._high_kb()  # cannot be read after the kill
             with contextlib.suppress(OSError):
                 self._control.shutdown(socket.SHUT_WR)
-            self._killer = self._loop.call_later(self._kill_seconds, self._guard.kill)
+            self._killer = self._loop.call_later(self._kill_seconds, self._kill_guard)
+
+    def _kill_guard(self) -> None:
+        """Kill a guard that does not end the command in time, and before it all processes below it: as long as it lives, none of them can
+        leave it (on Linux)."""
+        killed: set[int] = set()
+        for _ in range(_KILL_ROUNDS):  # more than one, because a process may start another one before it is killed
+            found = set(process_memory.below(self._guard.pid)) - killed
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            killed |= found
+            if not found:
+                break
+        self._guard.kill()
 
     def _reap(self) -> None:
         if self._guard.poll() is None:  # its socket is closed, so it will end soon
@@ -185,7 +200,7 @@ class GuardedProcess:
             try:
                 self._guard.wait(self._kill_seconds)
             except subprocess.TimeoutExpired:
-                self._guard.kill()
+                self._kill_guard()
                 self._guard.wait()
 
     def exceeds(self, memory_mb: int) -> bool:

@@ -246,7 +246,8 @@ class Pool:
     # --- the end
 
     async def close(self) -> None:
-        """Kill all processes, and end all jobs that wait or run with EngineClosed. When this returns, no process is left."""
+        """Kill all processes, and end all jobs that wait or run with EngineClosed. When this returns, no process is left, except a daemon
+        whose guard another process has killed."""
         self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()

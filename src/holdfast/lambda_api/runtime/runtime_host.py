@@ -262,7 +262,7 @@ class RuntimeHost:
 
     async def close(self) -> None:
         """End every process. Invocations that wait or run are interrupted: the engine gets the outcome INTERRUPTED, and the callers of
-        plain functions get EngineClosed. When this returns, no process is left."""
+        plain functions get EngineClosed. When this returns, no process is left, except a daemon whose guard another process has killed."""
         self._closed = True
         await self._pool.close()
         self._running.clear()

@@ -302,7 +302,9 @@ class _Properties:
             return None
         inner = _Properties(self._resolver, given, path)
         if given.get("ExecutionTimeout") in (None, UNKNOWN):
-            raise self._resolver.wrong(path, "a durable function needs an ExecutionTimeout whose value is known here")
+            under = ".".join(map(str, (*path, "ExecutionTimeout")))
+            why = "".join(f"\n  {warning}" for warning in self._resolver.warnings if warning.startswith(under))  # it says what is unknown
+            raise self._resolver.wrong(path, f"a durable function needs an ExecutionTimeout whose value is known here.{why}")
         try:
             return Terms(inner.number("ExecutionTimeout", 0), inner.number("RetentionPeriodInDays", Terms().retention_days)).checked()
         except TemplateInvalid:
