@@ -148,6 +148,20 @@ async def test_a_stream_that_breaks_off_is_no_answer(model: Model, tool: Languag
     assert error.usage.output_tokens == estimated_tokens("Hel")
 
 
+USED = b'data: {"choices":[],"usage":{"prompt_tokens":11,"completion_tokens":3}}\n\n'
+
+
+@pytest.mark.parametrize("begins, is_reported", [(GOOD + USED, True), (USED + event_of({"delta": {"content": "Hello."}}), False)])
+async def test_a_stream_that_breaks_after_the_count_of_its_whole_answer_is_billed_by_that_count(
+    model: Model, tool: LanguageModel, begins: bytes, is_reported: bool
+) -> None:
+    """A count that comes before the end of the answer is a running one, and says nothing about the whole."""
+    model.streams(begins, b'data: {"error": {"message": "out of memory"}}\n\n')
+    error = await failure(tool, {"prompt": "x"})
+    assert (error.code, error.known) == ("tool_unavailable", False)
+    assert (error.usage == Usage(11, 3, Decimal("0.000041")), error.usage.is_estimated) == (is_reported, not is_reported)
+
+
 async def test_a_whole_answer_that_never_ends_is_limited_too(model: Model, tool: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_streams, "MOST_TEXT", 1_000)
     model.answer = "y" * 3000

@@ -243,8 +243,10 @@ class LanguageModel:
         return Usage(tokens_in, tokens_out, self._cost(model, tokens_in, tokens_out, cached), cached, reasoning)
 
     def _unfinished(self, model: str, exchange: Exchange, reservation: Reservation) -> Usage:
-        """The estimated usage of a call that was sent and failed, if the server reported none: the estimated input, and the output that
-        arrived."""
+        """The usage of a call that was sent and failed: what the server reported before its answer broke off; else an estimate, of the
+        input and of the output that arrived."""
+        if (reported := self._counted(model, exchange.answer.reported)) is not None:
+            return reported
         tokens_in, tokens_out = max(reservation.tokens - (reservation.output_tokens or 0), 0), exchange.streamed(reservation.output_tokens)
         return Usage(tokens_in, tokens_out, self._cost(model, tokens_in, tokens_out), is_estimated=True)
 

@@ -1,8 +1,8 @@
 """The progress of one request to a model's server. What a failed call is charged depends on that progress.
 
 - If the request was not sent, or was answered with a status other than 2xx, nothing is charged.
-- If it was sent and its whole answer arrived, the usage that the server reported is charged. Without a whole answer, or without such a
-  report, the estimated input and the text that arrived are charged.
+- If it was sent and the server reported the usage of its whole answer, that usage is charged, also if the connection broke after the
+  report. Without such a report, the estimated input and the text that arrived are charged.
 """
 
 from __future__ import annotations

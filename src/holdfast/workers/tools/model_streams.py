@@ -42,6 +42,12 @@ class ModelAnswer(Protocol):
         """The text of the answer so far."""
         ...
 
+    @property
+    def reported(self) -> Any:
+        """The usage that the server has reported for the whole answer; None if it has not, or if an answer in one document is not
+        complete."""
+        ...
+
     def take(self, piece: bytes) -> str:
         """Take the next bytes of the answer. Returns the part of the answer's text that these bytes add, which may be empty. Raises
         AnswerInvalid if the answer is too large or does not follow the protocol, or if the server reports an error. Raises ValueError if a
@@ -63,6 +69,7 @@ class WholeAnswer:
     """An answer in one JSON document."""
 
     is_complete = False
+    reported = None
 
     def __init__(self) -> None:
         self._body = bytearray()
@@ -107,6 +114,11 @@ class StreamedAnswer:
     @property
     def text(self) -> str:
         return "".join(self._content)
+
+    @property
+    def reported(self) -> Any:
+        """The usage that the server has reported; None before the model has finished, because until then it may be a running count."""
+        return None if self._finish is None else self._usage
 
     def take(self, piece: bytes) -> str:
         """Take the next bytes of the answer, and read the lines that are complete now. Returns the part of the answer's text in these
