@@ -195,6 +195,16 @@ async def test_a_group_stands_for_its_members_as_they_were_when_they_were_asked(
     assert response.outputs["by"] == "bob"
 
 
+@pytest.mark.parametrize("approvers, shown", [(("ann", "bob"), "ann, bob, security"), (("ann", "security"), "ann, security")])
+async def test_a_refusal_names_the_approvers_and_the_demanded_group(tmp_path: Path, approvers: tuple[str, ...], shown: str) -> None:
+    policy = Policy(groups={"security": ("sam",)}, risks={"high": RiskRule(group="security")})
+    async with stage(signed(risk="high", approvers=approvers), folder=tmp_path, policy=policy, clock=PatientClock()) as made:
+        _, approval = await asked(made)
+        with pytest.raises(ApproverRefused, match=f"eve is not among those who may decide this: {shown}\\."):
+            await vote(made, approval, "eve")
+        assert [one.person for one in (await vote(made, approval, "sam")).votes] == ["sam"]
+
+
 async def test_an_operator_adds_votes_and_a_group_for_a_risk_and_takes_nothing_away(tmp_path: Path) -> None:
     rule = RiskRule(votes=2, group="security", batch=False, links=False)
     policy = Policy(groups={"security": ("sam",)}, risks={"high": rule, "low": RiskRule()})

@@ -15,7 +15,7 @@ from holdfast import Pipeline
 from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Response
 from holdfast.contract.refusals import InvalidRequest
-from holdfast.contract.terms import ToolGrant
+from holdfast.contract.terms import Retries, ToolGrant
 from holdfast.model.audit import Actor, NoteFilter
 from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParameter
 from holdfast.model.restart_errors import NodeNotFound, RestartRefused
@@ -37,8 +37,12 @@ from holdfast.service.restarts.comparisons import compare_runs
 from holdfast.service.restarts.runs import RETRY, RestartAsked, prepare, restart_run
 from holdfast.store.seam import Filter
 from holdfast.testing import pipeline_kit
+from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.body.errors import WorkerError
+from holdfast.workers.policy import Policy
+from holdfast.workers.replay import finished_in, replay
 from holdfast.workers.run_lookup import Asker, find_run
+from holdfast.workers.storage.folder import Folder
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
 from tests.pipelines.stage import LOCAL, PatientClock, Stage, graph_of, stage, worker
 from tests.pipelines.templates import out, ref
@@ -178,6 +182,71 @@ async def test_a_write_whose_arguments_changed_is_a_question_that_names_old_and_
     else:
         assert response.outputs is not None
         assert response.outputs["posted"] == answer
+
+
+@pytest.mark.parametrize("end", ["failed", "void"])
+async def test_a_later_try_of_a_changed_write_has_the_key_of_the_changed_write(tmp_path: Path, end: str) -> None:
+    """The first try of the changed write fails; or its outcome is unknown, and a person says that it did not happen."""
+    shop, failures = Shop(), [ToolFailed("tool_unavailable", "the line is busy", known=end == "failed")]
+
+    def post(**given: Any) -> Any:
+        return failures.pop() if given["text"] == "new" and failures else {"posted": given}
+
+    shop.posts = Counted("post", Effect.WRITE, post)
+    publish = shop.worker("publish", writes=True)
+    publish.contract = msgspec.structs.replace(publish.contract, retries=Retries(max_attempts=2))
+    async with stage([], publish, folder=tmp_path, clock=PatientClock()) as made:
+        first = await made.run({"text": "old"}, name="publish")
+        header, accepted = await restart_run(made.service, first.run_id, LOCAL, RestartAsked(inputs={"text": "new"}))
+        await made.service.wait_for(header, accepted, wait=20)
+        await made.act("send")
+        response = await made.service.wait_for(header, accepted, wait=20)
+        if end == "void":
+            await made.cancel(response.run_id)
+            cancelled = await made.service.wait_for(header, accepted, wait=20)
+            header, accepted = await restart_run(made.service, cancelled.run_id, LOCAL, RETRY)
+            await made.service.wait_for(header, accepted, wait=20)
+            await made.answer("not_happened")
+            response = await made.service.wait_for(header, accepted, wait=20)
+    old, new, again_new = [call.idempotency_key for call in shop.posts.calls]
+    assert (response.status, response.outputs and response.outputs["posted"]) == (ResponseStatus.OK, {"posted": {"text": "new"}})
+    assert (new != old, again_new) == (True, new), "a server that knows the key of the earlier call would give the earlier answer"
+
+
+async def test_a_write_that_happened_answers_although_a_changed_one_after_it_did_not_happen(tmp_path: Path) -> None:
+    """The changed write is lost; a person says that it did not happen; it fails; the last run asks for the first write."""
+    shop, failures = Shop(), [ToolFailed("tool_failed", "no", known=known) for known in (True, False)]
+    shop.posts = Counted("post", Effect.WRITE, lambda **given: failures.pop() if given["text"] == "new" else {"posted": given})
+    async with stage([], shop.worker("publish", writes=True), folder=tmp_path, clock=PatientClock()) as made:
+        first = await made.run({"text": "old"}, name="publish")
+        header, accepted = await restart_run(made.service, first.run_id, LOCAL, RestartAsked(inputs={"text": "new"}))
+        await made.service.wait_for(header, accepted, wait=20)
+        await made.act("send")
+        await made.service.wait_for(header, accepted, wait=20)
+        await made.cancel(header.id)
+        await made.service.wait_for(header, accepted, wait=20)
+        header, accepted = await restart_run(made.service, header.id, LOCAL, RETRY)
+        await made.service.wait_for(header, accepted, wait=20)
+        await made.answer("not_happened")
+        failed = await made.service.wait_for(header, accepted, wait=20)
+        assert failed.error is not None
+        assert failed.error.error_code == "tool_failed"
+        last = await again(made, failed.run_id, RestartAsked(inputs={"text": "old"}))
+    assert (last.status, len(shop.posts.calls)) == (ResponseStatus.OK, 3)
+
+
+async def test_a_replay_of_a_restart_knows_that_a_person_kept_the_earlier_write(tmp_path: Path) -> None:
+    shop = Shop()
+    publish = shop.worker("publish", writes=True)
+    async with stage([], publish, folder=tmp_path, clock=PatientClock()) as made:
+        first = await made.run({"text": "old"}, name="publish")
+        header, accepted = await restart_run(made.service, first.run_id, LOCAL, RestartAsked(inputs={"text": "new"}))
+        await made.service.wait_for(header, accepted, wait=20)
+        await made.act("keep")
+        assert (await made.service.wait_for(header, accepted, wait=20)).status is ResponseStatus.OK
+        finished = finished_in(made.engine._engine.store, header.id, LOCAL)
+        replayed = await replay(finished, publish, publish.package, Artifacts(Folder(tmp_path), 1000), Policy())
+    assert (replayed.differences, replayed.notes, len(shop.posts.calls)) == ((), (), 1)
 
 
 async def test_changed_code_or_inputs_run_again_and_equal_results_stop_the_change(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -17,10 +18,11 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.body.errors import WorkerError
-from holdfast.workers.policy import Policy
-from holdfast.workers.replay import Finished, RunReplay, changes, finished_in, replay
+from holdfast.workers.policy import DayCaps, Most, Policy
+from holdfast.workers.replay import Finished, RunReplay, finished_in, replay
 from holdfast.workers.storage.folder import Folder
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
+from holdfast.workers.value_changes import changes
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 
 Body = Callable[[dict[str, Any], Any], Any]
@@ -232,6 +234,63 @@ async def test_what_the_budget_refused_it_refuses_again(tmp_path: Path) -> None:
     assert response.error is not None
     assert response.error.error_code == "budget_exceeded"
     assert (await scene.again(finished, body)).matches
+
+
+async def test_the_last_attempt_is_compared_with_its_own_error_and_not_with_an_earlier_one_that_the_response_shows(tmp_path: Path) -> None:
+    """The first attempt loses its call, which may have spent its tokens; the second has no tokens left."""
+    scene = Scene(tmp_path, promise=contract("look", "pay", limits={"max_tokens": 100}))
+    failure = ToolFailed("tool_unavailable", "the line is dead", known=False)
+    scene.look = Counted("look", Effect.READ, lambda at: failure, reservation=Reservation(60, Decimal(0)))
+
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        return {"seen": await ctx.tools.look(at="x")}
+
+    finished, response = await scene.ran(body)
+    assert response.error is not None
+    assert (response.error.error_code, response.error.details["then"]["error_code"]) == ("tool_unavailable", "budget_exceeded")
+    assert told_of(await scene.again(finished, body)) == []
+
+
+BUSY = ToolFailed("rate_limited", "slow down", retry_after_seconds=600, closes="tool:look")
+
+
+async def looks_on(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+    with contextlib.suppress(WorkerError):
+        await ctx.tools.look(at="x")
+    return {"seen": await ctx.tools.look(at="y")}
+
+
+@pytest.mark.parametrize(
+    "policy, answer, code, noted",
+    [
+        pytest.param(Policy(most=Most(tool_calls=1)), {}, "budget_exceeded", False, id="calls"),
+        pytest.param(Policy(caps=DayCaps(tokens=100)), {}, "rate_limited", True, id="cap"),
+        pytest.param(Policy(), BUSY, "rate_limited", True, id="closed"),
+    ],
+)
+async def test_a_call_that_a_limit_of_the_operator_refused_is_no_new_call(
+    tmp_path: Path, policy: Policy, answer: Any, code: str, noted: bool
+) -> None:
+    scene = Scene(tmp_path, promise=contract("look", "pay", retries=Retries(max_attempts=1)))
+    scene.look = Counted("look", Effect.READ, lambda at: answer, reservation=Reservation(60, Decimal(0)), usage=Usage(30, 20, Decimal(0)))
+    scene.policy = policy
+    finished, response = await scene.ran(looks_on)
+    assert response.error is not None
+    assert (response.error.error_code, len(scene.look.calls)) == (code, 1)
+    told = await scene.again(finished, looks_on)
+    assert (told_of(told), len(told.notes)) == ([], int(noted))
+    assert not noted or f'look({{"at":"y"}}) has no receipt; it got the error {code}' in told.notes[0]
+
+
+async def test_a_new_call_is_shown_although_a_call_with_a_receipt_met_a_limit(scene: Scene) -> None:
+    scene.look = Counted("look", Effect.READ, lambda at: BUSY)
+    scene.promise = contract("look", "pay", retries=Retries(max_attempts=1))
+
+    async def looks_once(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        return {"seen": await ctx.tools.look(at="x")}
+
+    finished, _ = await scene.ran(looks_once)
+    assert [kind for _, kind, _ in told_of(await scene.again(finished, looks_on))] == ["new_call"]
 
 
 @pytest.mark.parametrize("verdict", ["approve", "reject"])

@@ -42,7 +42,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     approval: str | None = None
     """The id of the operation with the decision that approved the call; None if it needed no approval."""
     changed: bool = False
-    """Whether the try before this one was made by an earlier run, with other arguments."""
+    """Whether an earlier run made a try of this call with other arguments. Then all later tries of the call are changed ones, too."""
 
 
 class CallError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -101,6 +101,11 @@ class Try(msgspec.Struct, kw_only=True):
     """Whether an earlier run of the same family made the call."""
     kept: tuple[str, ...] = ()
     """The hashes of those other arguments for which a person decided that this call's answer is used (`keep` in changed_writes)."""
+
+    @property
+    def is_void(self) -> bool:
+        """Whether the try has a void receipt."""
+        return self.receipt is not None and self.receipt.void
 
 
 class Inherited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -254,11 +259,24 @@ class Calls:
         tries = self._tries.get(identity)
         return tries[-1] if tries else None
 
+    def compared(self, identity: str, hashed: str) -> Try | None:
+        """The try with which a call of this identity and with this hash of arguments is compared: the newest one. But if the newest one is
+        an inherited try with other arguments that did not happen, an earlier try still counts: the newest one that is not void."""
+        newest = self.latest(identity)
+        if newest is None or not newest.inherited or not newest.is_void or newest.intent.asked_sha256 == hashed:
+            return newest
+        return next((one for one in reversed(self._tries[identity]) if not one.is_void), newest)
+
+    def next_number(self, identity: str) -> int:
+        """The number of the next try of the call with this identity."""
+        newest = self.latest(identity)
+        return 1 if newest is None else newest.intent.number + 1
+
     def spent(self, identity: str) -> int:
         """How many tries of the call with this identity count for approvals: all except those with a void receipt. If the tool needs
         approvals, each of these tries used up one approval."""
         tries = self._tries.get(identity, ())
-        return sum(attempted.receipt is None or not attempted.receipt.void for attempted in tries)
+        return sum(not attempted.is_void for attempted in tries)
 
     def unresolved(self) -> list[Try]:
         """The tries of this run's writes that have no receipt and are not under way: their outcome is unknown."""

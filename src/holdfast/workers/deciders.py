@@ -45,7 +45,12 @@ def may_decide(approval: Approval) -> frozenset[str] | None:
     every person with the role may decide."""
     if not approval.approvers:
         return None
-    return persons_in([*approval.approvers, *([] if approval.group is None else [approval.group])], approval.groups)
+    return persons_in(_named(approval), approval.groups)
+
+
+def _named(approval: Approval) -> list[str]:
+    """The approvers and the demanded group, by the names with which the author and the operator name them."""
+    return list(dict.fromkeys([*approval.approvers, *([] if approval.group is None else [approval.group])]))
 
 
 def check_person(approval: Approval, person: Person, *, logged_in: bool) -> None:
@@ -53,7 +58,7 @@ def check_person(approval: Approval, person: Person, *, logged_in: bool) -> None
     raise it if the person made the request."""
     able = may_decide(approval)
     if able is not None and not person.is_among(able):
-        raise ApproverRefused(f"{person.name} is not among those who may decide this: {', '.join(approval.approvers)}.")
+        raise ApproverRefused(f"{person.name} is not among those who may decide this: {', '.join(_named(approval))}.")
     if logged_in and person.is_among((approval.requested_by,)):
         raise ApproverRefused(f"{person.name} asked for this; another person must decide it.")
 

@@ -114,7 +114,7 @@ class Gateway:
 
     async def _served(self, tool: Tool, asked: ToolAsked, identity: str) -> CallAnswer:
         hashed = arguments_hash(asked.arguments)
-        known = self.calls.latest(identity)
+        known = self.calls.compared(identity, hashed)
         if known is not None and hashed not in (known.intent.asked_sha256, *known.kept):
             if not await self._keeps(tool, asked, known):
                 return await self._made(tool, asked, identity, hashed, known)
@@ -136,7 +136,7 @@ class Gateway:
         may decide (`known` is a call of this run, or this run is no restart), or if the person decides to stop."""
         if not (known.inherited and self._terms.restarts):
             raise ToolFailed("receipt_conflict", f"{tool.name} was called before with other arguments (same key or number).", known=True)
-        if known.receipt is not None and known.receipt.void:
+        if known.is_void:
             return False  # the earlier call certainly did not happen
         question = changed_write(tool.name, known, asked.arguments)
         which = f"{known.intent.identity}.{arguments_hash(asked.arguments)}"
@@ -162,7 +162,6 @@ class Gateway:
 
     async def _made(self, tool: Tool, asked: ToolAsked, identity: str, hashed: str, known: Try | None) -> CallAnswer:
         arguments, approval = asked.arguments, None
-        number = 1 if known is None else known.intent.number + 1
         await check_arguments(tool.name, tool.arguments_schema, arguments, self._who)
         if tool.name in self._terms.approvals:
             which = f"{identity}.{self.calls.spent(identity)}"
@@ -174,13 +173,13 @@ class Gateway:
         intent = Intent(
             tool=tool.name,
             identity=identity,
-            number=number,
+            number=self.calls.next_number(identity),
             attempt=self.attempt,
             asked_sha256=hashed,
             arguments=arguments,
             write=tool.effect is Effect.WRITE,
             approval=approval,
-            changed=known is not None and known.intent.asked_sha256 != hashed,
+            changed=known is not None and (known.intent.changed or known.intent.asked_sha256 != hashed),
         )
         attempted = await self._intend(tool, intent)
         return await self._called(tool, attempted)

@@ -15,7 +15,7 @@ import msgspec
 from holdfast.contract.protocol import ArtifactRef, Response
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal
-from holdfast.model import codec, json_structs
+from holdfast.model import json_structs
 from holdfast.model.charges import Charge
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import InvalidParameter
@@ -38,13 +38,16 @@ from holdfast.workers.run_lookup import Asker, find_run, response_of
 from holdfast.workers.run_operations import ATTEMPT, attempt_at
 from holdfast.workers.run_reporters import SILENT
 from holdfast.workers.storage.folder import Folder
-from holdfast.workers.tools.seam import Effect, Tool
+from holdfast.workers.tools.seam import Effect, Tool, ToolFailed
+from holdfast.workers.value_changes import SHOWN, brief, changes
 
 _FROM_OUTSIDE = frozenset({"timeout", "idle_timeout", "cancelled", "overloaded", "sandbox_unavailable"})
 """Error codes that the worker's code does not cause. If an attempt of the run ended with one of these codes, the end of this attempt and
 its missing calls are not compared; the replay reports a note instead."""
+_OF_LIMITS = frozenset({"rate_limited", "budget_exceeded"})
+"""Error codes of calls that were refused, and so have no receipt, by a limit that a replay does not know: a daily cap, a cool-down key, a
+budget that the run shared."""
 _MOST_PATHS = 20
-_SHOWN = 200
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +120,7 @@ async def replay(finished: Finished, worker: Worker, package: str, artifacts: Ar
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
         overlay = _Overlay(artifacts, Path(folder), policy.artifact_bytes)
         for number in range(1, last + 1):
-            again = _Again(finished, worker, overlay, policy, whole, number, last=number == last)
+            again = _Again(finished, worker, overlay, policy, whole, number)
             differences += await again.run()
             notes += again.notes
             receipts += again.receipts
@@ -181,13 +184,18 @@ class _Receipts(Gateway):
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
         self.asked_for: set[str] = set()
+        self.refusal: BodyError | None = None
+        """The error of the attempt, if a limit that a replay does not know may have caused it by refusing a call."""
+        self.notes: list[str] = []
+        """A text about each call that was answered with `refusal`."""
 
     async def _served(self, tool: Tool, asked: ToolAsked, identity: str) -> CallAnswer:
-        known = self.calls.latest(identity)
+        hashed = arguments_hash(asked.arguments)
+        known = self.calls.compared(identity, hashed)
         if known is not None:
             self.asked_for.add(identity)
-            if known.intent.asked_sha256 != arguments_hash(asked.arguments):
-                then, now = _brief(known.intent.arguments), _brief(asked.arguments)
+            if hashed not in (known.intent.asked_sha256, *known.kept):
+                then, now = brief(known.intent.arguments), brief(asked.arguments)
                 raise _Departed("other_arguments", f"{tool.name} was called with {then}, and now with {now}")
             if known.receipt is None:
                 raise _RecordsEnd(f"{tool.name} was under way when the attempt ended")
@@ -198,12 +206,16 @@ class _Receipts(Gateway):
         return None
 
     async def _intend(self, tool: Tool, intent: Intent) -> Try:
-        """The run has no receipt for this call. If the run's own limits refuse the call, raise ToolFailed, as the run did. Otherwise raise
-        _Departed: the run did not make the call, or a limit that a replay does not know refused it (a daily cap, a shared budget)."""
+        """The run has no receipt for this call. If the run's own limits or `policy.most` refuse the call, raise ToolFailed, as the run did.
+        If `refusal` says that another limit may have refused it, raise that error. Otherwise raise _Departed: the run did not make the
+        call, or its body caught the refusal of such a limit."""
         self.calls.check_calls(tool.name)
         self.calls.check_reservation(tool.reserve(intent.arguments, self.calls.remaining))
+        called, told = f"{tool.name}({brief(intent.arguments)})", self.refusal
+        if told is not None:
+            self.notes.append(f"{called} has no receipt; it got the error {told.error_code}, with which the attempt ended")
+            raise ToolFailed(told.error_code, told.message, retry_after_seconds=told.retry_after_seconds, details=told.details)
         verb = "changes the world" if tool.effect is Effect.WRITE else "leaves the sandbox"
-        called = f"{tool.name}({_brief(intent.arguments)})"
         raise _Departed("new_call", f"{called} has no receipt; it {verb}, so it was refused")
 
 
@@ -230,9 +242,7 @@ class _Overlay(Artifacts):
 class _Again:
     """One attempt, run again."""
 
-    def __init__(
-        self, finished: Finished, worker: Worker, artifacts: Artifacts, policy: Policy, whole: Calls, number: int, *, last: bool
-    ) -> None:
+    def __init__(self, finished: Finished, worker: Worker, artifacts: Artifacts, policy: Policy, whole: Calls, number: int) -> None:
         self._finished = finished
         self._worker = worker
         self._artifacts = artifacts
@@ -240,20 +250,21 @@ class _Again:
         self._number = number
         self._at = attempt_at(number)
         self._records = _Records(finished.operations)
-        self._calls = Calls(finished.accepted.limits)
+        self._calls = Calls(finished.accepted.limits, policy.most.tool_calls)
         for attempted in whole.tries:  # without the calls of later attempts
             if attempted.inherited or attempted.intent.attempt <= number:
                 self._calls.begin(attempted)
-        self._then = self._ended_then(last)
+        self._then = self._ended_then()
         self.notes: list[str] = []
         self.receipts = 0
 
-    def _ended_then(self, last: bool) -> AttemptResult:
-        """The result that the attempt had in the run. `last`: it was the run's last attempt; its result is taken from the response, which
-        may show the error of an earlier attempt instead (`error_shown`)."""
+    def _ended_then(self) -> AttemptResult:
+        """The result that the attempt had in the run: the recorded one. An attempt without a recorded result is the last one of its run;
+        its result is that of the response."""
         found, response = self._records.find(self._at), self._finished.response
-        if not last and found is not None:
-            return json_structs.decoded((found.result if found.error is None else found.error.data) or "{}", AttemptResult)
+        recorded = None if found is None else found.result if found.error is None else found.error.data
+        if recorded is not None:
+            return json_structs.decoded(recorded, AttemptResult)
         error = response.error
         if error is None:
             return AttemptResult(outputs=response.outputs)
@@ -271,6 +282,8 @@ class _Again:
             return [self._difference(departed.kind, str(departed))]
         finally:
             self.receipts = len(gateway.asked_for)
+        for note in gateway.notes:
+            self._note(note)
         if isinstance(now, ApprovalPlace):
             self._note("it waited for a person when it ended")
             return []
@@ -279,6 +292,14 @@ class _Again:
             self._note(f"it ended with {then.error_code}, which the code did not cause; now it ends with {_result(now)}")
             return []
         return [*self._missing(gateway.asked_for), *self._parted(now)]
+
+    def _refusal(self) -> BodyError | None:
+        """The error of the attempt if a limit may have caused it, and no receipt of the attempt has this error."""
+        error, tries = self._then.error, self._calls.tries
+        if error is None or error.error_code not in _OF_LIMITS:
+            return None
+        told = [one.receipt.error for one in tries if one.intent.attempt == self._number and one.receipt and one.receipt.error]
+        return None if any((one.error_code, one.message) == (error.error_code, error.message) for one in told) else error
 
     def _note(self, text: str) -> None:
         self.notes.append(f"attempt {self._number}: {text}")
@@ -291,7 +312,7 @@ class _Again:
             intent, receipt = attempted.intent, attempted.receipt
             made = not attempted.inherited and intent.attempt == self._number and receipt is not None and not receipt.void
             if made and intent.identity not in asked_for:
-                message = f"{intent.tool}({_brief(intent.arguments)}) was called, and is not any more"
+                message = f"{intent.tool}({brief(intent.arguments)}) was called, and is not any more"
                 yield self._difference("missing_call", message)
 
     def _parted(self, now: AttemptResult) -> Iterator[ReplayDifference]:
@@ -321,7 +342,9 @@ class _Again:
             approvals=worker.approvals | frozenset(worker.contract.approvals_required) | self._policy.approvals,
         )
         clock = VirtualClock(self._finished.header.touched_at)
-        return _Receipts(terms, self._records, self._calls, worker.tools, self._policy, clock)
+        made = _Receipts(terms, self._records, self._calls, worker.tools, self._policy, clock)
+        made.refusal = self._refusal()
+        return made
 
     async def _worked(self, gateway: _Receipts) -> AttemptResult | ApprovalPlace:
         header, accepted, tenant = self._finished.header, self._finished.accepted, self._finished.accepted.tenant
@@ -352,33 +375,5 @@ class _Again:
         return (waits[-1].ended_at if waits else None) or self._finished.header.started_at
 
 
-def changes(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, str, str]]:
-    """Every place where two JSON values differ: its path, the value in `before`, and the value in `after`, as texts. `path` is the path of
-    the two values themselves."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        for name in dict.fromkeys([*before, *after]):
-            yield from changes(before.get(name, _NOTHING), after.get(name, _NOTHING), f"{path}/{name}")
-    elif isinstance(before, list) and isinstance(after, list):
-        for index in range(max(len(before), len(after))):
-            was, is_now = (values[index] if index < len(values) else _NOTHING for values in (before, after))
-            yield from changes(was, is_now, f"{path}/{index}")
-    elif before is _NOTHING or after is _NOTHING or codec.dumps(before) != codec.dumps(after):
-        yield path, _brief(before), _brief(after)
-
-
-class _Nothing:
-    """Marks a place at which one of two JSON values has nothing."""
-
-
-_NOTHING = _Nothing()
-
-
-def _brief(value: Any) -> str:
-    if value is _NOTHING:
-        return "not there"
-    text = codec.dumps(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
-
-
 def _result(outcome: AttemptResult) -> str:
-    return "ok" if outcome.error is None else f"{outcome.error.error_code}: {outcome.error.message[:_SHOWN]}"
+    return "ok" if outcome.error is None else f"{outcome.error.error_code}: {outcome.error.message[:SHOWN]}"
