@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -20,10 +22,12 @@ CASE = case_of(WORKER)
 PARAMETERS = file_of(WORKER).with_name("parameters.toml")
 
 
-def validated(records: list[Any], parameters: Path = PARAMETERS, **inputs: Any) -> worker_kit.Ran:
-    """A run in this process, with what the operator keeps in a file."""
+def validated(
+    records: list[Any], parameters: Path = PARAMETERS, request: Mapping[str, Any] = MappingProxyType({}), **inputs: Any
+) -> worker_kit.Ran:
+    """A run in this process, with what the operator keeps in a file. `request`: further members of the request."""
     settings = WorkerSettings(policy=Policy(isolation="inline"), parameters=str(parameters))
-    return worker_kit.run(WORKER, {**CASE, "records": records, **inputs}, worker_settings=settings)
+    return worker_kit.run(WORKER, {**CASE, "records": records, **inputs}, worker_settings=settings, **request)
 
 
 def test_every_error_has_its_record_its_code_and_its_path() -> None:
@@ -95,6 +99,12 @@ def test_a_schema_or_a_ruleset_that_cannot_be_used_is_told_and_nothing_is_valid(
     file.write_text(f'{{"parameters": {{"{WORKER}": {{"schemas": {{"order": {schema}}}, "rulesets": {{"orders": {rules}}}}}}}}}')
     told = validated([{"x": 1}], file)
     assert (told.status, told.error.error_code) == ("permanent_error", "ruleset_unusable")
+
+
+@pytest.mark.parametrize("allowed, refused", [("rules_engine", "json_schema_validate"), ("json_schema_validate", "rules_engine")])
+def test_a_tool_that_the_request_forbids_is_no_fault_of_the_operators_ruleset(allowed: str, refused: str) -> None:
+    told = validated(CASE["records"], request={"constraints": {"tools_allowed": [allowed, "parameter_store"]}})
+    assert (told.error.error_code, refused in told.error.message) == ("tool_not_allowed", True)
 
 
 def test_a_parameter_that_is_a_text_holds_json() -> None:

@@ -58,9 +58,7 @@ def test_a_queue_or_a_schedule_in_a_file_of_workers_is_warned_of(files: Path) ->
     worker.write_text(worker.read_text() + FUNCTION)
     spelled = worker.parent / "." / ".." / worker.parent.name / worker.name
     told = find_all([str(worker), f"{spelled}:send"], {}).warnings
-    assert not any("does not declare" in each for each in told), (
-        "a target that names a function imports the file"
-    )
+    assert not any("does not declare" in each for each in told), "a target that names a function imports the file"
 
 
 def test_discovery_sends_queues_and_schedules_of_a_file_through_another_process(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ async def _by_schema(record: Any, schema: dict[str, Any], ctx: WorkerContext) ->
     try:
         told = await ctx.tools.json_schema_validate(value=record, schema=schema)
     except WorkerError as refused:
-        raise WorkerError("ruleset_unusable", f"The schema cannot be used: {refused.message}", retryable=False) from None
+        raise _unusable(refused, "schema") from None
     return [
         {"code": "schema_mismatch", "path": path_of_pointer(problem["path"], record), "message": problem["reason"], "severity": "error"}
         for problem in told["problems"]
@@ -83,6 +83,13 @@ async def _by_rules(record: Any, rules: list[Any], ctx: WorkerContext) -> list[P
     try:
         told = await ctx.tools.rules_engine(value=record, rules=rules)
     except WorkerError as refused:
-        raise WorkerError("ruleset_unusable", f"The rules cannot be used: {refused.message}", retryable=False) from None
+        raise _unusable(refused, "rules") from None
     reasons: list[Problem] = told["reasons"]
     return reasons
+
+
+def _unusable(refused: WorkerError, what: str) -> WorkerError:
+    """The error if a tool refused the operator's schema or rules (`what`). Any other error is passed on with its own code."""
+    if refused.error_code != "tool_failed":
+        return refused
+    return WorkerError("ruleset_unusable", f"The {what} cannot be used: {refused.message}", retryable=False)
