@@ -2,8 +2,11 @@
 
 Two figures are measured. A file *carries control* if one of its functions is called from another file (or by the event loop, or by the
 caller) and itself calls a function of another file. A reader must open such a file to follow the walk; a function that calls no other file
-is read as a word. A *callback hop* is a call of a function that its caller does not name: one that was handed over as a value.
-docs/internals/engine.md shows this walk to readers.
+is read as a word. A *callback hop* is a call, by the project's code or by the event loop, of a function that its caller does not name: one
+that was handed over as a value. (A function that an object keeps under the function's own name counts as named, such as
+`DurableFunction.succeeded`.) Only hops on the way back count, from a commit or an end to those that wait for it; `_FORWARD` has the others.
+
+The tree of 070402cb had 25 files, 45 functions and 8 different hops by this ruler. docs/internals/engine.md shows this walk to readers.
 """
 
 from __future__ import annotations
@@ -32,6 +35,18 @@ async def order(event: Any, context: AsyncDurableContext) -> int:
     return await context.step(pay)
 
 
+_FORWARD: Final = {
+    "Writer._flush": "the loop begins a commit at the end of its tick",
+    "Decisions._entry": "the store lets each write decide",
+    "execution_row": "the store makes a row",
+    "touched_row": "the store makes a row",
+    "changed_row": "the store makes a row",
+    "operation_row": "the store makes a row",
+    "DurableFunction._event": "the author's types",
+    "DurableFunction._text": "the author's types",
+    "LoopStragglers._write": "a timer writes deferred updates",
+}
+"""Hops that are not on the way back, and what they do."""
 Place = tuple[str, str]
 """A file and a function in it."""
 
@@ -64,7 +79,7 @@ class Walk:
                 self.leaving.add((caller.co_filename, caller.co_qualname))
         if caller is None or code.co_flags & _ASIDE or _is_named(code.co_name, caller.co_names):
             return
-        if caller.co_filename.startswith((f"{_SOURCE}engine/", f"{_SOURCE}hosts/")):
+        if code.co_qualname not in _FORWARD:
             self.hops.append((caller.co_qualname, code.co_qualname))
 
 
@@ -90,11 +105,9 @@ async def test_an_execution_goes_through_eighteen_files_and_four_callbacks(tmp_p
             sys.setprofile(None)
     assert result == 7
     assert len(walk.files) <= 18, sorted(walk.files)
-    reads = ("DurableFunction._event", "DurableFunction._text")  # the author's types, not the engine's control
-    back = [hop for hop in walk.hops if hop[1] not in reads]
-    assert [called for _, called in back] == [
+    assert [called for _, called in walk.hops] == [
         "Invocations._started",
         "AsyncState._written",
         "Invocations._ended",
         "Invocations._settled",
-    ], back
+    ], walk.hops
