@@ -14,7 +14,7 @@ import typer
 
 if TYPE_CHECKING:
     from holdfast.store.browse import Completed
-    from holdfast.store.seam import Store
+    from holdfast.store.seam import ScheduleStore, Store
 
 VARIABLE: Final = "_HOLDFAST_COMPLETE"
 """The environment variable that the shell sets when it asks for completions."""
@@ -45,7 +45,7 @@ def tenants(context: typer.Context, incomplete: str) -> list[str]:
 def schedules(context: typer.Context, incomplete: str) -> list[str]:
     """Names of schedules in the store that begin with `incomplete`."""
 
-    def names(store: Store) -> Sequence[str]:
+    def names(store: ScheduleStore) -> Sequence[str]:
         from holdfast.model.clock import SystemClock
         from holdfast.service.schedules.store_schedules import Schedules
 
