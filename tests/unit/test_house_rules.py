@@ -299,6 +299,12 @@ def test_a_consumer_asks_for_the_part_of_a_store_that_it_needs() -> None:
     assert broken(lambda module: not module.inside(*TAKES_WHOLE_STORE) and WHOLE_STORE.findall(module.text)) == {}
 
 
+def test_service_opens_the_stores() -> None:
+    """Objects are built in one place: what is above it gets them."""
+    places = ("lambda_api/serving.py", "service", "store", "testing")
+    assert broken(lambda module: not module.inside(*places) and _used(module, re.compile(r".*\bopen_store"))) == {}
+
+
 def test_only_packages_stand_at_the_root() -> None:
     """The root is a map: each entry is one idea with a door of its own."""
     assert [path.name for path in SRC.glob("*.py") if path.name != "__init__.py"] == []

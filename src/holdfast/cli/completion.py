@@ -95,10 +95,11 @@ def _asked(where: str, ask: Callable[[Store], Sequence[str]]) -> Sequence[str]:
     would migrate it."""
     from holdfast.model.clock import SystemClock
     from holdfast.model.ids import id_at
-    from holdfast.store.backends import open_maintenance, open_store
+    from holdfast.service.opened_store import opened_store
+    from holdfast.store.backends import open_maintenance
 
-    member = id_at(SystemClock().now())
-    if ("://" not in where and not Path(where).is_file()) or open_maintenance(where, member).look(SystemClock()).behind:
+    clock = SystemClock()
+    if ("://" not in where and not Path(where).is_file()) or open_maintenance(where, id_at(clock.now())).look(clock).behind:
         return ()
-    with contextlib.closing(open_store(where, member)) as store:
+    with opened_store(where, clock) as store:
         return ask(store)
