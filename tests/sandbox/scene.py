@@ -52,7 +52,7 @@ async def tried(wish: dict[str, Any]) -> dict[str, Any]:
     return {
         "frames": frames, "code": end.code, "detail": end.detail, "seconds": took,
         "cpu": end.usage.cpu_seconds, "rss": end.usage.max_rss_mb, "isolation": attempt.isolation,
-        "stdout": attempt.stdout.decode(errors="replace"), "cut": attempt.stdout_cut,
+        "stdout": attempt.stdout.decode(errors="replace"),
         "left": family(os.getpid()), "alive": attempt.pid is not None and alive(attempt.pid),
     }  # fmt: skip
 

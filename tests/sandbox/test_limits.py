@@ -143,7 +143,6 @@ def test_what_cannot_be_imported_has_crashed_and_says_why(scene: Scene) -> None:
 
 def test_a_flood_of_output_is_cut(scene: Scene) -> None:
     found = scene.attempt("greedy:flood", timeout=0.5, jail={"stdout_bytes": 1000})
-    assert found["cut"]
     assert len(found["stdout"]) == 1000
 
 

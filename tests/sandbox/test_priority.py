@@ -20,7 +20,8 @@ from holdfast.hosts.sandbox.inside.plan import NICE, NICE_OF_BUSY
 from holdfast.hosts.sandbox.jailed_body import JailedBody
 from holdfast.hosts.sandbox.sandbox import Sandbox
 from holdfast.hosts.sandbox.server_limits import ServerLimits
-from holdfast.model.clock import measured_by, monotonic
+from holdfast.model.clock import monotonic
+from tests.measured_time import measured_by
 from tests.sandbox.scene import jail_of
 
 

@@ -19,12 +19,12 @@ from typing import Any, Final, NamedTuple
 from holdfast.engine.engine import Engine
 from holdfast.engine.registry import Capacity, Function
 from holdfast.hosts.inline import InlineHost
-from holdfast.model.clock import measured_by
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, State
 from holdfast.model.ids import Ids
 from holdfast.store.seam import Filter
 from holdfast.store.sqlite.store import SqliteStore
+from tests.measured_time import measured_by
 from tests.simulation.chaos import Chaos
 from tests.simulation.checks import Acknowledged, check_all
 from tests.simulation.faults import FaultyStore, Rates, abandon

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.model import clock
 from holdfast.model.browse_errors import ReadTooLong
 from holdfast.model.execution import Execution, ExecutionStatus, State, Terms
 from holdfast.model.ids import Ids
@@ -27,6 +26,7 @@ from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.seam import Hosted
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.stores.writes import T0, after, live, started, step
+from tests.measured_time import measured_by
 from tests.postgres import database, new_schema, schema_of
 
 MANY = 6_000
@@ -273,7 +273,7 @@ def test_postgres_reads_no_more_rows_than_a_step_may(postgres: PostgresStore, pa
 
 def test_a_look_ends_at_its_deadline_in_the_middle_of_a_statement(sqlite: SqliteStore) -> None:
     ticks = itertools.count()
-    with clock.measured_by(lambda: float(next(ticks))), pytest.raises(ReadTooLong) as refused:
+    with measured_by(lambda: float(next(ticks))), pytest.raises(ReadTooLong) as refused:
         sqlite.browse(Browse(versions=("none",)), 8.0)
     assert refused.value.code == "read_too_long"
     assert sqlite.browse(Browse(), 60).rows

@@ -18,6 +18,17 @@ def broken(rule: Callable[[Module], object]) -> dict[str, object]:
     return {module.name: fault for module in MODULES if (fault := rule(module))}
 
 
+WHOLE_STORE = re.compile(r"\w+: Store(?: \| None)?(?=[,)=\n])")
+TAKES_WHOLE_STORE = {
+    "store": "the specification and its backends",
+    "testing": "the suite of stores",
+    "engine/engine.py": "a runner uses nearly all of a store",
+    "engine/scheduler.py": "a runner uses nearly all of a store",
+    "service/client.py": "has all methods of an operator",
+    "console/console.py": "the console shows nearly all of a store",
+    "console/sources/viewer.py": "the console shows nearly all of a store",
+}
+
 # Where time and chance may come from, and why exactly there. Everywhere else they are arguments.
 WALL_CLOCK = {"model/clock.py": "the one Clock that reads the machine's time"}
 CHANCE = {"model/ids.py": "fresh ids are made here and handed on"}
@@ -281,6 +292,17 @@ def test_no_package_uses_the_private_names_of_another() -> None:
         return [f"line {line}: {name}" for line, name in module.private_uses() if name not in own and name in others]
 
     assert broken(uses) == {}
+
+
+def test_a_consumer_asks_for_the_part_of_a_store_that_it_needs() -> None:
+    """The type says what a function can read and change, and a test can stand in for it."""
+    assert broken(lambda module: not module.inside(*TAKES_WHOLE_STORE) and WHOLE_STORE.findall(module.text)) == {}
+
+
+def test_service_opens_the_stores() -> None:
+    """Objects are built in one place: what is above it gets them."""
+    places = ("lambda_api/serving.py", "service", "store", "testing")
+    assert broken(lambda module: not module.inside(*places) and _used(module, re.compile(r".*\bopen_store"))) == {}
 
 
 def test_only_packages_stand_at_the_root() -> None:

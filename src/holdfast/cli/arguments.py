@@ -17,11 +17,11 @@ from holdfast.model import codec
 from holdfast.model.audit import Actor, kept_days, principal
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.errors import InvalidParameter, PayloadNotJson
-from holdfast.model.ids import id_at
 from holdfast.model.payloads import PayloadCodec
 from holdfast.service.client import Client
+from holdfast.service.opened_store import opened_store
 from holdfast.service.settings import default_codec, default_store
-from holdfast.store.backends import open_store, placed
+from holdfast.store.backends import placed
 from holdfast.store.seam import Store
 
 StoreOption = Annotated[
@@ -104,7 +104,7 @@ class StorePlace(msgspec.Struct, frozen=True):
     def opened(self) -> Iterator[tuple[Store, Clock]]:
         """The store, open until the block is left, and its clock. A store that does not exist is made."""
         clock = SystemClock()
-        with contextlib.closing(open_store(self.where, id_at(clock.now()), self.codec())) as store:
+        with opened_store(self.where, clock, self.codec()) as store:
             yield store, store.clock(clock)
 
     def command(self, *words: str) -> str:

@@ -14,7 +14,7 @@ import typer
 
 if TYPE_CHECKING:
     from holdfast.store.browse import Completed
-    from holdfast.store.seam import Store
+    from holdfast.store.seam import ScheduleStore, Store
 
 VARIABLE: Final = "_HOLDFAST_COMPLETE"
 """The environment variable that the shell sets when it asks for completions."""
@@ -45,7 +45,7 @@ def tenants(context: typer.Context, incomplete: str) -> list[str]:
 def schedules(context: typer.Context, incomplete: str) -> list[str]:
     """Names of schedules in the store that begin with `incomplete`."""
 
-    def names(store: Store) -> Sequence[str]:
+    def names(store: ScheduleStore) -> Sequence[str]:
         from holdfast.model.clock import SystemClock
         from holdfast.service.schedules.store_schedules import Schedules
 
@@ -95,10 +95,11 @@ def _asked(where: str, ask: Callable[[Store], Sequence[str]]) -> Sequence[str]:
     would migrate it."""
     from holdfast.model.clock import SystemClock
     from holdfast.model.ids import id_at
-    from holdfast.store.backends import open_maintenance, open_store
+    from holdfast.service.opened_store import opened_store
+    from holdfast.store.backends import open_maintenance
 
-    member = id_at(SystemClock().now())
-    if ("://" not in where and not Path(where).is_file()) or open_maintenance(where, member).look(SystemClock()).behind:
+    clock = SystemClock()
+    if ("://" not in where and not Path(where).is_file()) or open_maintenance(where, id_at(clock.now())).look(clock).behind:
         return ()
-    with contextlib.closing(open_store(where, member)) as store:
+    with opened_store(where, clock) as store:
         return ask(store)

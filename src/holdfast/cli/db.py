@@ -13,7 +13,7 @@ from holdfast.cli.terminal import print_document, print_table, printable, say, w
 from holdfast.model.clock import SystemClock
 from holdfast.model.ids import id_at
 from holdfast.model.payloads import PayloadCodec
-from holdfast.store.backends import open_maintenance
+from holdfast.store.backends import is_sqlite_file, open_maintenance
 from holdfast.store.maintenance import Maintenance
 from holdfast.store.shown_address import shown
 
@@ -108,9 +108,7 @@ def restore(
 
 def _told(aside: Path) -> str:
     """What a restore has replaced, in words."""
-    from holdfast.store.sqlite.restore import is_database
-
-    return "the old store" if is_database(aside) else "the old file, which is not a SQLite database,"
+    return "the old store" if is_sqlite_file(aside) else "the old file, which is not a SQLite database,"
 
 
 @app.command("size")

@@ -79,14 +79,14 @@ def requirements() -> list[Requirement]:
 
 def versions(question: Question) -> Iterator[Diagnosis]:
     """Report whether Python, SQLite and the packages that Holdfast always needs are installed and new enough."""
-    from holdfast.store.sqlite.connection import library_version
+    from holdfast.store.backends import sqlite_versions
 
     running = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < _LEAST_PYTHON:
         yield problem("python", f"Python {running} is too old: 3.11 or newer is needed.", "python3.11 -m pip install holdfast")
     else:
         yield ok("python", f"Python {running} runs Holdfast {installed('holdfast') or 'of a folder'}.")
-    sqlite, least = library_version()
+    sqlite, least = sqlite_versions()
     if _numbers(sqlite) < _numbers(least):
         yield problem("sqlite", f"SQLite {sqlite} is too old: {least} or newer is needed.", "python3 -m pip install --upgrade holdfast")
     else:

@@ -16,7 +16,7 @@ from holdfast.cli.terminal import moment, print_document, print_line, print_tabl
 from holdfast.model.clock import Clock
 from holdfast.model.credentials import Credential, CredentialKind, Role, checked_person, checked_roles
 from holdfast.model.errors import InvalidParameter, StoreNotFound
-from holdfast.store.seam import Store
+from holdfast.store.seam import CredentialStore, Store
 from holdfast.store.shown_address import shown
 from holdfast.web.auth.key_sealing import Sealing, access_keys
 from holdfast.web.auth.keys import Issued, new_access_key, new_token, seal_anew, sealing_of
@@ -148,7 +148,7 @@ def rotate(
     say(f"{keys} sealed with the current secret; {secrets.says()}" if count else "there are no access keys")
 
 
-def _revoke_lost(opened: Store, secrets: KeysSecrets, clock: Clock) -> list[str]:
+def _revoke_lost(opened: CredentialStore, secrets: KeysSecrets, clock: Clock) -> list[str]:
     sealing = Sealing(opened.seal, secrets, chance=os.urandom)
     seal_anew(opened, sealing)
     found = [credential.id for credential in access_keys(opened.credentials()) if not sealing.opens(credential)]

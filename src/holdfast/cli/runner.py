@@ -33,7 +33,7 @@ from holdfast.service.queues.declarations import declared_together
 from holdfast.service.queues.store_queues import meant_queue
 from holdfast.service.runtimes.function_signals import FunctionSignals
 from holdfast.service.settings import Settings
-from holdfast.store.seam import Hosted, Store
+from holdfast.store.seam import Hosted, QueueStore
 from holdfast.store.shown_address import shown
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def _check_pipelines(options: RunnerOptions, workers: ServeWorkers | None) -> No
         raise FunctionNotFound(f"--pipeline: the targets have no {', '.join(unknown)}. Known: {', '.join(sorted(known)) or 'none'}.")
 
 
-def _warn_of_queues(options: RunnerOptions, store: Store) -> None:
+def _warn_of_queues(options: RunnerOptions, store: QueueStore) -> None:
     """Warn about queues of --queue that are not in the store: a runner that waits for a queue with a misspelled name looks like a runner
     that has nothing to do."""
     for queue in sorted((options.only or Only()).queues):

@@ -28,7 +28,7 @@ from holdfast.model.clock import Clock
 from holdfast.model.ids import IdSource
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.store.backends import open_store
+from holdfast.service.opened_store import opened_store
 from holdfast.store.seam import Store
 from holdfast.store.shown_address import shown
 from holdfast.web.asker import asker_of
@@ -119,7 +119,7 @@ async def open_console(
     """Open the console of the store at `where`, and close it when the block ends. The console has its own connection to the store, so that
     pages and runs do not wait for each other. With `read_only` it has no actions; a person can still log in and out. `served` is the server
     in whose process it runs; None if there is no such server."""
-    with contextlib.closing(open_store(where, ids(clock.now()), codec)) as store:
+    with opened_store(where, clock, codec, ids=ids) as store:
         console = Console(store, where, gate, clock=clock, ids=ids, read_only=read_only, served=served)
         try:
             yield console

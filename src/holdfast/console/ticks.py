@@ -18,7 +18,7 @@ from holdfast.model.clock import monotonic
 from holdfast.model.credentials import tenant_of
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.store.seam import Store
+from holdfast.store.seam import ExecutionStore
 from holdfast.web import sse
 from holdfast.web.identity import WITHOUT_CREDENTIAL
 from holdfast.web.page_errors import PREFIX
@@ -40,7 +40,7 @@ _POLICY: Final = RoutePolicy("FollowConsole", Needs.VIEW, Reach.HANDLER, waits=W
 class Ticks:
     """The streams of all pages, and the one task that feeds them."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ExecutionStore) -> None:
         self._store = store
         self._streams: dict[_Stream, None] = {}
         self._looking: asyncio.Task[None] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -21,7 +21,7 @@ from holdfast.model.places import Place, checked_queue, key_of
 from holdfast.model.rates import Rate
 from holdfast.model.summary import begun, pipeline_of
 from holdfast.model.verbs import Start
-from holdfast.store.seam import ExecutionStore, GraphStore, QueueStore
+from holdfast.store.seam import ExecutionStore, QueueStore
 
 BULK: Final = 1000
 """One commit enqueues at most this many executions."""
@@ -90,11 +90,7 @@ class NewQueues:
             self.warn(queue)
 
 
-class RedriveStore(ExecutionStore, GraphStore, Protocol):
-    """The part of a store that a redrive reads."""
-
-
-Redrive = Callable[[RedriveStore, Execution, str, int], Start]
+Redrive = Callable[[ExecutionStore, Execution, str, int], Start]
 """Makes the start that enqueues a parked execution again. It is called with the store, the parked execution, the id of the new execution,
 and the time."""
 
@@ -143,7 +139,7 @@ def same_place(place: Place) -> Enqueue:
     return Enqueue(queue=place.queue, key=key_of(place.lane), beside=place.lane, units=place.units, money=place.money)
 
 
-def redriven(store: RedriveStore, header: Execution, identity: str, now: int, *, payload: str | None = None) -> Start:
+def redriven(store: ExecutionStore, header: Execution, identity: str, now: int, *, payload: str | None = None) -> Start:
     """The start that enqueues a parked execution again, under its name. The new execution has the id `identity`; the parked one is
     superseded. Raises InvalidParameter if the execution is not parked, or was started again already.
 

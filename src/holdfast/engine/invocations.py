@@ -41,7 +41,7 @@ from holdfast.engine.outcomes import blameless, giving_back, uninvoked, unwritab
 from holdfast.engine.port import EnginePort
 from holdfast.engine.quarantine_messages import quarantined
 from holdfast.engine.registry import Function, Registry
-from holdfast.engine.unsure_claims import UnsureClaims
+from holdfast.engine.unsure_claims import ClaimsStore, UnsureClaims
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, LeaseLost, Rejected, Retryable, RowDamaged, WriteFailed
@@ -51,7 +51,6 @@ from holdfast.model.operations import Kind, Operation
 from holdfast.model.outside import Fire, Stop
 from holdfast.model.ports import Host, Invocation
 from holdfast.model.verbs import Answer, Claim, Settle, Start, Started, Write
-from holdfast.store.seam import Store
 
 log = logging.getLogger("holdfast.engine")
 _AGAIN_SECONDS: Final = 1.0
@@ -63,7 +62,7 @@ class Invocations:
 
     def __init__(
         self,
-        store: Store,
+        store: ClaimsStore,
         writer: Writer,
         host: Host,
         port: EnginePort,

@@ -15,6 +15,7 @@ from collections.abc import Sequence, Sized
 from typing import Any, Final
 
 from holdfast.engine.registry import Registry
+from holdfast.engine.unsure_claims import ClaimsStore
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, ExecutionStatus, State
@@ -23,7 +24,7 @@ from holdfast.model.operations import Action, Kind, Type
 from holdfast.model.ports import Observer
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.verbs import Admit, Answer, Checkpoint, Checkpointed, Settle, Start, Started, Write
-from holdfast.store.seam import Committed, Store
+from holdfast.store.seam import Committed
 
 log = logging.getLogger("holdfast.signals")
 _MOST_ENDED: Final = 10_000
@@ -34,7 +35,7 @@ _ENDS: Final = frozenset({Action.SUCCEED, Action.FAIL, Action.RETRY})
 class EngineSight:
     """What observers may read from the engine."""
 
-    def __init__(self, store: Store, registry: Registry, clock: Clock, live: Sized) -> None:
+    def __init__(self, store: ClaimsStore, registry: Registry, clock: Clock, live: Sized) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock

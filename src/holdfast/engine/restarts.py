@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import msgspec
 
 from holdfast.engine.enqueues import same_place
@@ -15,11 +17,15 @@ from holdfast.model.restart_errors import RestartRefused
 from holdfast.model.starts import Restart
 from holdfast.model.summary import begun, pipeline_of
 from holdfast.model.verbs import Start
-from holdfast.store.seam import ExecutionStore
+from holdfast.store.seam import CommitStore, ExecutionStore
 
 ON_FAILED = ("find", "restart")
 """What a start does if the execution that has the name failed: treat it like one that did not fail, as AWS does ("find"), or start a new
 execution under the name ("restart")."""
+
+
+class RestartStore(CommitStore, ExecutionStore, Protocol):
+    """The part of a store that reads an execution and starts it again."""
 
 
 def is_restart(on_failed: str, name: str | None) -> bool:

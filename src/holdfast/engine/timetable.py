@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from itertools import islice, takewhile
-from typing import Final
+from typing import Final, Protocol
 
 from holdfast.engine.agenda import Agenda
 from holdfast.engine.capacity_reservations import CapacityReservations
@@ -38,7 +38,7 @@ from holdfast.model.schedules import Handled, Occurrence, Overlap, ScheduleState
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.model.timing import Timing, delay_of, occurrences
 from holdfast.model.verbs import Start
-from holdfast.store.seam import Store
+from holdfast.store.seam import ExecutionStore, ScheduleStore
 
 log = logging.getLogger("holdfast.engine")
 
@@ -64,12 +64,16 @@ Saw = Callable[[str, str, int, int | None], None]
 None if nothing was started (model.ports.ScheduleObserver)."""
 
 
+class TimetableStore(ScheduleStore, ExecutionStore, Protocol):
+    """The part of a store that has the schedules and the executions of their occurrences."""
+
+
 class Timetable:
     """Starts the occurrences of schedules that are due, for one runner."""
 
     def __init__(
         self,
-        store: Store,
+        store: TimetableStore,
         registry: Registry,
         invocations: Invocations,
         reservations: CapacityReservations,

@@ -27,7 +27,7 @@ _AGAIN_SECONDS: Final = 1.0
 
 
 class ClaimsStore(ExecutionStore, RunnerStore, Protocol):
-    """The part of a store that says which executions a runner holds."""
+    """The part of a store that says which executions runners hold and may claim."""
 
 
 class UnsureClaims:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -72,18 +71,6 @@ def idle_seconds() -> float:
     return _monotonic() - _computed()
 
 
+# Tests replace these two, to decide how long things take.
 _monotonic: Callable[[], float] = time.monotonic
 _computed: Callable[[], float] = time.thread_time
-
-
-@contextmanager
-def measured_by(seconds: Callable[[], float]) -> Iterator[None]:
-    """Inside the `with` block, `monotonic` returns what `seconds()` returns, and `idle_seconds` returns 0, in the whole process. So a
-    simulation decides how long things take, and a slow machine changes nothing."""
-    global _monotonic, _computed
-    before = _monotonic, _computed
-    _monotonic = _computed = seconds
-    try:
-        yield
-    finally:
-        _monotonic, _computed = before

@@ -198,15 +198,6 @@ class _Update(Struct, rename="pascal"):
     chained_invoke_options: _ChainedInvokeOptions | None = None
 
 
-def update_from_wire(wire: object) -> Update:
-    """Read an update. Raises InvalidParameter, which names the wrong member, if it does not have the form of an update."""
-    try:
-        sent = json_structs.converted(wire, _Update)
-    except msgspec.ValidationError as error:
-        raise InvalidParameter(f"Not an operation update: {error}") from None
-    return _update(sent)
-
-
 def _update(sent: _Update) -> Update:
     context = sent.context_options or _ContextOptions()
     step = sent.step_options or _StepOptions()

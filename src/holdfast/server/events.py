@@ -11,7 +11,7 @@ it may have missed some signals.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Final
+from typing import Final, Protocol
 
 from holdfast.model.credentials import tenant_of
 from holdfast.model.errors import HoldfastError, InvalidParameter, Rejected
@@ -21,7 +21,7 @@ from holdfast.model.threads import Purpose, in_thread
 from holdfast.signals.broadcast import Broadcaster, Listener, SignalGap
 from holdfast.signals.event import event_of
 from holdfast.signals.patterns import Pattern
-from holdfast.store.seam import Store
+from holdfast.store.seam import ExecutionStore, OutboxStore
 from holdfast.web import sse
 from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
 from holdfast.web.refusals import Header
@@ -35,11 +35,15 @@ _COME_BACK: Final[Header] = (b"retry-after", b"5")
 _POLICY: Final = RoutePolicy("StreamEvents", Needs.VIEW, Reach.HANDLER, waits=Waits.STREAM)
 
 
+class EventsStore(OutboxStore, ExecutionStore, Protocol):
+    """The part of a store that has signals and the tenants of their executions."""
+
+
 class Events:
     """The handler of the stream. The server must close the broadcaster when it shuts down, because open streams do not end by
     themselves."""
 
-    def __init__(self, broadcaster: Broadcaster, store: Store, *, heartbeat_seconds: float = sse.HEARTBEAT_SECONDS) -> None:
+    def __init__(self, broadcaster: Broadcaster, store: EventsStore, *, heartbeat_seconds: float = sse.HEARTBEAT_SECONDS) -> None:
         self._broadcaster = broadcaster
         self._store = store
         self._heartbeat_seconds = heartbeat_seconds

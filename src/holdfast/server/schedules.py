@@ -14,7 +14,7 @@ from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.schedules.declarations import schedule_from, span_of
 from holdfast.service.schedules.documents import described, iso, next_times
 from holdfast.service.schedules.store_schedules import Schedules
-from holdfast.store.seam import Store
+from holdfast.store.seam import ScheduleStore
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
@@ -31,7 +31,7 @@ class ScheduleRoutes:
     """The handlers of schedules. After each change of a schedule, except a removal, they call `look`, which tells this server's own runner
     to read the schedules again."""
 
-    def __init__(self, store: Store, clock: Clock, look: Callable[[], None]) -> None:
+    def __init__(self, store: ScheduleStore, clock: Clock, look: Callable[[], None]) -> None:
         self._store, self._clock, self._look = store, clock, look
 
     def routes(self) -> list[Route]:

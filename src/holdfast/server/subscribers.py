@@ -9,12 +9,11 @@ from typing import Any, Final
 from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.signals import Subscriber
-from holdfast.server.events import Events
+from holdfast.server.events import Events, EventsStore
 from holdfast.signals.broadcast import Broadcaster
 from holdfast.signals.sink_addresses import read_sinks
 from holdfast.signals.sinks import Sink
 from holdfast.signals.webhook import Webhook
-from holdfast.store.seam import Store
 from holdfast.web.routing import Route
 
 STREAM: Final = "events"
@@ -38,7 +37,7 @@ class ServerSubscribers:
         `path` is None, there are no sinks."""
         return cls({} if path is None else read_sinks(path, environment, clock))
 
-    def routes(self, store: Store) -> list[Route]:
+    def routes(self, store: EventsStore) -> list[Route]:
         """The routes of the stream of events."""
         return Events(self._broadcaster, store).routes()
 

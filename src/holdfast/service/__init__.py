@@ -3,6 +3,7 @@
 engines.py          `holdfast.open`: puts a store, a host and an engine together; start here
 settings.py         the settings of an engine; drain.py lets its process end
 client.py           a store without an engine; store_approvals.py has its approvals
+opened_store.py     a store alone, open for a block of code
 worker_pushes.py    enqueues a run of a worker for each line of a file
 open_engine/        the opened engine and its methods
 runtimes/           workers and pipelines, connected to an engine
@@ -15,7 +16,7 @@ descriptions/       executions and runs as people read them
 queues/             the queues of a store
 schedules/          the schedules of a store
 
-Belongs: opening, wiring, and the verbs of users. It builds the objects of the layers below. Two modules above it do that too:
-lambda_api/serving.py builds a server's engine, and console/console.py builds a console over a store; some commands of cli open a store.
+Belongs: opening, wiring, and the verbs of users. It builds the objects of the layers below. Above it, only lambda_api/serving.py
+opens a store, too: it builds a server's engine.
 Does not: terminals, HTTP.   May import: everything below it. The rooms import each other only downwards (pyproject.toml has their order).
 """

@@ -5,27 +5,32 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.model.audit import Actor, principal
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, Rejected
 from holdfast.service.costs.estimates import without_workers
-from holdfast.store.seam import Store
+from holdfast.service.costs.reports import CostStore
+from holdfast.store.seam import CommitStore
 from holdfast.workers import batches
 from holdfast.workers.approval_pages import undecided
 from holdfast.workers.approvals import SETTLING, Approval, Decision
 from holdfast.workers.batches import BatchVerdict, DecisionResult
-from holdfast.workers.decisions import decision_write
+from holdfast.workers.decisions import DecisionStore, decision_write
 from holdfast.workers.links import DEFAULT_SECONDS, MadeLink, make_link
 from holdfast.workers.run_lookup import Asker, find_approval, waiting_below
 from holdfast.workers.run_usage import Spending
 
 
+class ApprovalsStore(CommitStore, DecisionStore, CostStore, Protocol):
+    """The part of a store in which approvals are shown and decided."""
+
+
 class StoreApprovals:
     """Reads and decides the approvals of a store, in the name of `asker`; without one, in the name of this machine's user."""
 
-    def __init__(self, store: Store, clock: Clock, actor: Actor | None = None, asker: Asker | None = None) -> None:
+    def __init__(self, store: ApprovalsStore, clock: Clock, actor: Actor | None = None, asker: Asker | None = None) -> None:
         self._store, self._clock, self._actor = store, clock, actor
         self._asker = asker or Asker(principal=principal(), actor=actor)
 

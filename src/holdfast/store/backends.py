@@ -1,6 +1,8 @@
-"""Opens a store by its path or address. No other module chooses between the backends."""
+"""Opens a store by its path or address. No other module names a backend."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from holdfast.model.errors import ExtraMissing, InvalidParameter
 from holdfast.model.payloads import PayloadCodec
@@ -40,6 +42,20 @@ def open_maintenance(where: str, member: str, codec: PayloadCodec | None = None)
     from holdfast.store.sqlite.maintenance import SqliteMaintenance
 
     return SqliteMaintenance(where, member, codec)
+
+
+def is_sqlite_file(path: Path) -> bool:
+    """Whether a file begins like a SQLite database, or is empty."""
+    from holdfast.store.sqlite.restore import is_database
+
+    return is_database(path)
+
+
+def sqlite_versions() -> tuple[str, str]:
+    """The version of SQLite in this process, and the oldest that a store can use."""
+    from holdfast.store.sqlite.connection import library_version
+
+    return library_version()
 
 
 def _is_postgres(where: str) -> bool:

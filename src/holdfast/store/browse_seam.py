@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from holdfast.model.console import ConsoleSession, SavedView
-from holdfast.model.operations import Operation
 from holdfast.store.browse import MAX_COUNTED, Browse, Browsed, Completed, Facets, RunnerStatus, SubscriberPosition
-from holdfast.store.values import HistoryEntry, Hosted
+from holdfast.store.values import Hosted
 
 
 class BrowseStore(Protocol):
-    """Reads for people. `browse` and `facets` have a deadline, and use a connection of their own (a store in `:memory:` has only one), so
-    that runners do not wait for them."""
+    """Reads for people, and the views that people save, by owner and name. `browse` and `facets` have a deadline, and use a connection of
+    their own (a store in `:memory:` has only one), so that runners do not wait for them."""
 
     def browse(self, wanted: Browse, seconds: float) -> Browsed:
         """One page of the executions that match, newest first. It considers at most `wanted.scan` executions, even if none of them matches.
@@ -23,15 +22,6 @@ class BrowseStore(Protocol):
     def facets(self, wanted: Browse, seconds: float, most: int = MAX_COUNTED) -> Facets:
         """Counts by field over the newest executions that match, at most `most` of them. It ignores `wanted.limit`. Raises ReadTooLong if
         it takes longer than `seconds`."""
-        ...
-
-    def outline(self, execution: str, newer_than: int = 0) -> Sequence[Operation]:
-        """The execution's operations that changed after the revision `newer_than`, in the order they began, without their payloads."""
-        ...
-
-    def attempts(self, execution: str, place: int) -> Sequence[HistoryEntry]:
-        """At most 200 events of one operation, from its first event on, in order, with their payloads. `place` is the number of its first
-        event."""
         ...
 
     def runners(self) -> Sequence[RunnerStatus]:
@@ -50,6 +40,19 @@ class BrowseStore(Protocol):
         """At most `limit` values of a field that begin with a prefix, in order. If `tenant` is given, only values of the newest 10,000
         executions of that tenant (for the tenant `default`: values of this tenant among the newest 10,000 executions of all tenants). For
         the field of tenants, the only value is then `tenant` itself."""
+        ...
+
+    def views(self, owner: str) -> Sequence[SavedView]:
+        """The views of an owner, in the order of their names."""
+        ...
+
+    def put_view(self, view: SavedView) -> None:
+        """Write a view. It replaces a view with the same owner and name. Raises TooManyViews if the owner would have more than 100 views.
+        Raises InvalidParameter if a text of the view is not allowed."""
+        ...
+
+    def remove_view(self, owner: str, name: str) -> bool:
+        """Remove a view. Returns False if the owner has no view with this name."""
         ...
 
 
@@ -74,21 +77,4 @@ class SessionStore(Protocol):
 
     def remove_sessions(self, credential: str) -> int:
         """Remove every session of a credential. Returns how many were removed."""
-        ...
-
-
-class ViewStore(Protocol):
-    """Views that people save, by owner and name."""
-
-    def views(self, owner: str) -> Sequence[SavedView]:
-        """The views of an owner, in the order of their names."""
-        ...
-
-    def put_view(self, view: SavedView) -> None:
-        """Write a view. It replaces a view with the same owner and name. Raises TooManyViews if the owner would have more than 100 views.
-        Raises InvalidParameter if a text of the view is not allowed."""
-        ...
-
-    def remove_view(self, owner: str, name: str) -> bool:
-        """Remove a view. Returns False if the owner has no view with this name."""
         ...

@@ -5,6 +5,7 @@ gets a batch of writes, lets each write decide on the rows as they are inside on
 `commit` returns, every write that was accepted is on disk. All methods block, and any thread may call them.
 
 `Store` is the sum of small protocols, one for each kind of thing that a store keeps. A consumer asks for the smallest one it needs.
+One that needs a few of them names their sum, as engine.unsure_claims.ClaimsStore does.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from holdfast.model.signals import StatusSignal
 from holdfast.model.verbs import Write
 from holdfast.store.browse_seam import BrowseStore as BrowseStore
 from holdfast.store.browse_seam import SessionStore as SessionStore
-from holdfast.store.browse_seam import ViewStore as ViewStore
 from holdfast.store.ledger_seam import LedgerStore as LedgerStore
 from holdfast.store.schedule_seam import ScheduleStore as ScheduleStore
 from holdfast.store.values import Committed as Committed
@@ -65,9 +65,17 @@ class CommitStore(Protocol):
         """
         ...
 
+    def adopt(self, copy: Snapshot) -> bool:
+        """Write the copy of an execution of another store. Returns False, and writes nothing, if this store has the same execution already.
+
+        Raises ExecutionAlreadyStarted, and writes nothing, if another execution has the copy's id or name; for a superseded copy only the
+        id counts. The copy does not keep its place in a queue. Writing it makes no signal.
+        """
+        ...
+
 
 class ExecutionStore(SealedStore, Protocol):
-    """Executions, their operations and their events, as of the last commit."""
+    """Executions, their operations, their events and their graphs, as of the last commit."""
 
     @property
     def unmarked(self) -> str:
@@ -101,9 +109,27 @@ class ExecutionStore(SealedStore, Protocol):
         """The execution's operations of type CONTEXT, in the order they began, without their results."""
         ...
 
+    def outline(self, execution: str, newer_than: int = 0) -> Sequence[Operation]:
+        """The execution's operations that changed after the revision `newer_than`, in the order they began, without their payloads."""
+        ...
+
     def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[HistoryEntry]:
         """At most `limit` of the execution's events whose number is larger than `after`, in order. The terminal event of an execution that
         is still closing is not shown yet."""
+        ...
+
+    def attempts(self, execution: str, place: int) -> Sequence[HistoryEntry]:
+        """At most 200 events of one operation, from its first event on, in order, with their payloads. `place` is the number of its first
+        event."""
+        ...
+
+    def snapshot(self, execution: str) -> Snapshot | None:
+        """All rows of an execution, read at one moment. None if there is no such execution."""
+        ...
+
+    def graph(self, graph: str) -> str | None:
+        """The text of a pipeline's graph with this id. None if there is none. The write that starts an execution adds its graph
+        (`Start.graph`)."""
         ...
 
     def undecided(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[str]:
@@ -113,55 +139,10 @@ class ExecutionStore(SealedStore, Protocol):
 
     def list(self, wanted: Filter) -> Sequence[Execution]: ...
 
-
-class CopyStore(Protocol):
-    """Reads and writes copies of whole executions, so that they can be copied from one store to another."""
-
-    def snapshot(self, execution: str) -> Snapshot | None:
-        """All rows of an execution, read at one moment. None if there is no such execution."""
-        ...
-
-    def adopt(self, copy: Snapshot) -> bool:
-        """Write the copy of an execution of another store. Returns False, and writes nothing, if this store has the same execution already.
-
-        Raises ExecutionAlreadyStarted, and writes nothing, if another execution has the copy's id or name; for a superseded copy only the
-        id counts. The copy does not keep its place in a queue. Writing it makes no signal.
-        """
-        ...
-
-
-class GraphStore(Protocol):
-    """Graphs of pipelines. The write that starts an execution also adds its graph (`Start.graph`). `RetentionStore.expire` removes a graph
-    after it has removed the last execution that names it."""
-
-    def graph(self, graph: str) -> str | None:
-        """The text of the graph with this id. None if there is none."""
-        ...
-
-
-class DueStore(Protocol):
-    """Executions that a runner has something to do for."""
-
-    def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
-        """The ids of at most `limit` executions that a runner may claim at the time `now`: executions of these functions that are ready, or
-        that a runner in `dead` holds. Ready suspects are left out (`suspect`)."""
-        ...
-
-    def suspect(self, targets: Sequence[Target], now: int) -> str | None:
-        """The id of a ready execution of these functions under which two or more runners in a row have died; None if there is none. A
-        runner claims it apart from other executions (`Claim.alone`), because it may be the cause of the deaths.
-
-        An execution that was put aside for a while (`life.next_try`) is returned only when that time is over.
-        """
-        ...
-
-    def due(self, now: int, limit: int) -> Sequence[str]:
-        """The ids of at most `limit` executions whose next timer may be due at `now` (`Execution.due_at`)."""
-        ...
-
-    def next_due(self, targets: Sequence[Target]) -> int | None:
-        """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions can be claimed
-        (suspects are left out), a closed lane in which executions wait opens. The time may be past. None if nothing of this is known."""
+    def changed(self) -> bool:
+        """Whether another process has written something that this process may wait for, since the last call that returned True. It may also
+        return True without such a write, for example after a lost connection. While another thread uses the connection, it returns False,
+        and a later call reports the write. It is cheap enough for twenty calls a second."""
         ...
 
 
@@ -242,7 +223,7 @@ class FunctionStore(Protocol):
 
 
 class RunnerStore(Protocol):
-    """Runners and their leases."""
+    """Runners, their leases, and the executions that a runner has something to do for."""
 
     def join(self, runner: str, lease_until: int) -> None:
         """Register a runner with a lease until this time. `runner` must be the name with which this process opened the store (`member`),
@@ -265,10 +246,26 @@ class RunnerStore(Protocol):
         """The ids of the executions whose state is RUNNING under this runner, whether its lease is over or not."""
         ...
 
-    def changed(self) -> bool:
-        """Whether another process has written something that this process may wait for, since the last call that returned True. It may also
-        return True without such a write, for example after a lost connection. While another thread uses the connection, it returns False,
-        and a later call reports the write. It is cheap enough for twenty calls a second."""
+    def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
+        """The ids of at most `limit` executions that a runner may claim at the time `now`: executions of these functions that are ready, or
+        that a runner in `dead` holds. Ready suspects are left out (`suspect`)."""
+        ...
+
+    def suspect(self, targets: Sequence[Target], now: int) -> str | None:
+        """The id of a ready execution of these functions under which two or more runners in a row have died; None if there is none. A
+        runner claims it apart from other executions (`Claim.alone`), because it may be the cause of the deaths.
+
+        An execution that was put aside for a while (`life.next_try`) is returned only when that time is over.
+        """
+        ...
+
+    def due(self, now: int, limit: int) -> Sequence[str]:
+        """The ids of at most `limit` executions whose next timer may be due at `now` (`Execution.due_at`)."""
+        ...
+
+    def next_due(self, targets: Sequence[Target]) -> int | None:
+        """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions can be claimed
+        (suspects are left out), a closed lane in which executions wait opens. The time may be past. None if nothing of this is known."""
         ...
 
 
@@ -369,9 +366,6 @@ class RetentionStore(Protocol):
 class Store(
     CommitStore,
     ExecutionStore,
-    CopyStore,
-    GraphStore,
-    DueStore,
     QueueStore,
     FunctionStore,
     RunnerStore,
@@ -383,7 +377,6 @@ class Store(
     ScheduleStore,
     BrowseStore,
     SessionStore,
-    ViewStore,
     RetentionStore,
     Protocol,
 ):

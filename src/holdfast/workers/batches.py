@@ -9,7 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.model.errors import HoldfastError, InvalidParameter
-from holdfast.store.seam import Store
+from holdfast.store.seam import ExecutionStore
 from holdfast.workers.approvals import Approval
 from holdfast.workers.run_lookup import MOST_WAITING, Asker, waiting_below
 
@@ -28,7 +28,9 @@ class DecisionResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     message: str | None = None
 
 
-def chosen(store: Store, asker: Asker, approvals: Sequence[str] = (), run: str | None = None, node: str | None = None) -> list[str]:
+def chosen(
+    store: ExecutionStore, asker: Asker, approvals: Sequence[str] = (), run: str | None = None, node: str | None = None
+) -> list[str]:
     """The ids of the approvals that a batch decides: those named in `approvals`; or the open approvals of `run` and of all runs below it,
     at most MOST of them, and with `node` only those of nodes with this name and of the runs below them. Raises InvalidParameter if both
     `approvals` and `run` are given or neither is, if `node` is given without `run`, or if `approvals` names too many. Raises

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -14,7 +14,7 @@ from holdfast.model.operations import APPROVAL, CANCEL, OPEN, Failure
 from holdfast.model.outside import Answering, Stop
 from holdfast.model.seal import Seal
 from holdfast.model.verbs import Decision as Verdict
-from holdfast.store.seam import ExecutionStore, Store
+from holdfast.store.seam import AuditStore, CredentialStore, ExecutionStore
 from holdfast.workers.approvals import SETTLING, WITHDRAWN, Approval, ApprovalRefused, Decision, request_of
 from holdfast.workers.deciders import checked, person_of
 from holdfast.workers.run_lookup import Asker, approval_operations, find_run
@@ -24,7 +24,11 @@ from holdfast.workers.votes import Voting
 DecisionWrite: TypeAlias = Answering | Voting
 
 
-def decision_write(store: Store, approval_id: str, decision: Decision, asker: Asker, *, in_batch: bool = False) -> DecisionWrite:
+class DecisionStore(ExecutionStore, CredentialStore, AuditStore, Protocol):
+    """The part of a store that says what may be decided, and by whom."""
+
+
+def decision_write(store: DecisionStore, approval_id: str, decision: Decision, asker: Asker, *, in_batch: bool = False) -> DecisionWrite:
     """The write of a decision: it closes the approval, or adds one vote to it. Raises ApprovalNotFound if the caller can see no such
     approval, CallbackClosed if the approval is closed, ApprovalRefused if the decision is not allowed, and the other errors of
     `deciders.checked`. `in_batch`: the decision is part of a batch, which the operator may forbid for an approval. The store refuses the

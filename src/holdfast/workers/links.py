@@ -19,9 +19,9 @@ from holdfast.model import json_structs
 from holdfast.model.credentials import checked_person
 from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.model.seal import Seal
-from holdfast.store.seam import Store
 from holdfast.workers.approvals import Approval, ApprovalRefused
 from holdfast.workers.deciders import check_person, person_of
+from holdfast.workers.decisions import DecisionStore
 from holdfast.workers.run_lookup import Asker, find_approval
 
 PATH: Final = "/v1/links/"
@@ -92,7 +92,7 @@ def link_of(seal: Seal, token: str, now: int) -> Link:
     return link
 
 
-def make_link(store: Store, approval_id: str, person: str, asker: Asker, now: int, seconds: int = DEFAULT_SECONDS) -> MadeLink:
+def make_link(store: DecisionStore, approval_id: str, person: str, asker: Asker, now: int, seconds: int = DEFAULT_SECONDS) -> MadeLink:
     """Make a link for a person who may decide the approval. The link expires after `seconds`, or when the approval expires, if that is
     earlier. The audit log records who made the link and for whom (not if `asker.actor` is None). Raises ApprovalRefused if no link may be
     made for this approval, or if this person may not decide it. Raises InvalidParameter if `person` is not a valid name, or if `seconds` is

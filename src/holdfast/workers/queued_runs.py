@@ -17,7 +17,7 @@ import msgspec
 from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Response
 from holdfast.contract.terms import RateLimit
-from holdfast.engine.enqueues import RedriveStore, redriven
+from holdfast.engine.enqueues import redriven
 from holdfast.model.admission import Enqueue
 from holdfast.model.execution import Execution, Outcome, OutcomeStatus
 from holdfast.model.ledger import nanos_of
@@ -25,7 +25,7 @@ from holdfast.model.operations import Queued
 from holdfast.model.rates import Rate
 from holdfast.model.starts import Start
 from holdfast.model.summary import PARTIAL, Summary, error_word
-from holdfast.store.seam import QueueStore
+from holdfast.store.seam import ExecutionStore, QueueStore
 from holdfast.workers.accept import ServedVersion, rate_of
 from holdfast.workers.accepted_request import AcceptedRequest, accepted_from
 from holdfast.workers.earlier_runs import check_kept
@@ -72,7 +72,7 @@ def run_again(accepted: AcceptedRequest, run_id: str) -> AcceptedRequest:
     return msgspec.structs.replace(accepted, before=(*accepted.before, run_id))
 
 
-def redriven_run(store: RedriveStore, header: Execution, identity: str, now: int) -> Start:
+def redriven_run(store: ExecutionStore, header: Execution, identity: str, now: int) -> Start:
     """The start that enqueues a parked run again, under its name and with the new id `identity`. The new run inherits the receipts of the
     parked one. The worker does not need to be served in this process. Raises RestartRefused if the store has removed an earlier run whose
     writes the new run must know, and InvalidParameter if the run is not parked or was started again already.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -82,8 +83,9 @@ class Client:
     ) -> CheckpointOutput:
         """CheckpointDurableExecution."""
         try:
-            asked = [wire.update_from_wire(update.to_dict()) for update in updates]
-            answer = self._port.checkpoint(SEAL.position(checkpoint_token), asked, client_token)
+            body = {"CheckpointToken": checkpoint_token, "Updates": [update.to_dict() for update in updates], "ClientToken": client_token}
+            asked = wire.checkpoint_from_json(json.dumps(body).encode())
+            answer = self._port.checkpoint(SEAL.position(asked.token), asked.updates, asked.client_token)
         except HoldfastError as error:
             raise CheckpointError.from_exception(Refused(error)) from error
         self.seen = answer.revision

@@ -97,8 +97,8 @@ class Service:
             return refused(error)
 
     def _checkpoint(self, members: Mapping[str, Any]) -> Any:
-        updates = [wire.update_from_wire(update) for update in members["Updates"]]
-        answer = self._port.checkpoint(SEAL.position(members["CheckpointToken"]), updates, members["ClientToken"])
+        asked = wire.checkpoint_from_json(json.dumps(members).encode())
+        answer = self._port.checkpoint(SEAL.position(asked.token), asked.updates, asked.client_token)
         self.seen = answer.revision
         changed = [wire.operation_to_wire(operation, wire.seconds) for operation in answer.operations]
         token = {} if answer.token is None else {"CheckpointToken": SEAL.token(answer.token)}

@@ -19,7 +19,7 @@ from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import RUN, Operation, Type
 from holdfast.pipelines.graph.graph import kind_of
 from holdfast.pipelines.graph.text import graph_from
-from holdfast.store.seam import Filter, Store
+from holdfast.store.seam import ExecutionStore, Filter
 
 PAGE: Final = 200
 """One slice has at most this many rows, if the caller gives no other limit."""
@@ -157,7 +157,7 @@ def _made(viewer: Viewer, header: Execution, before: Tree | None) -> Tree:
     return tree
 
 
-def _children(store: Store, header: Execution) -> dict[str, Execution]:
+def _children(store: ExecutionStore, header: Execution) -> dict[str, Execution]:
     found = store.list(Filter(parent=header.id, limit=_MOST_CHILDREN))
     return {child.parent_operation: child for child in reversed(found) if child.parent_operation is not None}
 

@@ -22,8 +22,7 @@ class BodyOutput:
         self._kept = bytearray()
         self._pause: asyncio.TimerHandle | None = None
         self._open = True
-        self.cut = False
-        """Whether there was more output than was kept."""
+        self._cut = False
         os.set_blocking(fd, False)
         loop.add_reader(fd, self._read)
 
@@ -36,9 +35,9 @@ class BodyOutput:
         dead."""
         if self._pause is not None:
             self._pause.cancel()
-        more = self._open and not self.cut
+        more = self._open and not self._cut
         while more:
-            more = self._read() and not self.cut
+            more = self._read() and not self._cut
         self._end()
 
     def _read(self) -> bool:
@@ -52,7 +51,7 @@ class BodyOutput:
         room = self._most - len(self._kept)
         self._kept += data[:room]
         if len(data) > room:
-            self.cut = True
+            self._cut = True
             self._loop.remove_reader(self._fd)
             self._pause = self._loop.call_later(_PAUSE_SECONDS, self._again)
         return True

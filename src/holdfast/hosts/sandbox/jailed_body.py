@@ -140,11 +140,6 @@ class JailedBody:
         """The beginning of the body's output (standard output and standard error), at most `Jail.stdout_bytes`."""
         return self._output.kept()
 
-    @property
-    def stdout_cut(self) -> bool:
-        """Whether the body printed more than was kept."""
-        return self._output.cut
-
     async def send(self, frame: dict[str, Any], fd: int | None = None) -> None:
         """Send one frame to the body, with the descriptor `fd` if it is given. Frames arrive in the order of the calls. Waits while the
         body does not read. Does nothing after the end of the body; the caller learns of the end from `receive`."""

@@ -19,7 +19,7 @@ from holdfast.model.ids import Arn, Position
 from holdfast.model.operations import Operation, replayed_contexts
 from holdfast.model.pages import BEGINNING, FIRST_OPERATION, PAGE_BYTES, Mark, cut, marker, number, read_marker, state_mark, state_marker
 from holdfast.service.descriptions.executions import arn_of
-from holdfast.store.seam import Filter, HistoryEntry, Store
+from holdfast.store.seam import ExecutionStore, Filter, HistoryEntry, SealedStore
 
 Wire = dict[str, Any]
 _CHUNKS: Final = (8, 16, 32, 64, 128)
@@ -47,7 +47,7 @@ class ListRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Only executions of this tenant; None means all tenants."""
 
 
-def found(store: Store, text: str) -> Execution:
+def found(store: ExecutionStore, text: str) -> Execution:
     """The execution of an ARN. Raises ExecutionNotFound if there is none, or if another part of the ARN than the id does not match. Raises
     InvalidParameter if the text is not such an ARN."""
     arn = checks.execution_arn(text)
@@ -57,7 +57,7 @@ def found(store: Store, text: str) -> Execution:
     return header
 
 
-def position(store: Store, arn: Arn, token: str) -> Position:
+def position(store: SealedStore, arn: Arn, token: str) -> Position:
     """The position in a checkpoint token. Raises InvalidToken if the store did not make the token, and InvalidParameter if it belongs to
     another execution."""
     at = store.seal.position(token)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.contract.protocol import Response
 from holdfast.model.clock import Clock
@@ -11,24 +11,30 @@ from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.execution import Execution, State
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.costs.estimates import Estimates
+from holdfast.service.costs.reports import CostStore
+from holdfast.service.descriptions.executions import DescriptionStore
 from holdfast.service.queues.places import place_document, queue_place
-from holdfast.store.seam import Store
 from holdfast.web.limits import WebLimits
 from holdfast.web.refusals import Refused
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
 from holdfast.web.worker_replies import open_reply, response_reply
 from holdfast.workers.accepted_request import AcceptedRequest
+from holdfast.workers.decisions import DecisionStore
 from holdfast.workers.run_lookup import response_of, state_of
 from holdfast.workers.service import WorkerService
 
 _DONE = "done"
 
 
+class ProtocolStore(DescriptionStore, CostStore, DecisionStore, Protocol):
+    """The part of a store that the handlers of the protocol use."""
+
+
 class ServedWorkers:
     """The workers of one server, and the replies for their runs."""
 
-    def __init__(self, worker_service: WorkerService, store: Store, clock: Clock, limits: WebLimits) -> None:
+    def __init__(self, worker_service: WorkerService, store: ProtocolStore, clock: Clock, limits: WebLimits) -> None:
         self.worker_service = worker_service
         self.store = store
         self.clock = clock

@@ -27,9 +27,8 @@ from holdfast.pipelines.estimate.estimate import Begun, Estimate, NodeEstimate, 
 from holdfast.pipelines.estimate.worst import Gap, worker_most
 from holdfast.pipelines.graph.graph import Graph
 from holdfast.pipelines.run.served_pipeline import ServedPipeline
-from holdfast.service.costs.reports import dollars
+from holdfast.service.costs.reports import CostStore, dollars
 from holdfast.service.descriptions.pipeline_view import PipelineView, pipeline_view
-from holdfast.store.seam import Store
 from holdfast.workers.accept import ServedVersion
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.approvals import Approval
@@ -83,7 +82,7 @@ class Estimates:
     def __init__(self, served: ServedVersions, model: ModelSettings, policy: Policy) -> None:
         self.known_workers = ServedKnownWorkers(served, model)
         self._policy = policy
-        self.store: Store | None = None
+        self.store: CostStore | None = None
         """The store with the past runs; None until an engine is attached."""
         self._read: dict[tuple[str, str, str | None], tuple[float | None, Sequence[CostSample]]] = {}
 
@@ -251,9 +250,9 @@ class Estimates:
         return min(typical(told).nanos or 0, MOST_MONEY)
 
 
-def without_workers(store: Store) -> Estimates:
-    """Estimates for a process that serves no workers. The usual cost comes from past runs, and the highest cost from the limits of the run
-    and its nodes. Everything that needs contracts or prices is unknown."""
+def without_workers(store: CostStore | None = None) -> Estimates:
+    """Estimates for a process that serves no workers. The usual cost comes from the past runs of `store`, if it is given, and the highest
+    cost from the limits of the run and its nodes. Everything that needs contracts or prices is unknown."""
     made = Estimates({}, ModelSettings(), Policy())
     made.store = store
     return made

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from holdfast.model import json_structs
 from holdfast.model.errors import ExecutionNotFound, InvalidParameter
 from holdfast.model.ledger import DAY_MS, NANO, CostFilter, CostSum, Dimension, EntryState
-from holdfast.store.seam import Store
+from holdfast.store.seam import CounterStore, ExecutionStore, LedgerStore
 
 _SPAN: Final = re.compile(r"([0-9]{1,5})d")
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -132,7 +132,11 @@ class CostQuestion(msgspec.Struct, frozen=True, kw_only=True):
     run: str | None = None
 
 
-def cost_report(store: Store, asked: CostQuestion, now: int, most_lines: int = _MOST_LINES) -> CostReport:
+class CostStore(ExecutionStore, LedgerStore, CounterStore, Protocol):
+    """The part of a store that says what runs have used."""
+
+
+def cost_report(store: CostStore, asked: CostQuestion, now: int, most_lines: int = _MOST_LINES) -> CostReport:
     """The answer to a question about costs, with at most `most_lines` lines: the highest cost first; with the dimension `day`, sorted by
     their groups. Raises InvalidParameter if the question is not allowed, and ExecutionNotFound if its run is not known."""
     by = dimensions(asked.by, _usual(asked))
@@ -190,7 +194,7 @@ def _line(one: CostSum) -> CostLine:
             return CostLine(released=one.calls, open=held + CallTotals(-one.calls))
 
 
-def root_of(store: Store, run: str) -> str:
+def root_of(store: CostStore, run: str) -> str:
     """The id of the outermost execution above a run; the id of the run itself if none is above it. If retention has removed an execution
     above the run, the search ends there, and the id of that execution is returned. If retention has removed the run, but the ledger has
     calls of it, the id of the run itself is returned. Raises ExecutionNotFound if neither the store nor the ledger has the run."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -30,7 +30,7 @@ from holdfast.model.serialization_advice import with_advice
 from holdfast.model.starts import restart_in
 from holdfast.service.descriptions.failure_path import failed_in
 from holdfast.service.queues.places import QueuePlace, queue_place, why_it_waits
-from holdfast.store.seam import ExecutionStore, Filter, Store
+from holdfast.store.seam import ExecutionStore, Filter, QueueStore
 
 _PAGE = 200
 _LATEST_EVENTS = 50
@@ -132,12 +132,16 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """The occurrence of a schedule that started it; None if no schedule did."""
 
 
+class DescriptionStore(ExecutionStore, QueueStore, Protocol):
+    """The part of a store that says in which state an execution is, and why."""
+
+
 def arn_of(header: Execution) -> str:
     """The ARN of an execution."""
     return str(Arn(header.function, header.version, header.name, header.id))
 
 
-def failure_of(store: Store, header: Execution, payload: str | None) -> Unsuccessful:
+def failure_of(store: ExecutionStore, header: Execution, payload: str | None) -> Unsuccessful:
     """The error for a caller that waits for the result of a closed execution which did not succeed: ExecutionFailed, ExecutionTimedOut or
     ExecutionStopped. `payload` is the stored error. ExecutionFailed names the operation that failed, if that operation
     is known and has a name."""
@@ -147,7 +151,7 @@ def failure_of(store: Store, header: Execution, payload: str | None) -> Unsucces
     return _ENDINGS[header.status](message if where is None else f"{message} (in {where})", failure.type, failure.data)
 
 
-def check_will_end(store: Store, header: Execution) -> None:
+def check_will_end(store: ExecutionStore, header: Execution) -> None:
     """Raise an error if an execution cannot end in this store: InvalidParameter for an imported copy that was not closed, and
     ExecutionNotFound if an execution that continues it is not in this store."""
     if header.state is State.IMPORTED and header.status is ExecutionStatus.RUNNING:
@@ -183,7 +187,7 @@ def listed(store: ExecutionStore, wanted: Filter | None) -> Iterator[Execution]:
         beyond = page[-1].id
 
 
-def describe(store: Store, header: Execution, hosted: bool | None = None) -> Description:
+def describe(store: DescriptionStore, header: Execution, hosted: bool | None = None) -> Description:
     """The description of one execution. `hosted` says whether a runner in this process has its function; None: it is not known."""
     closed = header.status is not ExecutionStatus.RUNNING
     payload = store.result(header) if closed else None
@@ -224,7 +228,7 @@ def describe(store: Store, header: Execution, hosted: bool | None = None) -> Des
     )
 
 
-def trouble_of(store: Store, header: Execution) -> Trouble | None:
+def trouble_of(store: ExecutionStore, header: Execution) -> Trouble | None:
     """How many invocations of the execution failed in a row, and the latest error. None if none did, or if it is quarantined or closed. A
     checkpoint with updates, or a suspension, begins the count anew."""
     if not header.failures or header.status is not ExecutionStatus.RUNNING:
@@ -238,7 +242,7 @@ def trouble_of(store: Store, header: Execution) -> Trouble | None:
     return Trouble(failures=header.failures, error=one_line(error), place=place, next_try_at=header.ready_at if waits else None)
 
 
-def why_of(store: Store, header: Execution, trouble: Trouble | None) -> str:
+def why_of(store: DescriptionStore, header: Execution, trouble: Trouble | None) -> str:
     """Why an execution is in its present state, as a sentence. The sentence does not name the operations that it waits for."""
     place = queue_place(store, header)
     return _why(store, header, (), None, trouble) if place is None else _why_queued(store, header, (), None, trouble, place)

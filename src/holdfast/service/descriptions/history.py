@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.model.execution import Execution
 from holdfast.model.history import event_to_wire
-from holdfast.store.seam import Store
+from holdfast.store.seam import ExecutionStore
 
 
 class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def wire_history(store: Store, header: Execution, *, include_data: bool = True) -> list[dict[str, Any]]:
+def wire_history(store: ExecutionStore, header: Execution, *, include_data: bool = True) -> list[dict[str, Any]]:
     """All events of an execution, in the form of AWS's history API. Without `include_data`, payloads are left out."""
     events: list[dict[str, Any]] = []
     while page := store.history(header.id, len(events)):
@@ -52,7 +52,7 @@ def wire_history(store: Store, header: Execution, *, include_data: bool = True) 
     return events
 
 
-def events_of(store: Store, header: Execution, *, include_data: bool = True) -> list[HistoryEvent]:
+def events_of(store: ExecutionStore, header: Execution, *, include_data: bool = True) -> list[HistoryEvent]:
     """All events of an execution, in order. Without `include_data`, inputs, results and errors are left out."""
     return [_event(wire) for wire in wire_history(store, header, include_data=include_data)]
 

@@ -9,7 +9,7 @@ import msgspec
 from holdfast.model.execution import Execution, State
 from holdfast.model.operations import KEPT, OPEN, Type
 from holdfast.service.descriptions.executions import arn_of
-from holdfast.store.seam import Store
+from holdfast.store.seam import ExecutionStore
 
 
 class OpenCallback(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class OpenCallback(msgspec.Struct, frozen=True, kw_only=True):
     """When it times out, if no answer and no heartbeat comes before; None if it has no timeout."""
 
 
-def open_callbacks(store: Store, executions: Iterable[Execution]) -> Iterator[OpenCallback]:
+def open_callbacks(store: ExecutionStore, executions: Iterable[Execution]) -> Iterator[OpenCallback]:
     """The open callbacks of these executions, in the order of `executions`; those of one execution in the order in which they began.
     Imported copies are left out, because no runner runs them. Callbacks that cannot be answered by their id (approvals, and the cancel of a
     run) are left out too."""

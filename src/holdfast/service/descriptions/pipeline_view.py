@@ -22,7 +22,7 @@ from holdfast.pipelines.record.results import settled_of, worker_document
 from holdfast.pipelines.record.states import NodeStatus, node_history, node_states
 from holdfast.pipelines.run.served_pipeline import PACKAGE
 from holdfast.pipelines.scene.shards import items_over
-from holdfast.store.seam import Store
+from holdfast.store.seam import ExecutionStore
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.run_lookup import open_child
 from holdfast.workers.run_operations import NODE
@@ -85,7 +85,7 @@ class PipelineView(msgspec.Struct, frozen=True, kw_only=True):
         return {"run_id": self.run_id, "pipeline": self.graph.pipeline_id, "version": self.graph.version, "nodes": told, "graph": graph}
 
 
-def pipeline_view(store: Store, header: Execution, accepted: AcceptedRequest) -> PipelineView | None:
+def pipeline_view(store: ExecutionStore, header: Execution, accepted: AcceptedRequest) -> PipelineView | None:
     """The view of a run; None for a run of a worker, and if the store does not have the graph."""
     if not accepted.package.startswith(PACKAGE):
         return None
@@ -134,7 +134,7 @@ def _costs(operations: Sequence[Operation]) -> dict[str, NodeCost]:
     return found
 
 
-def _counts(view: PipelineView, store: Store, accepted: AcceptedRequest, operations: Sequence[Operation]) -> dict[str, Counts]:
+def _counts(view: PipelineView, store: ExecutionStore, accepted: AcceptedRequest, operations: Sequence[Operation]) -> dict[str, Counts]:
     """The counts of each map that has begun or was skipped, in the present round of its node."""
     known, found = {op.id: op for op in operations}, {}
     for node, node_status in zip(view.graph.nodes, view.nodes, strict=True):
@@ -168,7 +168,7 @@ def results_of(accepted: AcceptedRequest, operations: Sequence[Operation]) -> di
     return results
 
 
-def _operations_of(store: Store, run_id: str, shard: Operation) -> dict[str, Operation]:
+def _operations_of(store: ExecutionStore, run_id: str, shard: Operation) -> dict[str, Operation]:
     """The operations of a shard by id; empty if the execution of the shard has not begun, or has ended. A shard is a part of a map's
     items."""
     running = open_child(store, run_id, shard.id)

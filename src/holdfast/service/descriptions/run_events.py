@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Iterator
 
 from holdfast.model.execution import Execution
-from holdfast.store.seam import Store
+from holdfast.store.seam import ExecutionStore
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.event_rings import FollowerPosition, position_of
 from holdfast.workers.events import RunEvent
 from holdfast.workers.followed_runs import FollowedRuns
 
 
-def followed(store: Store, header: Execution, accepted: AcceptedRequest, after: int | str = 0) -> Iterator[RunEvent]:
+def followed(store: ExecutionStore, header: Execution, accepted: AcceptedRequest, after: int | str = 0) -> Iterator[RunEvent]:
     """The recorded events of a run after the event with the id `after`, and then each new event when it is recorded; between events the
     iterator blocks. It ends when the run has ended, or when the run is quarantined or removed from the store (the last event is then
     `quarantined`). Live events, such as progress and log lines, are not among them."""

@@ -15,8 +15,8 @@ from holdfast.model.life import next_try
 from holdfast.model.operations import APPROVAL, CANCEL, RUN, Operation, SubType, Type
 from holdfast.model.queues import Mode
 from holdfast.model.summary import PARTIAL
-from holdfast.service.descriptions.executions import trouble_of, why_of
-from holdfast.store.seam import Store
+from holdfast.service.descriptions.executions import DescriptionStore, trouble_of, why_of
+from holdfast.store.seam import ExecutionStore
 
 MOST_OPERATIONS: Final = 5_000
 """If an execution has more operations than this, they are not read to say what it waits for, unless the caller gives another limit."""
@@ -37,7 +37,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the operation, or the name of the queue, that the action is for; None if it is for the execution itself."""
 
 
-def why(store: Store, header: Execution, most: int = MOST_OPERATIONS) -> Why:
+def why(store: DescriptionStore, header: Execution, most: int = MOST_OPERATIONS) -> Why:
     """Why an execution is in its present state, and the action that helps. If the execution has more than `most` operations, the sentence
     does not say what it waits for."""
     if header.status is not ExecutionStatus.RUNNING:
@@ -73,7 +73,7 @@ def _over(header: Execution) -> Why:
     return Why(sentence="") if code is None else Why(sentence=f"It failed{told}.", cure=cure)
 
 
-def _pending(store: Store, header: Execution, most: int) -> list[Operation]:
+def _pending(store: ExecutionStore, header: Execution, most: int) -> list[Operation]:
     """The operations that a suspended execution waits for; empty for any other execution, and if it has more than `most` operations. A
     callback inside `wait_for_callback` gets the name of that call."""
     if header.state is not State.SUSPENDED or header.operations > most:

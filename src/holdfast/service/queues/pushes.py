@@ -17,7 +17,7 @@ from holdfast.model.life import new_execution
 from holdfast.model.operations import Kind
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.starts import Start, Started
-from holdfast.store.seam import Store
+from holdfast.store.seam import CommitStore, FunctionStore
 
 BATCH: Final = 1000
 """How many lines are enqueued in one commit."""
@@ -63,7 +63,7 @@ class PushedLine(msgspec.Struct, frozen=True):
     """Why the line was refused; None if it was not."""
 
 
-def published_target(store: Store, name: str) -> PushTarget:
+def published_target(store: FunctionStore, name: str) -> PushTarget:
     """The function with this name that a process of the store has hosted. If several versions were hosted, the version whose text sorts
     last. Raises FunctionNotFound if no process has hosted the function, or if the name is that of a worker or a pipeline."""
     found = store.hosted(name)
@@ -76,7 +76,7 @@ def published_target(store: Store, name: str) -> PushTarget:
 
 
 def push(
-    store: Store, target: PushTarget, lines: Iterable[tuple[int, bytes]], options: PushOptions, clock: Clock, ids: IdSource
+    store: CommitStore, target: PushTarget, lines: Iterable[tuple[int, bytes]], options: PushOptions, clock: Clock, ids: IdSource
 ) -> Iterator[Sequence[PushedLine]]:
     """Push numbered lines of JSON while the caller iterates, and report each batch after it is on disk. A wrong line is refused, and the
     others are still enqueued. If the queue is full or is drained, two kinds of lines of the present batch are still reported: those that
@@ -95,7 +95,7 @@ def push(
         yield from _told(store, batch, clock.now())
 
 
-def _told(store: Store, batch: Sequence[tuple[int, Start | HoldfastError]], now: int) -> Iterator[Sequence[PushedLine]]:
+def _told(store: CommitStore, batch: Sequence[tuple[int, Start | HoldfastError]], now: int) -> Iterator[Sequence[PushedLine]]:
     """Write a batch and report its lines. If the queue refuses lines because it is full or is drained, only the lines that were enqueued
     and those that were wrong are reported, and then QueueFull is raised."""
     answers = iter(store.commit([start for _, start in batch if isinstance(start, Start)], now).answers)

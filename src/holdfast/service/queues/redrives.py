@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.enqueues import RedriveStore, redriven
+from holdfast.engine.enqueues import redriven
+from holdfast.engine.restarts import RestartStore
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution
@@ -15,7 +16,7 @@ from holdfast.model.history import KIND
 from holdfast.model.ids import IdSource
 from holdfast.model.starts import Start, Started
 from holdfast.store.isolation import concerns_all
-from holdfast.store.seam import Store
+from holdfast.store.seam import CommitStore, ExecutionStore
 
 _BATCH: Final = 500
 
@@ -31,7 +32,7 @@ class Redriven(msgspec.Struct, frozen=True):
     """Why the redrive was refused; None if it was not."""
 
 
-def redrive(store: Store, parked: Iterable[Execution], clock: Clock, ids: IdSource) -> Sequence[Redriven]:
+def redrive(store: RestartStore, parked: Iterable[Execution], clock: Clock, ids: IdSource) -> Sequence[Redriven]:
     """Start these parked executions again. Each has its own result: if one is refused, the others are still started. The results may be in
     another order than `parked`."""
     done: list[Redriven] = []
@@ -50,7 +51,7 @@ def redrive(store: Store, parked: Iterable[Execution], clock: Clock, ids: IdSour
     return [*done, *(_written(store, batch, clock.now()) if batch else ())]
 
 
-def _written(store: Store, batch: Sequence[tuple[Execution, Start]], now: int) -> list[Redriven]:
+def _written(store: CommitStore, batch: Sequence[tuple[Execution, Start]], now: int) -> list[Redriven]:
     answers = store.commit([start for _, start in batch], now).answers
     done = []
     for (header, _), answer in zip(batch, answers, strict=True):
@@ -62,7 +63,7 @@ def _written(store: Store, batch: Sequence[tuple[Execution, Start]], now: int) -
     return done
 
 
-def start_again(store: RedriveStore, header: Execution, identity: str, now: int) -> Start:
+def start_again(store: ExecutionStore, header: Execution, identity: str, now: int) -> Start:
     """The write that enqueues a parked execution again: a new execution with the id `identity` and the same input. A run of a worker or a
     pipeline also inherits the receipts of the parked run, which record its writes. Raises InvalidParameter or RestartRefused if the
     execution cannot be redriven."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -13,6 +13,7 @@ from holdfast.contract.notes import meant
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
 from holdfast.engine.enqueues import enqueue_of
+from holdfast.engine.restarts import RestartStore
 from holdfast.model import codec
 from holdfast.model.audit import Actor, Note
 from holdfast.model.clock import Clock
@@ -26,7 +27,7 @@ from holdfast.service.queues.declarations import Queue
 from holdfast.service.queues.pushes import PushedLine, PushOptions, PushTarget, published_target, push
 from holdfast.service.queues.redrives import Redriven, redrive
 from holdfast.service.queues.setting_names import changed
-from holdfast.store.seam import Store
+from holdfast.store.seam import AuditStore, FunctionStore, QueueStore
 
 log = logging.getLogger("holdfast.service")
 
@@ -64,6 +65,10 @@ class ParkedRun(msgspec.Struct, frozen=True):
     message: str
 
 
+class QueuesStore(RestartStore, QueueStore, FunctionStore, AuditStore, Protocol):
+    """The part of a store in which queues are shown, changed and filled."""
+
+
 class StoreQueues:
     """Shows and changes the queues of a store.
 
@@ -72,7 +77,7 @@ class StoreQueues:
     `pause`, `resume`, `drain` and `set` raise QueueBusy if other processes change the queue during all their tries.
     """
 
-    def __init__(self, store: Store, clock: Clock, ids: IdSource, actor: Actor | None = None) -> None:
+    def __init__(self, store: QueuesStore, clock: Clock, ids: IdSource, actor: Actor | None = None) -> None:
         self._store, self._clock, self._ids, self._actor = store, clock, ids, actor
 
     # --- looking
@@ -268,7 +273,7 @@ def warn_of_new_queues(engine: Engine) -> None:
     engine.new_queues.warn = warn
 
 
-def meant_queue(store: Store, queue: str) -> str:
+def meant_queue(store: QueueStore, queue: str) -> str:
     """A space and a sentence that names the queue which was probably meant (" Did you mean `emails`?"); empty if no queue of the store has
     a similar name."""
     return meant(queue, (row.name for row in store.queues()[:_SIMILAR]))

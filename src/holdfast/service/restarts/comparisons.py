@@ -10,11 +10,11 @@ from holdfast.pipelines.graph.edges import templates_of
 from holdfast.pipelines.graph.references import Unresolved, resolved
 from holdfast.pipelines.restart.compare import Comparison, NodePicture, Side, compared, differences, verdict_in
 from holdfast.service.descriptions.pipeline_view import NodeCost, pipeline_view, results_of
-from holdfast.store.seam import Store
+from holdfast.store.seam import ExecutionStore
 from holdfast.workers.run_lookup import Asker, RunView, run_view
 
 
-def compare_runs(store: Store, a: str, b: str, asker: Asker) -> Comparison:
+def compare_runs(store: ExecutionStore, a: str, b: str, asker: Asker) -> Comparison:
     """Compare two runs of the same worker or the same pipeline: inputs, outputs, status and, for a pipeline, each node. Raises
     InvalidParameter if the two runs are of different workers or pipelines."""
     first, second = run_view(store, a, asker), run_view(store, b, asker)
@@ -40,7 +40,7 @@ def _status(run_view: RunView) -> str:
     return run_view.response.status.value if error is None else f"{run_view.response.status.value}: {error.error_code}"
 
 
-def _pictures(store: Store, run_view: RunView) -> dict[str, NodePicture]:
+def _pictures(store: ExecutionStore, run_view: RunView) -> dict[str, NodePicture]:
     """What is compared of each node of a run, by the name of the node; empty for a run of a worker, and if the store does not have the
     graph."""
     view = pipeline_view(store, run_view.header, run_view.accepted)

@@ -21,7 +21,7 @@ from holdfast.model.operations import OPEN, Operation, Status, Type
 from holdfast.model.restart_errors import OperationNotFound, RestartRefused
 from holdfast.model.starts import Prefix, Restart, Start
 from holdfast.service.exports.replaying import Replayed, replay_snapshot
-from holdfast.store.seam import Snapshot, Store
+from holdfast.store.seam import ExecutionStore, Snapshot
 from holdfast.workers.run_lookup import Asker
 
 _MOST_SHOWN: Final = 5
@@ -62,7 +62,7 @@ class PreparedExecution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prepare_execution(
-    store: Store, execution: str, function: DurableFunction, operation: str, input: str | None = None
+    store: ExecutionStore, execution: str, function: DurableFunction, operation: str, input: str | None = None
 ) -> PreparedExecution:
     """Check the restart of an execution from an operation, and replay the function's code on the part of the history before it. Writes
     nothing. `input` is the new input; None: the old one.

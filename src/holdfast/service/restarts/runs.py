@@ -39,7 +39,7 @@ from holdfast.pipelines.restart.plan import NodePlan, RestartPlan, below, check_
 from holdfast.pipelines.run.served_pipeline import PACKAGE, ServedPipeline
 from holdfast.service.costs.estimates import Estimates, without_workers
 from holdfast.service.descriptions.pipeline_view import pipeline_view
-from holdfast.store.seam import Filter, Store
+from holdfast.store.seam import CommitStore, ExecutionStore, Filter
 from holdfast.workers import accept
 from holdfast.workers.accepted_request import AcceptedRequest, RunRestart
 from holdfast.workers.earlier_runs import check_kept, earlier_run
@@ -139,7 +139,7 @@ class _Ground(msgspec.Struct, frozen=True, kw_only=True):
     """The version and the package of each worker that is served, by its id."""
 
 
-def prepare(store: Store, run_id: str, asker: Asker, asked: RestartAsked, service: WorkerService | None = None) -> PreparedRestart:
+def prepare(store: ExecutionStore, run_id: str, asker: Asker, asked: RestartAsked, service: WorkerService | None = None) -> PreparedRestart:
     """Check a restart and plan it. Nothing is written. With a worker service the new run gets the code that is served now. Without one, it
     gets the graph of the earlier run, and the runner that claims it decides which code of the workers runs. Raises ExecutionNotFound if the
     caller can see no such run, and NodeNotFound if the pipeline has no such node. Raises RestartRefused, InvalidParameter or InvalidRequest
@@ -174,7 +174,7 @@ def prepare(store: Store, run_id: str, asker: Asker, asked: RestartAsked, servic
         costs = {} if view is None else {name: cost.cost_usd for name, cost in view.costs.items()}
         both = (accepted.request.inputs, inputs)
         nodes = planned(ground.graph, forerunners, asked.nodes, forced, both, costs, ground.packages.get)
-        most = _most(without_workers(store) if service is None else service.estimates, ground.graph, nodes, made)
+        most = _most(without_workers() if service is None else service.estimates, ground.graph, nodes, made)
         plan = msgspec.structs.replace(plan, nodes=nodes, may_cost_usd=most.cost_usd, may_use_tokens=most.tokens)
     return PreparedRestart(header=header, accepted=made, plan=plan, kind=kind, graph=ground.text, asked=asked)
 
@@ -189,7 +189,7 @@ def _most(estimates: object, graph: Graph, nodes: Sequence[NodePlan], accepted: 
     return rest_of(graph, begun, estimates.known_workers).most
 
 
-def _check_asked(store: Store, header: Execution, accepted: AcceptedRequest, asked: RestartAsked) -> None:
+def _check_asked(store: ExecutionStore, header: Execution, accepted: AcceptedRequest, asked: RestartAsked) -> None:
     _check_children(store, header)
     check_kept(store, (*accepted.before, header.id), accepted.tenant)
     response = response_of(store, header, accepted)
@@ -203,7 +203,7 @@ def _check_asked(store: Store, header: Execution, accepted: AcceptedRequest, ask
         )
 
 
-def _check_children(store: Store, header: Execution) -> None:
+def _check_children(store: ExecutionStore, header: Execution) -> None:
     """Raise RestartRefused if a run below this one is still open, or if there are too many runs below it. A stop or a timeout of this run
     may leave an open run below it, at any depth; what that run writes must be known before the restart writes more."""
     above, seen = [header], 0
@@ -221,7 +221,7 @@ def _check_children(store: Store, header: Execution) -> None:
             beyond = page[-1].id
 
 
-def _stored(store: Store, header: Execution, accepted: AcceptedRequest) -> _Ground:
+def _stored(store: ExecutionStore, header: Execution, accepted: AcceptedRequest) -> _Ground:
     text = None if header.graph is None else store.graph(header.graph)
     return _Ground(
         graph=None if text is None else graph_from(text),
@@ -265,7 +265,7 @@ def _forced(graph: Graph | None, accepted: AcceptedRequest, asked: RestartAsked)
     return forced
 
 
-def _again(store: Store, header: Execution, accepted: AcceptedRequest, asked: RestartAsked, forced: Sequence[str]) -> RunRestart:
+def _again(store: ExecutionStore, header: Execution, accepted: AcceptedRequest, asked: RestartAsked, forced: Sequence[str]) -> RunRestart:
     ended_well = response_of(store, header, accepted).status is ResponseStatus.OK
     kept = ended_well or (accepted.again is not None and accepted.again.kept)
     return RunRestart(of=header.id, nodes=tuple(forced), resend=asked.resend, is_retry=asked.is_retry, kept=kept)
@@ -300,11 +300,11 @@ async def restart_run(service: WorkerService, run_id: str, asker: Asker, asked: 
 # --- with a store alone
 
 
-def restart_in_store(store: Store, prepared: PreparedRestart, asker: Asker, clock: Clock, ids: IdSource) -> Execution:
+def restart_in_store(store: CommitStore, prepared: PreparedRestart, asker: Asker, clock: Clock, ids: IdSource) -> Execution:
     """Write the start of a prepared restart. A runner that serves the worker or the pipeline claims the new run. Raises InvalidRequest if
     new inputs of a pipeline do not fit, and ExecutionAlreadyStarted if the run was restarted after it was prepared."""
     now = clock.now()
-    _check_inputs(store, prepared)
+    _check_inputs(prepared)
     (answer,) = store.commit([prepared.write(ids(now), now, asker)], now).answers
     if isinstance(answer, HoldfastError):
         raise answer
@@ -312,7 +312,7 @@ def restart_in_store(store: Store, prepared: PreparedRestart, asker: Asker, cloc
     return answer.header
 
 
-def _check_inputs(store: Store, prepared: PreparedRestart) -> None:
+def _check_inputs(prepared: PreparedRestart) -> None:
     """Check new inputs of a pipeline with the contract in its graph. Raises InvalidRequest if they do not fit. The inputs of a worker are
     not checked here: the runner checks them before the worker's body begins."""
     accepted = prepared.accepted

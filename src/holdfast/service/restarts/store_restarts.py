@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.durable.execution import DurableFunction
+from holdfast.engine.restarts import RestartStore
 from holdfast.model.audit import Actor, principal
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError
@@ -15,7 +16,6 @@ from holdfast.model.starts import Started
 from holdfast.service.restarts.comparisons import compare_runs
 from holdfast.service.restarts.executions import PreparedExecution, prepare_execution
 from holdfast.service.restarts.runs import PreparedRestart, prepare, restart_asked, restart_in_store
-from holdfast.store.seam import Store
 from holdfast.workers.run_lookup import Asker
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class StoreRestarts:
     """Restarts and comparisons, for an operator."""
 
-    def __init__(self, store: Store, clock: Clock, ids: IdSource, actor: Actor | None) -> None:
+    def __init__(self, store: RestartStore, clock: Clock, ids: IdSource, actor: Actor | None) -> None:
         self._store = store
         self._clock = clock
         self._ids = ids

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.util import find_spec
 from types import TracebackType
+from typing import Protocol
 
 from holdfast.model.clock import Clock
 from holdfast.model.errors import ExtraMissing
@@ -17,7 +18,11 @@ from holdfast.signals.queue_metrics import QueueMetrics
 from holdfast.signals.schedule_metrics import ScheduleMetrics
 from holdfast.signals.series import MOST_SERIES
 from holdfast.signals.spans import Spans, wanted
-from holdfast.store.seam import Store
+from holdfast.store.seam import QueueStore, ScheduleStore
+
+
+class MetricsStore(QueueStore, ScheduleStore, Protocol):
+    """The part of a store that metrics read."""
 
 
 class FunctionSignals:
@@ -43,7 +48,7 @@ class FunctionSignals:
         if self._metrics is None:
             raise ExtraMissing("Metrics need the package `prometheus-client`: pip install 'holdfast[metrics]'.")
 
-    def watch(self, store: Store, clock: Clock) -> None:
+    def watch(self, store: MetricsStore, clock: Clock) -> None:
         """Add the queues and the schedules of this store to the metrics."""
         self.queues.now = self.schedules.now = clock.now
         self.schedules.states = Schedules(store, clock).list

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Collection
-from typing import Final
+from typing import Final, Protocol
 
 from holdfast.model.audit import Actor, Note, kept_days
 from holdfast.model.clock import Clock
@@ -19,7 +19,7 @@ from holdfast.model.credentials import Credential, tenant_of
 from holdfast.model.errors import CredentialsNeeded, HoldfastError
 from holdfast.model.ids import Arn
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.store.seam import Store
+from holdfast.store.seam import AuditStore, CredentialStore, ExecutionStore, SessionStore
 from holdfast.web.auth import sigv4
 from holdfast.web.auth.denials import NO_SUCH_TOKEN, Denial, Denied
 from holdfast.web.auth.key_sealing import Chance, access_keys
@@ -45,8 +45,12 @@ _REFUSED: Final = frozenset({401, 403, 429})
 sends too many requests."""
 
 
+class GateStore(CredentialStore, SessionStore, ExecutionStore, AuditStore, Protocol):
+    """The part of a store by which a gate recognises callers, confines them to their tenant, and notes what they do."""
+
+
 def open_gate(
-    store: Store,
+    store: GateStore,
     *,
     host: str,
     clock: Clock,
@@ -112,7 +116,7 @@ class Gate:
 
     def __init__(
         self,
-        store: Store,
+        store: GateStore,
         keys: Keys | None,
         *,
         clock: Clock,
