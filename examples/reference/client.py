@@ -2,7 +2,8 @@
 
 A `Client` looks at a store and changes it from a process that runs no functions, beside any number of runners. Its verbs block. They take
 the arguments of the engine's verbs. `client.approvals`, `client.queues`, `client.schedules` and `client.restarts` have the verbs of an
-operator, which [a page of their own](operator_verbs.md) shows. [What verbs return](results.md) has the types of what a client returns.
+operator, which [a page of their own](operator_verbs.md) shows. `client.runs` has the runs of workers and pipelines.
+[What verbs return](results.md) has the types of what a client returns.
 """
 
 import tempfile
@@ -61,8 +62,8 @@ assert client.trouble(client.get("order-42")) is None  # its last invocation did
 # --- Client.start, Client.stop
 started = client.start(order, {"id": 44}, name="order-44")  # a runner that hosts the function will run it
 assert started.created
-execution, stopped = client.stop("order-44", "the customer left", cascade=True)
-assert (execution.status, stopped) == (ExecutionStatus.STOPPED, True)
+done = client.stop("order-44", "the customer left", cascade=True)
+assert (done.header.status, done.stopped) == (ExecutionStatus.STOPPED, True)
 
 # --- Client.callbacks, Client.succeed_callback, Client.heartbeat_callback
 with runner() as engine:
@@ -92,8 +93,8 @@ except holdfast.HoldfastError as error:
 # --- Client.export, Client.import_execution
 document = client.export("order-42")
 with Client.open(str(Path(folder.name) / "copy.db"), create=True) as other:
-    copy, is_new = other.import_execution(document)
-    assert (copy.name, is_new) == ("order-42", True)
+    copy = other.import_execution(document)
+    assert (copy.header.name, copy.created) == ("order-42", True)
 
 # --- Client.place
 place = client.place("order-43")
@@ -103,7 +104,7 @@ assert place.queue == "emails"
 # --- Client.audit, NoteFilter
 assert list(client.audit(NoteFilter(what="stop", limit=20))) == []  # this client has no actor, so it writes no notes
 
-# --- Client.runs, Client.get_run, Client.view, Client.follow, Client.finished, Client.cancel
+# --- StoreRuns.list, StoreRuns.get, StoreRuns.finished, StoreRuns.cancel, Client.view, Client.follow
 counting = Path(folder.name, "counting.py")
 counting.write_text("""
 from holdfast import Pipeline
@@ -120,15 +121,15 @@ p.gives({"letters": counted.outputs.count})
 """)
 with holdfast.open(store, workers=[counting]) as engine:
     engine.run("counting", {"word": "holdfast"})
-(newest,) = client.runs("counting", limit=1)
+(newest,) = client.runs.list("counting", limit=1)
 response = newest.response
-assert client.get_run(response.run_id).response == response
+assert client.runs.get(response.run_id).response == response
 view = client.view(response.run_id)  # None for a run of a worker
 assert view is not None
 assert [node.node for node in view.nodes] == ["count"]
 assert [event.event for event in client.follow(response.run_id)][-1] == "done"
-assert client.finished(response.run_id).operations
-assert client.cancel(response.run_id)[1] is False  # it had ended before
+assert client.runs.finished(response.run_id).operations
+assert not client.runs.cancel(response.run_id).cancelled  # it had ended before
 
 # --- Client.cost, Client.spent_today
 report = client.cost(run=response.run_id, by="node,model")

@@ -7,6 +7,7 @@
 
 import asyncio
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -160,7 +161,7 @@ assert [execution.name for execution in ended] == ["order-43", "order-42"]
 
 # --- OpenExecution.history, HistoryEvent
 with holdfast.open(store, functions=[order, asking]) as engine:
-    events: list[HistoryEvent] = engine.start(order, {"id": 42}, name="order-42").history()
+    events: Sequence[HistoryEvent] = engine.start(order, {"id": 42}, name="order-42").history()
 assert [(event.number, event.type) for event in events[:2]] == [(1, "ExecutionStarted"), (2, "StepStarted")]
 assert events[1].wire()["Name"] == "charge"
 
@@ -187,8 +188,8 @@ with holdfast.open(store, functions=[order, asking]) as engine:
 # --- OpenExecution.stop
 with holdfast.open(store, functions=[order, asking]) as engine:
     execution = engine.start(asking, name="ask-3")
-    record, is_stopped = execution.stop("the customer left")
-    assert (record.status, is_stopped) == (ExecutionStatus.STOPPED, True)
+    done = execution.stop("the customer left")
+    assert (done.header.status, done.stopped) == (ExecutionStatus.STOPPED, True)
 
 
 # --- OpenEngine.release_all, OpenExecution.release

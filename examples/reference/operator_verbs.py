@@ -69,17 +69,14 @@ assert client.queues.get("charges").settings.limits.at_once == 1
 client.queues.set("charges", {}, reset=["at_once"])
 assert client.queues.get("charges", lanes=0).settings.limits.at_once is None
 
-# --- StoreQueues.declare, StoreQueues.is_known, StoreQueues.needed, StoreQueues.meant
-client.queues.declare([holdfast.Queue("emails", at_once=20)])
-assert client.queues.is_known("emails")
-assert client.queues.needed("emails").name == "emails"
-assert client.queues.meant("email") == " Did you mean `emails`?"
+# --- StoreQueues.declare
+(declared,) = client.queues.declare([holdfast.Queue("emails", at_once=20)])
+assert declared.settings.limits.at_once == 20
 
-# --- StoreQueues.pause, StoreQueues.resume, StoreQueues.drain, StoreQueues.noted
-client.queues.pause("emails")  # it accepts executions, and admits none
+# --- StoreQueues.pause, StoreQueues.resume, StoreQueues.drain
+assert client.queues.pause("emails").row.mode == "paused"  # it accepts executions, and admits none
 client.queues.drain("emails")  # it admits the executions that wait, and accepts no new ones
 client.queues.resume("emails")
-client.queues.noted("resume", "emails", "the provider is back")  # nothing: this client has no actor
 
 # --- StoreQueues.push
 lines = [(1, b'{"id": 3}'), (2, b'{"id": 4}'), (3, b"no JSON")]
@@ -107,8 +104,8 @@ assert client.schedules.get("nightly").definition.timing.cron == "0 3 * * *"
 assert client.schedules.pause("nightly").paused
 assert not client.schedules.resume("nightly", catch_up=False).paused
 client.schedules.run_now("nightly")  # one occurrence now, beside the timetable
-state, count = client.schedules.backfill("nightly", 0, 86_400_000)  # what was due in a time, in milliseconds since 1970
-assert count == 1  # a runner will start it
+filled = client.schedules.backfill("nightly", 0, 86_400_000)  # what was due in a time, in milliseconds since 1970
+assert filled.due == 1  # a runner will start it
 client.schedules.remove("nightly")
 
 # --- StoreApprovals.list, StoreApprovals.get, StoreApprovals.decide

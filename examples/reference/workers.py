@@ -47,7 +47,7 @@ stepping = written("""
 async def example(inputs: dict, ctx: WorkerContext) -> dict:
     drawn = await ctx.step(lambda: len(inputs["to"]), "length")  # runs once; a replay gets what it returned
     ctx.uuid(), ctx.random(), ctx.now()                          # the same on every replay
-    assert ctx.remaining() > 0
+    assert ctx.remaining().total_seconds() > 0
     return {"said": f"{drawn} letters"}
 """)
 assert worker_kit.run(stepping, {"to": "Ada"}).outputs == {"said": "3 letters"}
@@ -122,10 +122,11 @@ async def example(inputs, ctx):
 assert worker_kit.run(paying, {"to": "Ada"}, tools={"price": {"cents": 700}}).outputs == {"said": "700 cents"}
 
 
-# --- ToolCall, ToolCall.secret, ToolCall.close, ToolCall.aclose
+# --- ToolCall, ToolCall.secret, ToolCall.remaining, ToolCall.close, ToolCall.aclose
 call = ToolCall(run_id="run-1", tool="refund", idempotency_key="key-1", secrets={"PAY_KEY": "s3cret"})
 assert refund(call, order_id="42", cents=1900) == {"id": "re_42", "key": "key-1", "cents": 1900}
 assert call.secret("PAY_KEY") == "s3cret"
+assert call.remaining().total_seconds() > 0  # of a call without a deadline: `timedelta.max`
 call.close()  # the tool host does this; `await call.aclose()` in a running loop
 asyncio.run(call.aclose())
 

@@ -48,6 +48,7 @@ HOLDERS: Final = {
     "StoreApprovals": "holdfast.service.store_approvals",
     "StoreQueues": "holdfast.service.queues.store_queues",
     "StoreRestarts": "holdfast.service.restarts.store_restarts",
+    "StoreRuns": "holdfast.service.store_runs",
 }
 """Classes with verbs, by the module that defines them. Programs do not import them: `client.queues.pause("emails")`."""
 TWINS: Final = {"DurableContext": "AsyncDurableContext", "OpenEngine": "BlockingEngine", "OpenExecution": "BlockingExecution"}

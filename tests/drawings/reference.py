@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from tests.drawings.public_names import HOLDERS, PARTS, TWINS, VERBS, Name, methods, parts, public, verb_owners
 from tests.drawings.returned_types import member_types, members_of, returned_types
+from tests.drawings.verb_shapes import rows as shape_rows
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 EXAMPLES: Final = ROOT / "examples" / "reference"
@@ -44,6 +45,11 @@ _INDEX: Final = """\
 Every public name of Holdfast, with its signature, what it does, and an example that runs.
 **What is not listed here may change without notice.** Modules below `holdfast.durable` have the names of the official SDK's modules.
 Python 3.11, 3.12 and 3.13 are supported.
+"""
+_SHAPES: Final = """\
+Names of AWS's SDK keep the shapes of AWS's SDK: operations of a context, and `Runner.send_callback_success` and the like.
+Members of objects that hold JSON are dicts: inputs, outputs, the details of an event, `Response.approvals`.
+`Client.trouble` takes a record and not a name, because a program asks it for each record of a list.
 """
 _RESULTS: Final = """\
 # What verbs return
@@ -98,7 +104,7 @@ def _results() -> str:
         by = ", ".join(f"`{verb}`" for verb in verbs)
         texts += [f"## {kind.__name__}", f"Returned by {by}.", _fenced(stub(kind)), _doc(kind)]
         if kind.__name__ in HOLDERS:
-            links = ", ".join(f"[`{verb}`](operator_verbs.md#{kind.__name__.lower()}{verb})" for verb in methods(kind))
+            links = ", ".join(f"[`{verb}`]({_page_of(kind, verb)}.md#{kind.__name__.lower()}{verb})" for verb in methods(kind))
             texts.append(f"Its methods: {links}.")
     rows = (
         (
@@ -113,8 +119,14 @@ def _results() -> str:
     return "\n\n".join(texts) + "\n"
 
 
+def _page_of(kind: type, verb: str) -> str:
+    """The page that has the entry of a verb."""
+    return next((page for page in PAGES if any(f"{kind.__name__}.{verb}" in titles for titles, _ in examples(page)[1])), "")
+
+
 def _index(names: dict[str, Name]) -> str:
-    texts = [_INDEX]
+    shapes = _rows(("kind of verb", "what it returns", "verbs"), shape_rows())
+    texts = [_INDEX, f"## One shape for like verbs\n\n{shapes}\n\n{_SHAPES}"]
     for each in PAGES:
         head, found = examples(each)
         title = (ast.get_docstring(ast.parse(head)) or "").partition("\n\n")[0].rstrip(".")

@@ -41,7 +41,7 @@ async def test_an_answer_from_outside_wakes_the_execution(harness: Harness) -> N
             execution = await engine.start(function)
             waits = await pending(execution, "approval")
             assert waits.callback_id is not None
-            await engine.succeed_callback(waits.callback_id, b'"yes"')
+            assert (await engine.succeed_callback(waits.callback_id, b'"yes"')).id == execution.id
             assert await execution.result() == '"yes"'
             assert types(wire(await execution.history())) == [
                 "ExecutionStarted",
@@ -58,7 +58,7 @@ async def test_a_failed_callback_raises_what_the_other_side_said(harness: Harnes
         execution = await engine.start(approval)
         waits = await pending(execution)
         assert waits.callback_id is not None
-        await engine.fail_callback(waits.callback_id, "not today", "Refused")
+        assert (await engine.fail_callback(waits.callback_id, "not today", "Refused")).id == execution.id
         assert await execution.result() == "refused: not today"
         with pytest.raises(CallbackClosed):
             await engine.succeed_callback(waits.callback_id, "too late")
@@ -77,7 +77,7 @@ async def test_heartbeats_keep_a_callback_open_until_its_general_timeout(harness
         began = clock.now()
         for seconds in (50, 100, 150):
             clock.move_to(began + seconds * 1000)
-            await engine.heartbeat_callback(waits.callback_id)
+            assert (await engine.heartbeat_callback(waits.callback_id)).id == execution.id
         clock.skipping = True
         assert await execution.result() == "late: Callback timed out"
         history = wire(await execution.history())

@@ -214,7 +214,7 @@ async def test_with_a_codec_no_payload_reaches_the_file_and_all_read_back(harnes
             assert [kind for kind in IN_EVERYTHING if plain(kind) not in history] == ["first-state"], "it is in no event"
             in_operations = IN_EVERYTHING - {"input", "result", "invoke-input", "first-state"}
             assert [kind for kind in in_operations if plain(kind) not in operations] == []
-        assert plain("stop") in json.dumps(client.describe(ids["stop"]).error)
+        assert plain("stop") in str(client.describe(ids["stop"]).error)
         assert plain("crash") in json.dumps(wire(client.history(ids["crash"])))
 
 

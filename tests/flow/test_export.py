@@ -33,7 +33,7 @@ from holdfast.model.outside import Fire
 from holdfast.model.verbs import Claim
 from holdfast.service.client import Client
 from holdfast.service.exports.exporting import exported
-from holdfast.service.exports.importing import copied, read
+from holdfast.service.exports.importing import ImportedExecution, copied, read
 from holdfast.store.seam import Filter
 from tests.flow.cases import CASES, OURS, Case, Sdk, some_quick
 from tests.flow.harness import Harness, eventually, pending, types
@@ -97,9 +97,9 @@ async def test_every_case_is_copied_and_replayed_wherever_it_rests(case: Case, c
     function = make(sdk)
     for number, document in enumerate(await exports(case, sdk, function, resting=0)):
         with elsewhere(tmp_path, f"{number}.db") as client:
-            header, new = client.import_execution(document)
-            again = sent(client.export(header.id))
-            assert new
+            copy = client.import_execution(document)
+            header, again = copy.header, sent(client.export(copy.header.id))
+            assert copy.created
             assert again["operations"] == document["operations"]
             assert again["events"] == document["events"]
             assert again["history"] == document["history"]
@@ -194,10 +194,10 @@ async def test_an_export_is_of_one_moment_however_busy_the_execution_is(harness:
 async def test_a_closed_execution_is_imported_as_closed_and_a_second_time_as_nothing(harness: Harness, tmp_path: Path) -> None:
     document = await closed_order(harness)
     with elsewhere(tmp_path) as client:
-        header, new = client.import_execution(document)
-        assert (new, header.state, header.status) == (True, State.CLOSED, "SUCCEEDED")
-        again, new = client.import_execution(sent(client.export(header.id)))
-        assert (new, again) == (False, header)
+        copy = client.import_execution(document)
+        header = copy.header
+        assert (copy.created, header.state, header.status) == (True, State.CLOSED, "SUCCEEDED")
+        assert client.import_execution(sent(client.export(header.id))) == ImportedExecution(header, created=False)
         assert client.describe("a").result == ["paid", "yes"]
         assert client.describe("a").input == {"item": "book"}
         assert [op.name for op in client.operations("a")] == ["pay", "approval", "cool down"]
@@ -209,7 +209,7 @@ async def test_a_copy_of_an_open_execution_never_moves(harness: Harness, tmp_pat
     clock = VirtualClock()
     store = str(tmp_path / "other.db")
     with Client.open(store, create=True, clock=clock) as client:
-        header, _ = client.import_execution(document)
+        header = client.import_execution(document).header
         assert (header.state, header.status, header.runner, header.due_at) == (State.IMPORTED, "RUNNING", None, None)
     clock.move_to(clock.now() + 13 * 86_400_000)
     async with holdfast.open(store, functions=[order], settings=holdfast.Settings(clock=clock)) as engine:
@@ -245,7 +245,7 @@ async def test_a_copy_of_an_open_execution_never_moves(harness: Harness, tmp_pat
 async def test_a_copy_is_forgotten_when_its_retention_is_over(harness: Harness, tmp_path: Path) -> None:
     document = await open_order(harness)
     with elsewhere(tmp_path) as client:
-        header, _ = client.import_execution(document)
+        header = client.import_execution(document).header
         assert header.expires_at is not None
         assert not client._store.expire(header.expires_at - 1, 100)
         assert client._store.expire(header.expires_at, 100)
@@ -258,7 +258,7 @@ async def test_an_old_execution_is_not_forgotten_as_soon_as_it_is_imported(harne
     clock = VirtualClock()
     clock.move_to(document["execution"]["expires_at"] + 1)
     with Client.open(str(tmp_path / "other.db"), create=True, clock=clock) as client:
-        header, _ = client.import_execution(document)
+        header = client.import_execution(document).header
         assert not client._store.expire(clock.now(), 100)
         assert client.get(header.id).expires_at == clock.now() + 14 * 86_400_000
 
@@ -281,7 +281,7 @@ async def test_the_original_is_its_own_copy(harness: Harness) -> None:
     document = await closed_order(harness)
     with Client.open(harness.store, clock=harness.clock) as client:
         before = client.get("a")
-        assert client.import_execution(document) == (before, False)
+        assert client.import_execution(document) == ImportedExecution(before, created=False)
 
 
 async def test_a_start_of_the_same_name_and_input_finds_a_closed_copy(harness: Harness, tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ async def test_a_start_of_the_same_name_and_input_finds_a_closed_copy(harness: H
     codec = AesGcm({"k": b"k" * 32}, "k")
     for number, kept in enumerate((None, codec)):
         with elsewhere(tmp_path, f"{number}.db", kept) as client:
-            header, _ = client.import_execution(document)
+            header = client.import_execution(document).header
             found = client.start(order, {"item": "book"}, name="a")
             assert (found.created, found.header.id) == (False, header.id)
             with pytest.raises(ExecutionAlreadyStarted):
@@ -300,7 +300,7 @@ async def test_an_export_is_plain_text_and_may_go_from_codec_to_codec(harness: H
     document = await open_order(harness, codec=AesGcm({"one": b"1" * 32}, "one"))
     assert document["events"][0]["payload"] == '{"item":"book"}'
     with elsewhere(tmp_path, codec=AesGcm({"two": b"2" * 32}, "two")) as client:
-        header, _ = client.import_execution(document)
+        header = client.import_execution(document).header
         assert sent(client.export(header.id))["events"] == document["events"]
     assert b"book" not in everything_in(tmp_path)
 
@@ -313,8 +313,8 @@ async def test_without_data_it_can_be_looked_at_but_not_replayed(harness: Harnes
     for text in ("book", "paid", "yes"):
         assert text not in json.dumps(bare)
     with elsewhere(tmp_path) as client:
-        header, _ = client.import_execution(bare)
-        assert client.import_execution(bare) == (header, False)
+        header = client.import_execution(bare).header
+        assert client.import_execution(bare) == ImportedExecution(header, created=False)
         assert types(wire(client.history("a"))) == [event["EventType"] for event in bare["history"]["Events"]]
         assert (client.describe("a").status, client.describe("a").input) == ("SUCCEEDED", None)
         with pytest.raises(ExecutionAlreadyStarted):

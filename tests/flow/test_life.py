@@ -70,11 +70,13 @@ async def test_a_stopped_execution_tells_why_and_does_nothing_more(harness: Harn
     async with harness.engine(sleeper, clock=VirtualClock(skipping=False)) as engine:
         execution = await engine.start("sleeper", 1)
         await pending(execution, "sleep")
-        await execution.stop("not wanted any more", "Cancelled")
+        first = await execution.stop("not wanted any more", "Cancelled")
+        assert (first.header.status, first.stopped) == ("STOPPED", True)
         with pytest.raises(ExecutionStopped, match="not wanted any more") as caught:
             await execution.result()
         assert caught.value.error_type == "Cancelled"
-        await execution.stop("a second time changes nothing")
+        second = await execution.stop("a second time changes nothing")
+        assert (second.header, second.stopped) == (first.header, False)
         assert types(wire(await execution.history()))[-1] == "ExecutionStopped"
 
 

@@ -109,8 +109,8 @@ async def test_an_old_execution_is_exported_and_imported_beside_the_one_that_has
     assert "superseded_by" not in before["execution"], "what earlier releases do not know is there only where it says something"
     with Client.open(str(tmp_path / "other.db"), create=True) as other:
         for document in documents:
-            copy, is_new = other.import_execution(document)
-            assert (is_new, copy.state) == (True, State.CLOSED)
+            copy = other.import_execution(document)
+            assert (copy.created, copy.header.state) == (True, State.CLOSED)
         assert other.get("sale/sale-1").id == new.id
         assert other.get(old.arn).superseded_by == new.id
 

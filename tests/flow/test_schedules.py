@@ -230,9 +230,9 @@ async def test_a_backfill_follows_the_expression_that_counted_at_the_time_and_re
     async with stage.runners(report, schedules=[Schedule("s", report, cron="30 6 * * *")], count=2):
         stage.verbs.pause("s")
         await stage.until("2026-01-06 12:00")
-        _, count = stage.verbs.backfill("s", at("2026-01-02 00:00"), at("2026-01-06 00:00"))
+        done = stage.verbs.backfill("s", at("2026-01-02 00:00"), at("2026-01-06 00:00"))
         await stage.settled()
-    assert count == 4
+    assert done.due == 4
     filled = sorted(mark["at"] for mark in stage.marks() if mark["how"] == "backfill")
     assert filled == [at("2026-01-04 06:30"), at("2026-01-05 06:30")]
     assert [line for line in stage.outcomes() if line[1] == "found"] == [("2026-01-02 02:00", "found"), ("2026-01-03 02:00", "found")]

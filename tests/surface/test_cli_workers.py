@@ -95,7 +95,7 @@ def asked(ended: subprocess.CompletedProcess[str]) -> str:
 
 def run_ids(program: Program) -> list[str]:
     with Client.open(str(program.folder / "holdfast.db")) as client:
-        return [one.header.id for one in client.runs()]
+        return [one.header.id for one in client.runs.list()]
 
 
 # --- the example of the README

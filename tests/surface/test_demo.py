@@ -42,7 +42,7 @@ def test_the_demo_of_pipelines_is_killed_while_it_publishes_and_publishes_once(r
     assert "Reports that the server received: 1," in resumed
     assert resumed.rstrip().endswith("console --store demo.db")
     with Client.open(str(tmp_path / "demo.db")) as kept:
-        assert [one.accepted.labels.pipeline for one in kept.runs("vendor-research")] == [None]
+        assert [one.accepted.labels.pipeline for one in kept.runs.list("vendor-research")] == [None]
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("holdfast-demo-")] == []
 
 

@@ -53,7 +53,7 @@ def look(call: ToolCall, what: str):
         "raise": lambda: 1 / 0, "leak-raise": lambda: (_ for _ in ()).throw(ValueError("bad " + call.secret("PAY_KEY"))),
         "refuse": lambda: (_ for _ in ()).throw(call.refused("card declined", "access_denied")),
         "bytes": lambda: b"no json", "nan": lambda: float("nan"), "huge": lambda: "x" * 3_000_000, "surrogate": lambda: "\\ud800",
-        "remaining": lambda: call.remaining, "repr": lambda: repr(call), "noise": lambda: print("x" * 3_000_000),
+        "remaining": lambda: call.remaining().total_seconds(), "repr": lambda: repr(call), "noise": lambda: print("x" * 3_000_000),
     }[what]()
 
 @tool(timeout_seconds=1.0)

@@ -122,7 +122,7 @@ def test_the_runners_death_is_no_attempt_and_after_the_third_in_a_row_the_run_wa
                 until(lambda died=deaths: (at := client.get(run)).deaths == died and at.state is State.RUNNING, "it to go on")  # type: ignore[misc]
                 assert [op.name for op in client.operations(run) if op.sub_type == "Attempt"] == ["attempt-1"]
         until(lambda: next_try(client.get(run)), "it to be put aside for a while")
-        assert client.get_run(run).state == "waiting"
+        assert client.runs.get(run).state == "waiting"
 
 
 # --- a key that begins again: inline, because only the order of things counts

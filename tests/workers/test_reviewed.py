@@ -196,7 +196,7 @@ async def test_the_time_before_a_person_was_asked_is_used_up_when_the_body_goes_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resting: int
 ) -> None:
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
-        left.append(ctx.remaining())
+        left.append(ctx.remaining().total_seconds())
         passed.append(10)
         await ctx.ask("what?")
         return {}

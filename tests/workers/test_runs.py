@@ -232,5 +232,5 @@ async def test_a_stop_of_a_run_that_another_process_ended_reports_no_second_end(
         run_id = (await service.invoke(request(), LOCAL)).run_id
     async with worker_service(InlineWorker(contract(), body), where, folder=tmp_path, resting=resting) as service:
         service.observe(second)
-        header, _ = await service._engine.stop(run_id)
+        header = (await service._engine.stop(run_id)).header
     assert (header.status, first.runs, second.runs) == (ExecutionStatus.SUCCEEDED, [run_id], [])

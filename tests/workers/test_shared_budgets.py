@@ -217,7 +217,7 @@ async def test_the_time_of_an_attempt_stands_still_while_its_call_waits(under: A
 
     async def timed(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         await asyncio.gather(*(ctx.tools.model(n=n) for n in range(inputs.get("times", 1))))
-        left.append(ctx.remaining())
+        left.append(ctx.remaining().total_seconds())
         return {}
 
     async with worker_service(InlineWorker(contract("model"), timed, model), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:

@@ -180,11 +180,12 @@ def import_(
     with working(f"importing {file}"):
         read(file)  # before the store is opened, so that a bad document creates no file
         with StorePlace.of(store, codec).client(create=True) as client:
-            header, new = client.import_execution(file)
+            copy = client.import_execution(file)
+    header = copy.header
     if json_output:
         print_document(shown.execution_json(header))
     else:
-        say(f"{'imported' if new else 'was there already'}: {header.function}/{header.name}")
+        say(f"{'imported' if copy.created else 'was there already'}: {header.function}/{header.name}")
 
 
 @app.command("stop")
@@ -198,10 +199,11 @@ def stop(
 ) -> None:
     """Stop an execution now, with the status STOPPED, and the executions below it. An execution that has ended does not change."""
     with StorePlace.of(store, codec).client() as client:
-        header, ended = client.stop(execution, error_message, error_type)
+        done = client.stop(execution, error_message, error_type)
+    header = done.header
     if json_output:
         print_document(shown.execution_json(header))
-    elif ended:
+    elif done.stopped:
         say(f"stopped: {header.function}/{header.name}")
     else:
         say(f"nothing to stop: {header.function}/{header.name} is over ({header.status.value})")

@@ -92,7 +92,7 @@ def _of_run(run: str, store: str | None, codec: str | None) -> tuple[Built, View
         if view is None:
             from holdfast.service.descriptions.pipeline_view import why_no_view
 
-            found = client.get_run(run)
+            found = client.runs.get(run)
             raise InvalidParameter(f"{printable(why_no_view(found.header, found.accepted))} `holdfast runs show` shows the run.")
     from holdfast.pipelines.graph.graph import Built
 

@@ -29,6 +29,7 @@ from holdfast.service.author_files.function_loader import load
 from holdfast.service.client import Client
 from holdfast.service.queues.declarations import Queue, declared_together
 from holdfast.service.queues.pushes import PushedLine, PushOptions
+from holdfast.service.queues.store_queues import new_queue, note_of_queue
 
 if TYPE_CHECKING:
     from holdfast.service.worker_pushes import WorkerPush
@@ -102,8 +103,8 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
             bar = stack.enter_context(_Bar(self.file))
             if not sys.stderr.isatty():
                 stack.enter_context(working(f"pushing into queue {self.options.queue}"))
-            if not client.queues.is_known(self.options.queue):
-                near = client.queues.meant(self.options.queue)
+            near = new_queue(client.queues, self.options.queue)
+            if near is not None:
                 say(f"note: queue {self.options.queue} is new here, and has no limits until a runner or a program declares it.{near}")
             lines = _lines(opened, bar)
             pushing = client.queues.push(target, lines, **self.asked) if isinstance(target, str | DurableFunction) else target.push(lines)
@@ -179,7 +180,7 @@ class _Counted:
         return f"pushed {self.new:,}{there}{refused}"
 
     def note(self, client: Client, queue: str) -> None:
-        client.queues.noted("push", queue, self.told())
+        note_of_queue(client.queues, "push", queue, self.told())
 
     def say_mistakes(self) -> None:
         for one in self.refused:

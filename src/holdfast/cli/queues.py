@@ -13,10 +13,11 @@ from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import print_document, print_line, printable, say, working
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
-from holdfast.model.queues import Mode, QueueRow
+from holdfast.model.queues import Mode
 from holdfast.service.queues.documents import parked_document, queue_document, settings_document
 from holdfast.service.queues.documents import queue_page as page_document
 from holdfast.service.queues.setting_names import read_assignment
+from holdfast.service.queues.store_queues import QueueView, new_queue
 
 app = typer.Typer(help="Look at queues; fill, pause and limit them; start parked runs again.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -148,7 +149,8 @@ def drain(queue: QueueArgument, json_output: JsonOption = False, store: StoreOpt
         _print_mode(client.queues.drain(queue), json_output=json_output)
 
 
-def _print_mode(row: QueueRow, *, json_output: bool) -> None:
+def _print_mode(view: QueueView, *, json_output: bool) -> None:
+    row = view.row
     words = {
         Mode.OPEN: "accepts and admits runs",
         Mode.PAUSED: "accepts runs and admits none",
@@ -186,8 +188,8 @@ def set_(
     """
     said = dict(read_assignment(text) for text in settings or ())
     with StorePlace.of(store, codec).client() as client:
-        near = None if client.queues.is_known(queue) else client.queues.meant(queue)
-        row = client.queues.set(queue, said, reset or ())
+        near = new_queue(client.queues, queue)
+        row = client.queues.set(queue, said, reset or ()).row
     if near is not None:
         say(f"note: queue {row.name} is new here: no runner and no program has declared it.{near}")
     if json_output:

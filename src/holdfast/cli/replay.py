@@ -86,7 +86,7 @@ def _replay_run(what: str, target: str | None, isolation: str | None, place: Sto
         finished = exported_run(document)
     else:
         with place.client() as client:
-            finished = client.finished(what)
+            finished = client.runs.finished(what)
     files = [] if target is None else [target.partition(":")[0]]
     settings, _ = operators_settings(isolation, config, Consent(trust=trust))
     with working("replaying", only_in_terminal=True):

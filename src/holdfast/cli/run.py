@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from holdfast.cli.arguments import CodecOption, ConfigOption, StoreOption, StorePlace, TrustOption, read_json
@@ -177,7 +178,7 @@ def _print_ending(told: Description, *, json_output: bool) -> None:
                 "started_at": moment(told.started_at),
                 "ended_at": moment(told.ended_at),
                 "result": told.result,
-                "error": told.error,
+                "error": msgspec.to_builtins(told.error),
             }
         )
     elif succeeded:

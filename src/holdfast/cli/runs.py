@@ -53,7 +53,7 @@ def list_(
 ) -> None:
     """List runs, newest first. Runs that a pipeline asked for are listed only with --of or --worker."""
     with StorePlace.of(store, codec).client() as client:
-        found = list(client.runs(worker, limit, parent, queue))
+        found = list(client.runs.list(worker, limit=limit, parent=parent, queue=queue))
     if json_lines:
         for run_view in found:
             print_line(_line(run_view))
@@ -71,7 +71,7 @@ def list_(
 def show(run: RunArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
     """Show a run: its request, its response or what it waits for, and every call that it made; for a pipeline also its graph."""
     with StorePlace.of(store, codec).client() as client:
-        run_view, view, place = client.get_run(run), client.view(run), client.place(run)
+        run_view, view, place = client.runs.get(run), client.view(run), client.place(run)
     if json_output:
         stands = {"place": None if place is None else msgspec.to_builtins(place)}
         print_document(_document(run_view) | stands | ({} if view is None else {"nodes": view.document()["nodes"]}))
@@ -148,10 +148,11 @@ def _print_events(events: Iterable[RunEvent | RemoteEvent], json_lines: bool) ->
 def cancel(run: RunArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
     """Cancel a run. If its body runs, it is killed; a call in flight may still record its result. A run that is over does not change."""
     with StorePlace.of(store, codec).client() as client:
-        run_view, ends = client.cancel(run)
+        done = client.runs.cancel(run)
+    run_view = done.run
     if json_output:
         print_document(_line(run_view))
-    elif ends:
+    elif done.cancelled:
         say(f"cancelled: {run_view.header.function} run {run_view.header.id} ends as soon as a runner takes it")
     else:
         say(f"nothing to cancel: {run_view.header.function} run {run_view.header.id} is over ({run_view.response.status.value})")

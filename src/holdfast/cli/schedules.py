@@ -188,10 +188,10 @@ def backfill(
     with working("looking for what was due"), StorePlace.of(store, codec).client() as client:
         timing = client.schedules.get(name).definition.timing
         first, last = span_of(("FROM", "TO"), begin, end, timing)
-        state, count = client.schedules.backfill(name, first, last)
+        done = client.schedules.backfill(name, first, last)
     span = f"from {in_zone(first, timing)} up to {in_zone(last, timing)}"
-    runs = f"{count} {'run' if count == 1 else 'runs'} of {state.definition.function}"
-    say(f"asked for {runs}, due {span}: a runner that hosts it starts them" if count else f"nothing was due {span}")
+    runs = f"{done.due} {'run' if done.due == 1 else 'runs'} of {done.schedule.definition.function}"
+    say(f"asked for {runs}, due {span}: a runner that hosts it starts them" if done.due else f"nothing was due {span}")
 
 
 @app.command("remove")

@@ -178,7 +178,7 @@ def _print_failed_branches(operations: Sequence[Operation]) -> None:
     """Print which branches of each map and parallel failed, at most 10 of each, with their errors."""
     for batch, failed in failed_branches(operations):
         print(f"\nFailed in {printable(described(batch))}")
-        _print_facts([(op.name or _kind(op), _error(msgspec.to_builtins(op.error or Failure()))) for op in failed[:_SHOWN_BRANCHES]], "  ")
+        _print_facts([(op.name or _kind(op), _error(op.error or Failure())) for op in failed[:_SHOWN_BRANCHES]], "  ")
         if len(failed) > _SHOWN_BRANCHES:
             print(f"  and {len(failed) - _SHOWN_BRANCHES} more")
 
@@ -197,7 +197,7 @@ def _print_pending(pending: Pending, error: Failure | None, place: StorePlace, n
             ("woken by", pending.woken_by),
             ("due", _due(pending, now)),
             ("attempts", str(pending.attempt) if pending.attempt else ""),
-            ("last error", "" if error is None else _error(msgspec.to_builtins(error))),
+            ("last error", "" if error is None else _error(error)),
             ("callback id", pending.callback_id or ""),
             ("operation", pending.operation),
         ],
@@ -265,7 +265,11 @@ def _details(event: HistoryEvent) -> str:
     for member in ("Input", "Result", "Error"):
         payload = details.pop(member, {}).get("Payload")
         if payload is not None:
-            parts.append(_error(payload) if isinstance(payload, dict) else _plain(payload, event.type))
+            parts.append(
+                _error(Failure(payload.get("ErrorMessage"), payload.get("ErrorType")))
+                if isinstance(payload, dict)
+                else _plain(payload, event.type)
+            )
     retry = details.pop("RetryDetails", {})
     if "NextAttemptDelaySeconds" in retry:
         parts.append(f"attempt {retry['CurrentAttempt']}, next in {retry['NextAttemptDelaySeconds']} s")
@@ -303,14 +307,14 @@ def _titled(kind: str, name: str | None) -> str:
     return f"{kind} {printable(name)!r}" if name else kind
 
 
-def _error(error: dict[str, Any]) -> str:
-    parts = [class_of(error.get("ErrorType") or ""), with_advice(error.get("ErrorMessage"))]
+def _error(error: Failure) -> str:
+    parts = [class_of(error.type or ""), with_advice(error.message)]
     return ": ".join(part for part in parts if part) or "(no message)"
 
 
-def error_line(error: dict[str, Any] | None, failed_in: str | None = None) -> str:
+def error_line(error: Failure | None, failed_in: str | None = None) -> str:
     """An execution's error on one line: its type, its message, and the operation that caused it."""
-    return printable(_error(error or {}) + ("" if failed_in is None else f" (in {failed_in})"))
+    return printable(_error(error or Failure()) + ("" if failed_in is None else f" (in {failed_in})"))
 
 
 def _json(value: object) -> str:

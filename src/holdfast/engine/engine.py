@@ -49,13 +49,13 @@ from holdfast.model.execution import Execution, ExecutionStatus, Terms, goes_on_
 from holdfast.model.ids import IdSource, checked_key
 from holdfast.model.life import Claimant, new_execution
 from holdfast.model.operations import Failure, Kind, Order
-from holdfast.model.outside import Answering, Heartbeat, Release, Stop
+from holdfast.model.outside import Answering, Heartbeat, Release, Stop, Stopped
 from holdfast.model.places import Only
 from holdfast.model.ports import Host, Observer
 from holdfast.model.queues import QueueRow
 from holdfast.model.run_port import Acceptor
 from holdfast.model.signals import Subscriber
-from holdfast.model.verbs import Start, Started, Write
+from holdfast.model.verbs import Answer, Start, Started, Write
 from holdfast.store.seam import Store
 
 log = logging.getLogger("holdfast.engine")
@@ -331,13 +331,11 @@ class Engine:
         claimant = self._reservations.reserve(target, self._ids(now), made.header, queue)
         return await self.invocations.start(msgspec.structs.replace(made, by=claimant), target)
 
-    async def stop(
-        self, execution: str, error: Failure | None = None, *, cascade: bool = True, notes: Notes = ()
-    ) -> tuple[Execution, bool]:
+    async def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True, notes: Notes = ()) -> Stopped:
         """Stop an execution with this error (None: an empty error). `cascade`: whether the executions that it invoked, and those below
         them, are stopped too (runs of workers are cancelled; see `Stop.inherited`). If the execution has continued as another one, that
-        other one is stopped. Returns the header of the last execution of this chain, and whether this call stopped it; False if it had
-        ended before. `notes` are written to the audit log together with the stop."""
+        other one is stopped. Returns the header of the last execution of this chain, and whether this call stopped it. `notes` are
+        written to the audit log together with the stop."""
         while True:
             before = self.store.find(execution)
             header = cast("Execution", await self._writer.write(Stop(execution, error or Failure(), cascade, notes=notes)))
@@ -345,19 +343,20 @@ class Engine:
             stopped = was_running and header.status is ExecutionStatus.STOPPED
             self.invocations.finish(header, ours=stopped)
             if header.continued_as is None or not goes_on_as(header, self.store.find(header.continued_as)):
-                return header, stopped
+                return Stopped(header, stopped)
             execution = header.continued_as
 
-    async def answer(self, callback_id: str, result: str | None = None, error: Failure | None = None, notes: Notes = ()) -> None:
+    async def answer(self, callback_id: str, result: str | None = None, error: Failure | None = None, notes: Notes = ()) -> Execution:
         """Answer a callback: with the error if `error` is given, else with the result. If the answer makes the callback's execution ready,
         this runner claims the execution in the same write, provided that it hosts the function and has room. `notes` are written to the
-        audit log together with the answer. Raises CallbackNotFound or CallbackClosed if the callback cannot be answered."""
+        audit log together with the answer. Returns the execution after the answer. Raises CallbackNotFound or CallbackClosed
+        if the callback cannot be answered."""
         execution, operation = self.store.seal.callback_target(callback_id)
-        await self.wake(lambda by: Answering(execution, operation, result, error, by, notes=notes), execution)
+        return cast("Execution", await self.wake(lambda by: Answering(execution, operation, result, error, by, notes=notes), execution))
 
-    async def heartbeat(self, callback_id: str) -> None:
-        """Send a heartbeat for a callback: its heartbeat timeout begins again."""
-        await self._writer.write(Heartbeat(*self.store.seal.callback_target(callback_id)))
+    async def heartbeat(self, callback_id: str) -> Execution:
+        """Send a heartbeat for a callback: its heartbeat timeout begins again. Returns the callback's execution."""
+        return cast("Execution", await self._writer.write(Heartbeat(*self.store.seal.callback_target(callback_id))))
 
     async def release(self, execution: str) -> Execution:
         """Let an execution run again that is quarantined, or that waits for another try after its runners died. Returns its header. Raises
@@ -366,11 +365,11 @@ class Engine:
         self.look()
         return header
 
-    async def wake(self, write: Callable[[Claimant | None], Write], execution: str) -> None:
+    async def wake(self, write: Callable[[Claimant | None], Write], execution: str) -> Answer:
         """Make a write that may make an execution ready. If the execution becomes ready, and this runner hosts its function and has room,
         the same write claims it. `write` is called with the claimant and returns the write; the claimant is None if this runner cannot
-        claim the execution."""
-        await self.invocations.wake(write, execution)
+        claim the execution. Returns the answer to the write."""
+        return await self.invocations.wake(write, execution)
 
     async def ending(self, execution: str) -> Ending:
         """Wait until an execution has ended. If it continued as another one, wait until that one has ended. Raises ExecutionNotFound if

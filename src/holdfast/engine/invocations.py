@@ -123,15 +123,15 @@ class Invocations:
             self._agenda.backlog = True
             self._parents.ask_for_room()
 
-    async def wake(self, write: Callable[[Claimant | None], Write], execution: str) -> None:
+    async def wake(self, write: Callable[[Claimant | None], Write], execution: str) -> Answer:
         """Make a write that may make an execution ready. If the execution becomes ready, and this runner hosts its function and has room,
         the same write claims it. `write` is called with the claimant and returns the write; the claimant is None if this runner cannot
-        claim the execution."""
+        claim the execution. Returns the answer to the write."""
         header = self._store.find(execution)
         function = None if header is None else self._registry.get(header.function, header.version)
         invocation = self._ids(self._clock.now())
         claimant = None if header is None or function is None else self._reservations.reserve(function, invocation, header)
-        await self._writer.write(write(claimant), partial(self._woken, function, claimant))
+        return await self._writer.write(write(claimant), partial(self._woken, function, claimant))
 
     def _woken(self, function: Function | None, claimant: Claimant | None, answer: Answer | HoldfastError) -> None:
         if function is not None and claimant is not None:

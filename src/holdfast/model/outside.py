@@ -8,7 +8,7 @@ from holdfast.model import codec, life, transitions
 from holdfast.model.audit import Note
 from holdfast.model.draft import WriteDraft
 from holdfast.model.errors import CallbackClosed, CallbackNotFound, CodecFailed, InvalidParameter
-from holdfast.model.execution import Change, ExecutionStatus, State, View
+from holdfast.model.execution import Change, Execution, ExecutionStatus, State, View
 from holdfast.model.life import Claimant
 from holdfast.model.operations import CANCEL, CANCEL_ID, KEPT, Failure, Operation, Status, Type
 from holdfast.model.seal import Seal
@@ -102,6 +102,14 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
             life.complete_invocation(draft)
         change = life.close(draft, ExecutionStatus.STOPPED, codec.failure_text(self.error))
         return noted(change, self.notes), change.header
+
+
+class Stopped(msgspec.Struct, frozen=True, gc=False):
+    """What a stop has done: the execution, and whether this call stopped it."""
+
+    header: Execution
+    stopped: bool
+    """False if the execution had ended before."""
 
 
 class Fire(msgspec.Struct, frozen=True, gc=False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -13,7 +13,7 @@ from holdfast.model.schedules import Origin, ScheduleState
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.schedules.declarations import schedule_from, span_of
 from holdfast.service.schedules.documents import described, iso, next_times
-from holdfast.service.schedules.store_schedules import Schedules
+from holdfast.service.schedules.store_schedules import Backfilled, Schedules
 from holdfast.store.seam import ScheduleStore
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
@@ -25,6 +25,7 @@ _BODY_BYTES: Final = 512 * 1024
 _PAGE: Final = 100
 _MOST: Final = 1000
 _MOST_TIMES: Final = 100
+_T = TypeVar("_T")
 
 
 class ScheduleRoutes:
@@ -116,25 +117,22 @@ class ScheduleRoutes:
         executions are not in the store."""
         body = _body(request, "from", "to")
         begin, end = _text(body, "from"), _text(body, "to")
-        counted: list[int] = []
 
-        def fill() -> ScheduleState:
+        def fill() -> Backfilled:
             verbs = self._verbs(request)
             span = span_of(("from", "to"), begin, end, verbs.get(request.label).definition.timing)
-            state, count = verbs.backfill(request.label, *span)
-            counted.append(count)
-            return state
+            return verbs.backfill(request.label, *span)
 
-        state = await self._changed(fill)
-        return document_reply({"asked_for": counted[0], "schedule": described(state, self._clock.now())}, 202)
+        done = await self._changed(fill)
+        return document_reply({"asked_for": done.due, "schedule": described(done.schedule, self._clock.now())}, 202)
 
     def _verbs(self, request: Request) -> Schedules:
         return Schedules(self._store, self._clock, actor=request.actor, tenant=request.tenant)
 
-    async def _changed(self, change: Callable[[], ScheduleState]) -> ScheduleState:
-        state = await in_thread(Purpose.STORE, change)
+    async def _changed(self, change: Callable[[], _T]) -> _T:
+        done = await in_thread(Purpose.STORE, change)
         self._look()
-        return state
+        return done
 
     def _told(self, state: ScheduleState, status: int = 200) -> Reply:
         headers = ((b"location", f"/v1/schedules/{state.name}".encode()),)

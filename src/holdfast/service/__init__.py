@@ -2,7 +2,7 @@
 
 engines.py          `holdfast.open`: puts a store, a host and an engine together; start here
 settings.py         the settings of an engine; drain.py lets its process end
-client.py           a store without an engine; store_approvals.py has its approvals
+client.py           a store without an engine; store_approvals.py has its approvals, store_runs.py its runs
 opened_store.py     a store alone, open for a block of code
 worker_pushes.py    enqueues a run of a worker for each line of a file
 open_engine/        the opened engine and its methods

@@ -19,7 +19,7 @@ from holdfast.model.execution import Execution, ExecutionStatus, State, goes_on_
 from holdfast.model.ids import Arn, IdSource, checked_mention, id_at
 from holdfast.model.life import new_execution
 from holdfast.model.operations import Failure, Kind, Operation
-from holdfast.model.outside import Answering, Heartbeat, Release, Stop
+from holdfast.model.outside import Answering, Heartbeat, Release, Stop, Stopped
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.verbs import Answer, Start, Started, Write
 from holdfast.service.costs.reports import CostQuestion, CostReport, cost_report
@@ -27,7 +27,7 @@ from holdfast.service.descriptions.executions import Description, Trouble, descr
 from holdfast.service.descriptions.history import HistoryEvent, events_of
 from holdfast.service.descriptions.open_callbacks import OpenCallback, open_callbacks
 from holdfast.service.exports.exporting import exported
-from holdfast.service.exports.importing import Source, copied, read
+from holdfast.service.exports.importing import ImportedExecution, Source, copied, read
 from holdfast.store.backends import open_store, placed
 from holdfast.store.seam import Filter, Store
 from holdfast.store.shown_address import shown
@@ -41,10 +41,9 @@ if TYPE_CHECKING:
     from holdfast.service.runtimes.worker_runtime import WorkerSettings
     from holdfast.service.schedules.store_schedules import Schedules
     from holdfast.service.store_approvals import StoreApprovals
+    from holdfast.service.store_runs import StoreRuns
     from holdfast.workers.day_usage import DayCapUsage
     from holdfast.workers.events import RunEvent
-    from holdfast.workers.replay import Finished
-    from holdfast.workers.run_lookup import RunView
 
 _PAGE, _ALL, _SHOWN_CANDIDATES = 200, 1 << 62, 5
 _RUNNER_GONE = "Its runner has died. It goes on as soon as a runner that has its function opens this store."
@@ -177,13 +176,12 @@ class Client:
 
     # --- writing
 
-    def import_execution(self, document: Source) -> tuple[Execution, bool]:
-        """Write a copy of an exported execution into the store; no runner runs it. Returns the copy, and whether this call wrote it (False
-        if the store had it before). Raises ExportInvalid if the document is not an export, and ExecutionAlreadyStarted if its id or name
-        belongs to a different execution."""
+    def import_execution(self, document: Source) -> ImportedExecution:
+        """Write a copy of an exported execution into the store; no runner runs it. Returns the copy, and whether this call wrote it. Raises
+        ExportInvalid if the document is not an export, and ExecutionAlreadyStarted if its id or name belongs to a different execution."""
         copy = copied(read(document).snapshot, self._clock.now())
-        new = self._store.adopt(copy)
-        return self.get(copy.header.id), new
+        created = self._store.adopt(copy)
+        return ImportedExecution(self.get(copy.header.id), created)
 
     def start(self, function: DurableFunction, input: object = None, *, name: str | None = None, on_failed: str = "find") -> Started:
         """Write an execution that is ready for a runner. The same name with the same input finds the existing execution; with another input
@@ -204,13 +202,11 @@ class Client:
         assert isinstance(started, Started)
         return started
 
-    def stop(
-        self, execution: str, message: str | None = None, error_type: str | None = None, *, cascade: bool = True
-    ) -> tuple[Execution, bool]:
+    def stop(self, execution: str, message: str | None = None, error_type: str | None = None, *, cascade: bool = True) -> Stopped:
         """Stop an execution, with this message and type as its error. With `cascade`, executions below it are stopped too (runs are
         cancelled), except those that were invoked with `cascade=False`. If another execution continues this one, that one is stopped
-        instead. Returns the execution and whether this call stopped it; False if it had ended before. Raises InvalidParameter for an
-        imported copy that was not closed."""
+        instead. Returns the record of the execution, and whether this call stopped it. Raises InvalidParameter for an imported copy that
+        was not closed."""
         error = Failure(message=message, type=error_type)
         while True:
             before = self.get(execution)
@@ -219,11 +215,11 @@ class Client:
             if after.continued_as is None or not goes_on_as(after, self._store.find(after.continued_as)):
                 break
             execution = after.continued_as
-        return after, before.status is ExecutionStatus.RUNNING and after.status is ExecutionStatus.STOPPED
+        return Stopped(after, before.status is ExecutionStatus.RUNNING and after.status is ExecutionStatus.STOPPED)
 
     def release(self, execution: str) -> Execution:
         """Let an execution run again. It must be quarantined, or wait for another try after its runners died; else this raises
-        InvalidParameter."""
+        InvalidParameter. Returns its record."""
         found = self.get(execution).id
         header = self._write(Release(found, self._did("release", found, "released")))
         assert isinstance(header, Execution)
@@ -239,8 +235,9 @@ class Client:
         return count
 
     def succeed_callback(self, callback_id: str, result: str | bytes | None = None) -> Execution:
-        """Answer a callback with a result; the handler gets the text unchanged. Raises CallbackNotFound if there is no such callback.
-        Raises CallbackClosed if it was answered before, has timed out, or its execution has ended."""
+        """Answer a callback with a result; the handler gets the text unchanged. Returns the record of the execution. Raises
+        CallbackNotFound if there is no such callback. Raises CallbackClosed if it was answered before, has timed out, or its execution has
+        ended."""
         return self._answer(callback_id, None if result is None else text_of(result, "A callback's result"), None)
 
     def fail_callback(self, callback_id: str, message: str | None = None, error_type: str | None = None) -> Execution:
@@ -264,14 +261,12 @@ class Client:
 
     # --- runs of workers
 
-    def runs(self, worker: str | None = None, limit: int = 50, parent: str | None = None, queue: str | None = None) -> Iterator[RunView]:
-        """At most `limit` runs, the newest first. `worker`: only runs of this worker or pipeline. `queue`: only runs of this queue.
-        `parent`, a run of a pipeline: only runs that its own nodes asked for. Without `parent` and `worker`, runs that a pipeline asked
-        for are left out."""
-        from holdfast.workers.run_lookup import Asker, run_views
+    @property
+    def runs(self) -> StoreRuns:
+        """The runs of workers and pipelines."""
+        from holdfast.service.store_runs import StoreRuns
 
-        above = None if parent is None else self.get(parent).id
-        return run_views(self._store, Asker(), worker=worker, limit=limit, parent=above, queue=queue)
+        return StoreRuns(self._store, self._clock, self.get, self._actor)
 
     def follow(self, run: str, after: int | str = 0) -> Iterator[RunEvent]:
         """The recorded events of a run after the event with the id `after`, then new ones, until the run has ended, or is quarantined or
@@ -282,38 +277,12 @@ class Client:
 
         return followed(self._store, *find_run(self._store, self.get(run).id, Asker()), after)
 
-    def get_run(self, run: str) -> RunView:
-        """A run with its state, its response so far and its calls."""
-        from holdfast.workers.run_lookup import Asker, run_view
-
-        return run_view(self._store, self.get(run).id, Asker())
-
     def view(self, run: str) -> PipelineView | None:
         """The present state of the nodes of a pipeline's run; None for a run of a worker, or if its graph is not stored."""
         from holdfast.service.descriptions.pipeline_view import pipeline_view
         from holdfast.workers.run_lookup import Asker, find_run
 
         return pipeline_view(self._store, *find_run(self._store, self.get(run).id, Asker()))
-
-    def finished(self, run: str) -> Finished:
-        """Everything that the store keeps of a run that has ended, for `service.runtimes.worker_replays.replay_run`. Raises
-        InvalidParameter if the run has not ended."""
-        from holdfast.workers.replay import finished_in
-        from holdfast.workers.run_lookup import Asker
-
-        return finished_in(self._store, self.get(run).id, Asker())
-
-    def cancel(self, run: str) -> tuple[RunView, bool]:
-        """Cancel a run. A runner ends it after this call; a quarantined run, or one that has written no operation yet, ends with this call.
-        Returns the run, and whether it was still open; False if it had ended before."""
-        from holdfast.workers.decisions import cancel_write
-        from holdfast.workers.run_lookup import Asker
-
-        found = self.get(run).id
-        write = cancel_write(self._store, found, Asker(actor=self._actor), self._clock.now())
-        if write is not None:
-            self._write(write)
-        return self.get_run(found), write is not None
 
     def spent_today(self, settings: WorkerSettings, tenants: Sequence[str] = ()) -> Sequence[DayCapUsage]:
         """What each of these tenants has used today (in UTC) of the amounts that the policy of the settings caps. Without `tenants`: the

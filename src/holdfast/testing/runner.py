@@ -268,15 +268,15 @@ class Runner:
 
         return list(undecided(self._store, Asker()))
 
-    def decide(self, approval_id: str, verdict: str = "approve", **more: Any) -> None:
+    def decide(self, approval_id: str, verdict: str = "approve", **more: Any) -> Approval:
         """Decide an approval as a person does, with the verdict `approve`, `reject` or `answer`. `more` may have `edited_arguments`,
-        `result` (the answer to a question) and `comment`."""
+        `result` (the answer to a question) and `comment`. Returns the approval as it is after that."""
         from holdfast.workers.approvals import Decision
         from holdfast.workers.run_lookup import Asker
 
         decision = Decision(verdict=verdict, decided_by="tester", decided_at=self.clock.now(), **more)
         _ = self.engine
-        self._opening.call(lambda engine: engine.worker_service.decide(approval_id, decision, Asker(principal="test")))
+        return self._opening.call(lambda engine: engine.worker_service.decide(approval_id, decision, Asker(principal="test")))
 
     def advance(self, duration: Duration) -> None:
         """Move the clock forward by this duration. The engine begins what is due then; this method does not wait for it."""
@@ -296,7 +296,7 @@ class Runner:
         """Send a heartbeat for a callback: its heartbeat timeout starts again."""
         self.engine.heartbeat_callback(callback_id)
 
-    def get_execution_history(self, execution_arn: str) -> list[HistoryEvent]:
+    def get_execution_history(self, execution_arn: str) -> Sequence[HistoryEvent]:
         """The events of the execution so far, in order."""
         return self.look(execution_arn).history
 

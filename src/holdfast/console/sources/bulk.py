@@ -155,9 +155,9 @@ class BulkSource:
 
     def _stop(self, header: Execution, reason: str) -> None:
         if accepted_in(self._viewer.store, header) is None:
-            done = self._viewer.client.stop(header.id, reason, "StoppedByOperator")[1]
+            done = self._viewer.client.stop(header.id, reason, "StoppedByOperator").stopped
         else:
-            done = self._viewer.client.cancel(header.id)[1]
+            done = self._viewer.client.runs.cancel(header.id).cancelled
         if not done:
             raise InvalidParameter("The run had ended already.")
 

@@ -318,7 +318,7 @@ class RunSource:
         viewer, reason = self._viewer, _bounded(reason)
         if accepted_in(viewer.store, header) is None:
             viewer.client.stop(header.id, reason or None, "StoppedByOperator")
-        elif not viewer.client.cancel(header.id)[1]:
+        elif not viewer.client.runs.cancel(header.id).cancelled:
             raise InvalidParameter("The run has ended already, so it cannot be stopped.")
         if reason and viewer.actor is not None:
             viewer.store.note(viewer.actor.did("reason", header.id, reason, viewer.now))

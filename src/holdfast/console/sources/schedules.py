@@ -90,4 +90,4 @@ class SchedulesSource:
         """Ask for the occurrences that were due from `begin` on and before `end` (both in milliseconds), and return how many these are. A
         runner that hosts the function starts them, except those whose execution is still in the store. Raises ScheduleInvalid if there are
         too many, or if `end` is not after `begin`."""
-        return self._verbs.backfill(name, begin, end)[1]
+        return self._verbs.backfill(name, begin, end).due

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -67,10 +68,9 @@ class ToolCall:
             raise KeyError(f"The tool {self.tool!r} did not name the secret {name!r} in secrets=[…] (named: {named}).")
         return self._secrets[name]
 
-    @property
-    def remaining(self) -> float:
-        """The seconds until the deadline of the call, at which this process is killed; infinity if the call has no deadline."""
-        return float("inf") if self._deadline is None else max(self._deadline - monotonic(), 0.0)
+    def remaining(self) -> timedelta:
+        """How long until the deadline of the call, at which this process is killed; `timedelta.max` if the call has no deadline."""
+        return timedelta.max if self._deadline is None else timedelta(seconds=max(self._deadline - monotonic(), 0.0))
 
     @cached_property
     def http(self) -> httpx.Client:
@@ -92,7 +92,7 @@ class ToolCall:
         return {} if self.traceparent is None else {"traceparent": self.traceparent}
 
     def _patience(self) -> float:
-        return max(min(self.remaining, 3600.0), 0.001)
+        return max(min(self.remaining().total_seconds(), 3600.0), 0.001)
 
     def refused(self, message: str, code: str = "tool_failed", retry_after_seconds: float | None = None) -> ToolRefused:
         """Make the error that says that the tool did nothing; the tool must raise it: `raise call.refused("card declined")`. `code` is the

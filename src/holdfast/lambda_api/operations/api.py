@@ -119,8 +119,8 @@ class LambdaApi:
         one is stopped. The executions that the stopped one invoked are stopped too. `by` is who asked, for the audit log; None writes
         nothing there."""
         execution = found(self.engine.store, arn).id
-        header, _ = await self.engine.stop(execution, error, notes=self._did(by, "stop", execution, "stopped"))
-        return {"StopTimestamp": wire.seconds(header.ended_at or self.engine.clock.now())}
+        done = await self.engine.stop(execution, error, notes=self._did(by, "stop", execution, "stopped"))
+        return {"StopTimestamp": wire.seconds(done.header.ended_at or self.engine.clock.now())}
 
     # --- callbacks
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -34,7 +35,7 @@ from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.queues.documents import parked_document, queue_document, queue_page, settings_document
 from holdfast.service.queues.redrives import start_again
 from holdfast.service.queues.setting_names import flattened
-from holdfast.service.queues.store_queues import StoreQueues
+from holdfast.service.queues.store_queues import QueueView, StoreQueues, new_queue, note_of_queue
 from holdfast.web.asker import asker_of, trace_of
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Header, Reply
@@ -150,7 +151,7 @@ class Queues:
         """Refuse a queue that the store does not have: a misspelled name would make a queue without limits. A name that was found is not
         looked up again, because no queue is ever removed."""
         if request.label not in self._known:
-            await in_thread(Purpose.STORE, self._queues(request).needed, request.label)
+            await in_thread(Purpose.STORE, partial(self._queues(request).get, request.label, lanes=0))
             self._known.add(request.label)
 
     async def _enqueued(self, request: Request, message: _Message) -> Execution:
@@ -199,16 +200,17 @@ class Queues:
         return await self._changed(request, "drain")
 
     async def _changed(self, request: Request, verb: str) -> Reply:
-        row = await in_thread(Purpose.HOUSE, getattr(self._queues(request), verb), request.label)
+        view: QueueView = await in_thread(Purpose.HOUSE, getattr(self._queues(request), verb), request.label)
         self._engine.look()
+        row = view.row
         return document_reply({"queue": row.name, "mode": row.mode.value})
 
     async def set(self, request: Request) -> Reply:
         """Set settings of the queue (`set`), and remove settings that an operator set (`reset`), so that the declared ones are in force
         again. A queue that does not exist yet is made."""
         said = _converted(_body(request, dict[str, Any]), _Set)
-        is_new = not await in_thread(Purpose.STORE, self._queues(request).is_known, request.label)
-        row = await in_thread(Purpose.HOUSE, self._queues(request).set, request.label, flattened(said.set), said.reset)
+        is_new = await in_thread(Purpose.STORE, new_queue, self._queues(request), request.label) is not None
+        row = (await in_thread(Purpose.HOUSE, self._queues(request).set, request.label, flattened(said.set), said.reset)).row
         self._engine.look()
         return document_reply({"queue": row.name, "is_new": is_new, "settings": settings_document(row)}, 201 if is_new else 200)
 
@@ -225,14 +227,14 @@ class Queues:
             if said.all:
                 listed = queues.parked(request.label, tenant=tenant, limit=_MOST_REDRIVEN, error=said.error)
                 return {one.header.id: one.header for one in listed}
-            queues.needed(request.label)
+            queues.get(request.label, lanes=0)  # raises QueueNotFound if there is no such queue
             return {header.id: header for run in said.runs if (header := self._parked(request.label, run, tenant)) is not None}
 
         parked = await in_thread(Purpose.STORE, found)
         chosen = list(parked) if said.all else said.runs
         done = [await self._redriven(parked.get(run), run) for run in chosen]
         started = sum(1 for one in done if "error" not in one)
-        await in_thread(Purpose.HOUSE, queues.noted, "redrive", request.label, f"{started} started again")
+        await in_thread(Purpose.HOUSE, note_of_queue, queues, "redrive", request.label, f"{started} started again")
         return document_reply({"found": len(chosen), "runs": done}, 202)
 
     def _parked(self, queue: str, run: str, tenant: str | None) -> Execution | None:

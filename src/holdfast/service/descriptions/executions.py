@@ -24,7 +24,7 @@ from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.history import PLACE, EventType
 from holdfast.model.ids import Arn
 from holdfast.model.life import next_try, reason_of
-from holdfast.model.operations import RUN, Operation, Status, Type
+from holdfast.model.operations import RUN, Failure, Operation, Status, Type
 from holdfast.model.schedules import Occurrence, occurrence_in
 from holdfast.model.serialization_advice import with_advice
 from holdfast.model.starts import restart_in
@@ -92,18 +92,16 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     function: str
     version: str
     name: str
-    status: str
-    """RUNNING, SUCCEEDED, FAILED, TIMED_OUT or STOPPED."""
-    state: str
-    """The engine's state: ready, running, suspended and others (`model.execution.State`)."""
+    status: ExecutionStatus
+    state: State
     started_at: int
     ended_at: int | None
     input: Any
     """The input as a JSON value."""
     result: Any
     """The result as a JSON value; None if the execution has not succeeded."""
-    error: dict[str, Any] | None
-    """AWS's ErrorObject, if the execution ended without success; else None."""
+    error: Failure | None
+    """The error of the execution, if it ended without success; else None."""
     waits_for: tuple[Pending, ...]
     """Its pending operations (`model.draft.is_pending`), for which its handler may wait; empty if it is closed."""
     why: str
@@ -192,6 +190,7 @@ def describe(store: DescriptionStore, header: Execution, hosted: bool | None = N
     closed = header.status is not ExecutionStatus.RUNNING
     payload = store.result(header) if closed else None
     succeeded = header.status is ExecutionStatus.SUCCEEDED
+    error = codec.failure_from(payload) if closed and not succeeded and payload else None
     pending = () if closed else _all_pending(store, header)
     if header.state is State.IMPORTED:
         pending = tuple(msgspec.structs.replace(p, woken_by="nothing: this is a copy", due_at=None, callback_id=None) for p in pending)
@@ -205,19 +204,19 @@ def describe(store: DescriptionStore, header: Execution, hosted: bool | None = N
         function=header.function,
         version=header.version,
         name=header.name,
-        status=header.status.value,
-        state=header.state.value,
+        status=header.status,
+        state=header.state,
         started_at=header.started_at,
         ended_at=header.ended_at,
         input=None if given is None else codec.loads(given),
         result=codec.loads(payload) if succeeded and payload else None,
-        error=codec.loads(payload) if closed and not succeeded and payload else None,
+        error=error,
         waits_for=pending,
         why=_why(store, header, pending, hosted, trouble) if place is None else _why_queued(store, header, pending, hosted, trouble, place),
         parent=header.parent,
         occurrence=occurrence,
         continued_as=header.continued_as,
-        failed_in=None if payload is None or succeeded else failed_in(store, header, codec.failure_from(payload)),
+        failed_in=None if error is None else failed_in(store, header, error),
         trouble=trouble,
         superseded_by=header.superseded_by,
         restarts=restarts,

@@ -83,6 +83,14 @@ class _Detail(msgspec.Struct):
     Place: str = ""
 
 
+class ImportedExecution(msgspec.Struct, frozen=True):
+    """What an import has done: the copy in the store, and whether this import wrote it."""
+
+    header: Execution
+    created: bool
+    """False if the store had the copy before."""
+
+
 class Imported(msgspec.Struct, frozen=True):
     """A document that passed all checks."""
 

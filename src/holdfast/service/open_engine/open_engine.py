@@ -255,20 +255,21 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         for execution in listed(self._store, wanted):
             yield execution
 
-    async def succeed_callback(self, callback_id: str, result: str | bytes | None = None) -> None:
-        """Answer a callback with a result. The handler gets the text unchanged. Raises `CallbackNotFound` if there is no such callback.
-        Raises `CallbackClosed` if it was answered before, has timed out, or its execution has ended."""
-        await self._engine.answer(callback_id, None if result is None else codec.text_of(result, "A callback's result"))
+    async def succeed_callback(self, callback_id: str, result: str | bytes | None = None) -> Execution:
+        """Answer a callback with a result. The handler gets the text unchanged. Returns the record of the execution. Raises
+        `CallbackNotFound` if there is no such callback. Raises `CallbackClosed` if it was answered before, has timed out, or its execution
+        has ended."""
+        return await self._engine.answer(callback_id, None if result is None else codec.text_of(result, "A callback's result"))
 
-    async def fail_callback(self, callback_id: str, message: str | None = None, error_type: str | None = None) -> None:
+    async def fail_callback(self, callback_id: str, message: str | None = None, error_type: str | None = None) -> Execution:
         """Answer a callback with an error, its message and type. Raises `CallbackNotFound` and `CallbackClosed` as `succeed_callback`
         does."""
-        await self._engine.answer(callback_id, error=Failure(message=message, type=error_type))
+        return await self._engine.answer(callback_id, error=Failure(message=message, type=error_type))
 
-    async def heartbeat_callback(self, callback_id: str) -> None:
+    async def heartbeat_callback(self, callback_id: str) -> Execution:
         """Send a heartbeat for a callback: its heartbeat timeout starts again. Raises `CallbackNotFound` and `CallbackClosed` as
         `succeed_callback` does."""
-        await self._engine.heartbeat(callback_id)
+        return await self._engine.heartbeat(callback_id)
 
     async def unsubscribe(self, subscriber: str) -> None:
         """End a subscription in every process: signals that were not delivered to it yet are not delivered any more, except one that is

@@ -3,7 +3,7 @@ text of the input that it is started with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.durable.execution import DurableFunction
@@ -12,6 +12,7 @@ from holdfast.model import codec
 from holdfast.model.errors import ExecutionNotFound, PayloadNotJson
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import Failure
+from holdfast.model.outside import Stopped
 from holdfast.model.typed import Unwritable, without_models
 from holdfast.service.descriptions.executions import Description, arn_of, check_will_end, describe, failure_of
 from holdfast.service.descriptions.history import HistoryEvent, events_of
@@ -61,7 +62,7 @@ class OpenExecution:
         hosted = self._engine.registry.get(header.function, header.version) is not None
         return describe(self._engine.store, header, hosted)
 
-    async def history(self, *, include_data: bool = True) -> list[HistoryEvent]:
+    async def history(self, *, include_data: bool = True) -> Sequence[HistoryEvent]:
         """All events of the execution, in order; `include_data=False` leaves inputs, results and errors out."""
         return events_of(self._engine.store, self._header(), include_data=include_data)
 
@@ -73,17 +74,17 @@ class OpenExecution:
             raise ExecutionNotFound(f"There is no execution {self.id} any more.")
         return exported(found, self._engine.clock.now(), include_data=include_data)
 
-    async def stop(self, message: str | None = None, error_type: str | None = None, *, cascade: bool = True) -> tuple[Execution, bool]:
+    async def stop(self, message: str | None = None, error_type: str | None = None, *, cascade: bool = True) -> Stopped:
         """Stop the execution, with this message and type as its error. With `cascade`, the executions below it are stopped too (runs of
         workers and pipelines are cancelled), except those that were invoked with `cascade=False`. If another execution continues this one,
-        the other one is stopped instead. Returns the record of the execution, and whether this call stopped it; False if it had ended
-        before. Raises `InvalidParameter` for an imported copy that was not closed."""
+        the other one is stopped instead. Returns the record of the execution, and whether this call stopped it. Raises `InvalidParameter`
+        for an imported copy that was not closed."""
         return await self._engine.stop(self.id, Failure(message=message, type=error_type), cascade=cascade)
 
-    async def release(self) -> None:
+    async def release(self) -> Execution:
         """Let the execution run again. It must be quarantined, or wait for another try after its runners died; else this raises
-        `InvalidParameter`."""
-        await self._engine.release(self.id)
+        `InvalidParameter`. Returns its record."""
+        return await self._engine.release(self.id)
 
     def _header(self) -> Execution:
         header = self._engine.store.find(self.id)

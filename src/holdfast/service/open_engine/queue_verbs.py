@@ -86,7 +86,7 @@ class QueueVerbs:
         tenant: str | None = None,
         user: str | None = None,
         constraints: Mapping[str, Any] | None = None,
-    ) -> list[OpenExecution]:
+    ) -> Sequence[OpenExecution]:
         """Enqueue many inputs of one function, worker or pipeline, a thousand in each commit. The other arguments are as in `enqueue`.
 
         All inputs are checked before the first commit: if one of them can never be enqueued, its error names its index, and nothing is

@@ -74,7 +74,8 @@ class StoreQueues:
 
     If `list`, `get` or `parked` gets a tenant, the numbers, the lanes and the parked executions are those of this tenant. The name and the
     settings of a queue are the same for all tenants. The methods that change a queue do not check a tenant: the caller must check it.
-    `pause`, `resume`, `drain` and `set` raise QueueBusy if other processes change the queue during all their tries.
+    `pause`, `resume`, `drain` and `set` return the queue without its lanes, as `list` shows it. They raise QueueBusy if other processes
+    change the queue during all their tries.
     """
 
     def __init__(self, store: QueuesStore, clock: Clock, ids: IdSource, actor: Actor | None = None) -> None:
@@ -141,24 +142,25 @@ class StoreQueues:
 
     # --- changing
 
-    def declare(self, queues: Sequence[Queue]) -> None:
-        """Write what code and the operator's file declare, as a runner does when it begins."""
+    def declare(self, queues: Sequence[Queue]) -> Sequence[QueueView]:
+        """Write what code and the operator's file declare, as a runner does when it begins. Returns the queues."""
         if queues:
             self._store.declare([queue.row() for queue in queues])
+        return [self.get(queue.name, lanes=0) for queue in queues]
 
-    def pause(self, queue: str) -> QueueRow:
+    def pause(self, queue: str) -> QueueView:
         """Pause the queue: it accepts executions, and admits none. Raises QueueNotFound if there is no such queue."""
         return self._set_mode(queue, Mode.PAUSED, "pause")
 
-    def resume(self, queue: str) -> QueueRow:
+    def resume(self, queue: str) -> QueueView:
         """Resume the queue: it accepts and admits executions again. Raises QueueNotFound if there is no such queue."""
         return self._set_mode(queue, Mode.OPEN, "resume")
 
-    def drain(self, queue: str) -> QueueRow:
+    def drain(self, queue: str) -> QueueView:
         """Drain the queue: it admits the executions that wait, and accepts no new ones. Raises QueueNotFound if there is no such queue."""
         return self._set_mode(queue, Mode.DRAINING, "drain")
 
-    def set(self, queue: str, said: Mapping[str, Any], reset: Sequence[str] = ()) -> QueueRow:
+    def set(self, queue: str, said: Mapping[str, Any], reset: Sequence[str] = ()) -> QueueView:
         """Set settings of a queue; `said` has the values by name. For each name in `reset` the operator's value is removed, so that the
         declared value is in force again. A queue that does not exist yet is made. Raises InvalidParameter if a setting is not allowed, or
         if both `said` and `reset` are empty."""
@@ -171,18 +173,18 @@ class StoreQueues:
 
         return self._changed(checked_queue(queue), "set", names, change)
 
-    def _set_mode(self, queue: str, mode: Mode, verb: str) -> QueueRow:
+    def _set_mode(self, queue: str, mode: Mode, verb: str) -> QueueView:
         self._needed(queue)
         return self._changed(queue, verb, mode.value, lambda row: msgspec.structs.replace(row, mode=mode))
 
-    def _changed(self, queue: str, verb: str, outcome: str, change: Callable[[QueueRow], QueueRow]) -> QueueRow:
+    def _changed(self, queue: str, verb: str, outcome: str, change: Callable[[QueueRow], QueueRow]) -> QueueView:
         """Write a change with its note for the audit log, and return the queue after it. If another process changed the queue first, try
         again with the new state. Raises QueueBusy after _TRIES tries."""
         for _ in range(_TRIES):
             after = change(self._store.queue(queue) or QueueRow(name=queue))
             after.settings()  # raises for a wrong setting, before anything is written
             if self._store.set_queue(after, self._did(verb, queue, outcome)):
-                return self._needed(queue)
+                return self.get(queue, lanes=0)
         raise QueueBusy(f"Other processes changed queue {queue} during all {_TRIES} tries. Try again.")
 
     # --- filling
@@ -232,35 +234,32 @@ class StoreQueues:
         started = {one.parked for one in done if one.error is None}
         counts = Counter(header.place.queue for header in parked if header.place is not None and header.id in started)
         for queue, count in counts.items():
-            self.noted("redrive", queue, f"{count} started again")
+            note_of_queue(self, "redrive", queue, f"{count} started again")
         return done
-
-    def noted(self, verb: str, queue: str, outcome: str) -> None:
-        """Note in the audit log what was done with a queue. Does nothing if no actor is known."""
-        notes = self._did(verb, queue, outcome)
-        if notes:
-            self._store.note(notes)
 
     def _did(self, verb: str, queue: str, outcome: str) -> tuple[Note, ...]:
         return () if self._actor is None else self._actor.did(f"queue_{verb}", queue, outcome, self._clock.now())
-
-    def is_known(self, queue: str) -> bool:
-        """Whether the store has a queue with this name."""
-        return self._store.queue(checked_queue(queue)) is not None
-
-    def meant(self, queue: str) -> str:
-        """A space and a sentence that names the queue of this store which was probably meant; empty if no queue has a similar name."""
-        return meant_queue(self._store, queue)
-
-    def needed(self, queue: str) -> QueueRow:
-        """The queue of this name. Raises QueueNotFound, with the name that was probably meant, if there is none."""
-        return self._needed(queue)
 
     def _needed(self, queue: str) -> QueueRow:
         row = self._store.queue(checked_queue(queue))
         if row is None:
             raise QueueNotFound(f"There is no queue {queue!r:.100} here.{meant_queue(self._store, queue)}")
         return row
+
+
+# --- for the commands and the routes of Holdfast itself
+
+
+def note_of_queue(queues: StoreQueues, verb: str, queue: str, outcome: str) -> None:
+    """Note in the audit log what was done with a queue. Does nothing if no actor is known."""
+    notes = queues._did(verb, queue, outcome)
+    if notes:
+        queues._store.note(notes)
+
+
+def new_queue(queues: StoreQueues, queue: str) -> str | None:
+    """None if the store has a queue with this name; else what `meant_queue` returns."""
+    return None if queues._store.queue(checked_queue(queue)) is not None else meant_queue(queues._store, queue)
 
 
 def warn_of_new_queues(engine: Engine) -> None:

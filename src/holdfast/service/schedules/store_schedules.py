@@ -38,6 +38,13 @@ _OPERATOR = "operator"
 """The name for a person who changed a schedule, if the person's name is not known."""
 
 
+class Backfilled(msgspec.Struct, frozen=True):
+    """What a backfill has asked for: the schedule, and how many occurrences were due."""
+
+    schedule: ScheduleState
+    due: int
+
+
 class Schedules:
     """The schedules of a store. With a `tenant`, all methods but `declare` see and make only schedules of that tenant. `actor` is named in
     the audit log and in the schedules that it changes. `pause`, `resume`, `run_now`, `backfill` and `remove` raise ScheduleNotFound as
@@ -150,7 +157,7 @@ class Schedules:
 
         return self._change(name, "run schedule", "asked for one run", ask)
 
-    def backfill(self, name: str, begin: int, end: int) -> tuple[ScheduleState, int]:
+    def backfill(self, name: str, begin: int, end: int) -> Backfilled:
         """Ask for the occurrences that were due from `begin` on and before `end` (milliseconds), by the timing that was in force at that
         time (before the schedule existed, by its first timing). Times in the future are left out. This only writes the request: a runner
         that hosts the function starts them. An occurrence whose execution is still in the store is not started again. Returns the schedule,
@@ -168,7 +175,7 @@ class Schedules:
             return _asked(state, due)
 
         after = self._change(name, "backfill schedule", "asked for what was due in a time", ask)
-        return after, len(due)
+        return Backfilled(after, len(due))
 
     def remove(self, name: str) -> None:
         """Remove a schedule. Executions that it started continue. A schedule that code, a page or a file declares stays removed until an

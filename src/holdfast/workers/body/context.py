@@ -13,7 +13,7 @@ import random
 import tempfile
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import IO, Any, Protocol, cast
 
@@ -110,9 +110,9 @@ class WorkerContext:
         """A random number: at least 0, less than 1. A replay of the attempt gets the same numbers; another attempt gets other numbers."""
         return self._chance.random()
 
-    def remaining(self) -> float:
-        """The seconds until the time limit ends this attempt; 0 if the limit has passed. A replay gets other values."""
-        return max(0.0, self._asking.ends_at - monotonic())
+    def remaining(self) -> timedelta:
+        """How long until the time limit ends this attempt; zero if the limit has passed. A replay gets other values."""
+        return timedelta(seconds=max(0.0, self._asking.ends_at - monotonic()))
 
     # --- requests to the runner; the subclasses implement how the body waits for the answer
 
