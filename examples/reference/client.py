@@ -31,6 +31,22 @@ def asking(event: Any, context: DurableContext) -> Any:
     return callback.result()
 
 
+counting = Path(folder.name, "counting.py")
+counting.write_text("""
+from holdfast import Pipeline
+
+p = Pipeline("counting", "1.0", inputs={"type": "object"}, outputs={"type": "object"})
+
+
+def letters(inputs):
+    return {"count": len(inputs["word"])}
+
+
+counted = p.step("count", letters, {"word": p.inputs.word})
+p.gives({"letters": counted.outputs.count})
+""")
+
+
 def runner() -> Any:
     """Another process, in a real program."""
     return holdfast.open(store, functions=[order, asking], queues=[holdfast.Queue("emails", at_once=20)])
@@ -40,13 +56,13 @@ with runner() as engine:
     assert engine.start(order, {"id": 42}, name="order-42").result() == "receipt-42"
     run = engine.enqueue(order, {"id": 43}, queue="emails", idempotency_key="order-43")
     assert run.result() == "receipt-43"
+client = Client.open(store)
 
 # --- Client, Client.open, Client.close
-with Client.open(store) as client:  # `with` calls `client.close()` at its end
-    assert client.describe("order-42").result == "receipt-42"
+with Client.open(store) as opened:  # `with` calls `opened.close()` at its end
+    assert opened.describe("order-42").result == "receipt-42"
 
 # --- Client.list, Client.get, Client.is_hosted
-client = Client.open(store)
 ended = client.list(Filter(function="order", statuses=(ExecutionStatus.SUCCEEDED,), limit=10))
 assert [execution.name for execution in ended] == ["order-43", "order-42"]
 assert client.get("order/order-42").status is ExecutionStatus.SUCCEEDED  # by its ARN, id, function and name, or name
@@ -105,25 +121,11 @@ assert place.queue == "emails"
 assert list(client.audit(NoteFilter(what="stop", limit=20))) == []  # this client has no actor, so it writes no notes
 
 # --- StoreRuns.list, StoreRuns.get, StoreRuns.finished, StoreRuns.cancel, Client.view, Client.follow
-counting = Path(folder.name, "counting.py")
-counting.write_text("""
-from holdfast import Pipeline
-
-p = Pipeline("counting", "1.0", inputs={"type": "object"}, outputs={"type": "object"})
-
-
-def letters(inputs):
-    return {"count": len(inputs["word"])}
-
-
-counted = p.step("count", letters, {"word": p.inputs.word})
-p.gives({"letters": counted.outputs.count})
-""")
 with holdfast.open(store, workers=[counting]) as engine:
-    engine.run("counting", {"word": "holdfast"})
+    response = engine.run("counting", {"word": "holdfast"})
 (newest,) = client.runs.list("counting", limit=1)
-response = newest.response
-assert client.runs.get(response.run_id).response == response
+assert newest.response.run_id == response.run_id
+assert client.runs.get(response.run_id).response.outputs == {"letters": 8}
 view = client.view(response.run_id)  # None for a run of a worker
 assert view is not None
 assert [node.node for node in view.nodes] == ["count"]
@@ -132,9 +134,9 @@ assert client.runs.finished(response.run_id).operations
 assert not client.runs.cancel(response.run_id).cancelled  # it had ended before
 
 # --- Client.cost, Client.spent_today
+with holdfast.open(store, workers=[counting]) as engine:
+    response = engine.run("counting", {"word": "holdfast"})
 report = client.cost(run=response.run_id, by="node,model")
 assert (report.total.calls, report.lines) == (0, ())  # a step asks no model
 settings = read_operator(environment={})
 assert client.spent_today(settings) == []  # the policy has no caps for a day
-client.close()
-folder.cleanup()

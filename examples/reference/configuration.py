@@ -52,6 +52,11 @@ def run(function: DurableFunction, event: Any = None, **more: Any) -> Any:
         return runner.run(event).result
 
 
+def divide(branch: DurableContext, item: int, index: int, items: Any) -> float:
+    """A branch of a map. It fails for 0."""
+    return branch.step(lambda step: 12 / item, name="divide", config=StepConfig(retry_strategy=RetryPresets.none()))
+
+
 # --- Duration
 assert Duration.from_minutes(1.5) == Duration(90)
 assert Duration.from_days(1).to_seconds() == 86_400
@@ -160,31 +165,20 @@ assert run(racing) == 3
 
 
 # --- MapConfig
-def half(branch: DurableContext, item: int, index: int, items: Any) -> float:
-    return branch.step(lambda step: 12 / item, name="divide")
-
-
 @durable_execution
 def dividing(event: Any, context: DurableContext) -> list[Any]:
     config = MapConfig[int](max_concurrency=5, item_namer=lambda item, index: f"number {item}")
-    return context.map(event, half, name="numbers", config=config).get_results()
+    return context.map(event, divide, name="numbers", config=config).get_results()
 
 
 assert run(dividing, [2, 3]) == [6.0, 4.0]
 
 
 # --- CompletionConfig, CompletionReason
-NO_RETRY = StepConfig(retry_strategy=RetryPresets.none())
-
-
-def third(branch: DurableContext, item: int, index: int, items: Any) -> float:
-    return branch.step(lambda step: 12 / item, name="divide", config=NO_RETRY)
-
-
 @durable_execution
 def tolerant(event: Any, context: DurableContext) -> list[Any]:
     config = MapConfig[int](completion_config=CompletionConfig(tolerated_failure_count=1))
-    batch = context.map([1, 0, 3], third, name="numbers", config=config)
+    batch = context.map([1, 0, 3], divide, name="numbers", config=config)
     return [batch.success_count, batch.failure_count, batch.completion_reason is CompletionReason.ALL_COMPLETED]
 
 
@@ -196,7 +190,7 @@ assert CompletionConfig.first_successful() == CompletionConfig(min_successful=1)
 @durable_execution
 def looking(event: Any, context: DurableContext) -> list[Any]:
     config = MapConfig[int](completion_config=CompletionConfig.all_completed())
-    batch: BatchResult[float] = context.map([1, 0], third, name="numbers", config=config)
+    batch: BatchResult[float] = context.map([1, 0], divide, name="numbers", config=config)
     items: list[BatchItem[float]] = batch.all
     failed = [item.index for item in items if item.status is BatchItemStatus.FAILED]
     return [batch.get_results(), failed, len(batch.get_errors())]
@@ -216,7 +210,7 @@ def two_of_three(status: CompletionStatus) -> CompletionDecision:
 @durable_execution
 def voting(event: Any, context: DurableContext) -> bool:
     config = MapConfig[int](completion_config=CompletionConfig(should_complete=two_of_three))
-    batch = context.map([1, 0, 3], third, name="votes", config=config)
+    batch = context.map([1, 0, 3], divide, name="votes", config=config)
     return batch.completion_reason is CompletionReason.CUSTOM_COMPLETION_SUCCEEDED
 
 

@@ -56,6 +56,21 @@ def asking(event: Any, context: DurableContext) -> Any:
     return callback.result()
 
 
+counting = Path(folder.name, "counting.py")
+counting.write_text("""
+from holdfast import Pipeline
+
+p = Pipeline("counting", "1.0", inputs={"type": "object"}, outputs={"type": "object"})
+
+
+def letters(inputs):
+    return {"count": len(inputs["word"])}
+
+
+counted = p.step("count", letters, {"word": p.inputs.word})
+p.gives({"letters": counted.outputs.count})
+""")
+
 # --- Queue, Limits
 emails = holdfast.Queue(
     "emails",
@@ -103,7 +118,7 @@ asyncio.run(main())
 
 
 # --- OpenEngine.enqueue, OpenEngine.enqueue_many
-with holdfast.open(":memory:", functions=[order], queues=[emails]) as engine:
+with holdfast.open(":memory:", functions=[order], queues=[holdfast.Queue("emails", at_once=20)]) as engine:
     one = engine.enqueue(order, {"id": 44}, queue="emails", idempotency_key="order-44", key="customer-7")
     assert one.result() == "receipt-44"
     many = engine.enqueue_many(order, [{"id": number} for number in range(1000)], queue="emails", ttl=3600)
@@ -149,19 +164,24 @@ with holdfast.open(":memory:", functions=[shipping]) as engine:
 # --- OpenEngine.get, OpenExecution.describe
 with holdfast.open(store, functions=[order, asking]) as engine:
     execution = engine.start(order, {"id": 42}, name="order-42")
+    assert execution.result() == "receipt-42"
     found = engine.get(execution.arn).describe()
 assert (found.function, found.status, found.result) == ("order", "SUCCEEDED", "receipt-42")
 
 
 # --- OpenEngine.list, Filter, ExecutionStatus
 with holdfast.open(store, functions=[order, asking]) as engine:
+    for number in (42, 43):
+        engine.start(order, {"id": number}, name=f"order-{number}").result()
     ended = list(engine.list(Filter(function="order", statuses=(ExecutionStatus.SUCCEEDED,), limit=10)))
 assert [execution.name for execution in ended] == ["order-43", "order-42"]
 
 
 # --- OpenExecution.history, HistoryEvent
 with holdfast.open(store, functions=[order, asking]) as engine:
-    events: Sequence[HistoryEvent] = engine.start(order, {"id": 42}, name="order-42").history()
+    execution = engine.start(order, {"id": 42}, name="order-42")
+    assert execution.result() == "receipt-42"
+    events: Sequence[HistoryEvent] = execution.history()
 assert [(event.number, event.type) for event in events[:2]] == [(1, "ExecutionStarted"), (2, "StepStarted")]
 assert events[1].wire()["Name"] == "charge"
 
@@ -195,15 +215,19 @@ with holdfast.open(store, functions=[order, asking]) as engine:
 # --- OpenEngine.release_all, OpenExecution.release
 with holdfast.open(store, functions=[order, asking]) as engine:
     assert engine.release_all(order) == 0  # so many executions were quarantined, and run again
+    execution = engine.start(order, {"id": 42}, name="order-42")
+    assert execution.result() == "receipt-42"
     try:
-        engine.start(order, {"id": 42}, name="order-42").release()
+        execution.release()
     except holdfast.HoldfastError as error:
         assert error.code == "invalid_parameter"  # it is over, so there is nothing to release
 
 
 # --- OpenExecution.export, replay, Replayed
 with holdfast.open(store, functions=[order, asking]) as engine:
-    document = engine.start(order, {"id": 42}, name="order-42").export()
+    execution = engine.start(order, {"id": 42}, name="order-42")
+    assert execution.result() == "receipt-42"
+    document = execution.export()
 told: Replayed = replay(document, order)
 assert (told.matches, told.result) == (True, "receipt-42")
 
@@ -235,22 +259,6 @@ asyncio.run(refused())
 
 
 # --- OpenEngine.view
-counting = Path(folder.name, "counting.py")
-counting.write_text("""
-from holdfast import Pipeline
-
-p = Pipeline("counting", "1.0", inputs={"type": "object"}, outputs={"type": "object"})
-
-
-def letters(inputs):
-    return {"count": len(inputs["word"])}
-
-
-counted = p.step("count", letters, {"word": p.inputs.word})
-p.gives({"letters": counted.outputs.count})
-""")
-
-
 async def seen() -> None:
     async with holdfast.open(":memory:", workers=[counting]) as engine:
         response = await engine.run("counting", {"word": "holdfast"})
@@ -343,4 +351,3 @@ with holdfast.open(":memory:", functions=[patient], settings=settings) as engine
 codec: PayloadCodec = AesGcm({"2026": bytes(32)}, current="2026")  # 32 secret bytes, by an id that is no secret
 with holdfast.open(":memory:", functions=[order], codec=codec) as engine:
     assert engine.start(order, {"id": 1}).result() == "receipt-1"
-folder.cleanup()

@@ -243,13 +243,18 @@ assert run(billing, functions=[tax]) == 600
 
 
 # --- DurableContext.enqueue
+@plain_function
+def welcome(event: Any, context: Any) -> str:
+    return f"welcome {event['name']}"
+
+
 @durable_execution
 def signing_up(event: Any, context: DurableContext) -> str:
     context.step(lambda step: "saved", name="save user")
-    return context.enqueue(tax, {"cents": 500}, queue="taxes", key="customer-7", name="tax later")  # it does not wait
+    return context.enqueue(welcome, {"name": "Ada"}, queue="emails", key="customer-7", name="welcome later")  # it does not wait
 
 
-assert len(run(signing_up, functions=[tax])) > 20  # the id of the execution that waits in the queue
+assert len(run(signing_up, functions=[welcome])) > 20  # the id of the execution that waits in the queue
 
 
 # --- DurableContext.run, RunResponse

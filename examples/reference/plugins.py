@@ -164,7 +164,13 @@ assert seen[-1] == "invokes tax"
 
 
 # --- load_configured_plugins
-assert load_configured_plugins([factory], environment={}) == [factory]
+class QuietFactory:
+    def create_plugin(self, info: InvocationStartInfo, /) -> DurableInstrumentationPlugin:
+        return DurableInstrumentationPlugin()
+
+
+given = QuietFactory()
+assert load_configured_plugins([given], environment={}) == [given]  # and those that DURABLE_EXECUTION_PLUGINS names
 
 
 # --- OperationAction, OperationSubType

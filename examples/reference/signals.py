@@ -17,6 +17,7 @@ from holdfast import DurableContext, Settings, StatusSignal, durable_execution
 from holdfast.signals import EventBridge, FunctionMetrics, JsonLines, Observer, Webhook, event_of, new_secret, read_sinks, verify
 
 folder = tempfile.TemporaryDirectory()
+secret = new_secret(os.urandom)
 
 
 @durable_execution
@@ -34,7 +35,7 @@ with holdfast.open(":memory:", functions=[order], subscribers={"file": JsonLines
 assert json.loads(lines.read_text())["detail"]["durableExecutionName"] == "order-42"
 
 # --- Webhook, new_secret
-secret = new_secret(os.urandom)
+secret = new_secret(os.urandom)  # the receiver needs it, too
 hook = Webhook("https://hooks.example/orders", secret, dead_letters=Path(folder.name, "dead.jsonl"))
 assert repr(hook) == "Webhook(https://hooks.example)"  # the path of an address may be a secret
 
@@ -95,4 +96,3 @@ observer: Observer = metrics  # an engine tells an observer what happens
 with holdfast.open(":memory:", functions=[order], settings=Settings(observers=(observer,))) as engine:
     engine.start(order, {"id": 45}).result()
 assert 'holdfast_executions_closed_total{function="order",status="SUCCEEDED"} 1.0' in metrics.text()
-folder.cleanup()

@@ -32,7 +32,7 @@ from holdfast.testing import (
     worker_kit,
 )
 from holdfast.testing.pipeline_kit import NodeRun
-from holdfast.testing.stores import SharedStoreSuite, StoreSuite
+from holdfast.testing.stores import Opening, SharedStoreSuite, StartingSuite, StoreSuite
 from holdfast.testing.worker_kit import Ran
 
 
@@ -112,7 +112,22 @@ def buying(event: Any, context: DurableContext) -> Any:
     return context.run("buyer", {"item": event["item"]}).outputs
 
 
-BUYER = """
+PAGE = """
+# Buyer
+
+## Worker spec
+
+~~~yaml
+worker_id: buyer
+version: 1.0
+purpose: Ask before it buys.
+inputs:
+  - item: string
+outputs:
+  - said: string
+~~~
+"""
+BODY = """
 from holdfast import worker
 
 @worker("buyer.md")
@@ -120,9 +135,8 @@ async def buyer(inputs, ctx):
     return {"said": await ctx.ask("Buy it?")}
 """
 with tempfile.TemporaryDirectory() as shop:
-    contract = Path(__file__).with_name("example-worker.md").read_text()
-    Path(shop, "buyer.md").write_text(contract.replace("example-worker", "buyer").replace("to: string", "item: string"))
-    Path(shop, "buyer.py").write_text(BUYER)
+    Path(shop, "buyer.md").write_text(PAGE)
+    Path(shop, "buyer.py").write_text(BODY)
     with Runner(buying, workers=[f"{shop}/buyer.py"]) as runner:
         arn = runner.run_async({"item": "tea"})
         question = runner.wait_for_approval(arn)
@@ -215,11 +229,20 @@ with contextlib.closing(SqliteStore(":memory:", "this process")) as kept:
 
 
 # --- StoreSuite, SharedStoreSuite
-class TestMyStore(StoreSuite):  # SharedStoreSuite, if several processes may open it
+class MyStore:
     @pytest.fixture
-    def opening(self) -> Iterator[Any]:
+    def opening(self) -> Iterator[Opening]:
         with contextlib.ExitStack() as stores:
             yield lambda member: stores.enter_context(contextlib.closing(SqliteStore(":memory:", member)))
 
 
+class TestHowExecutionsBegin(MyStore, StartingSuite):  # a new store begins with one part; the other parts are used in the same way
+    pass
+
+
+class TestMyStore(MyStore, StoreSuite):  # all parts; SharedStoreSuite, if several processes may open the store
+    pass
+
+
+assert issubclass(StoreSuite, StartingSuite)
 assert issubclass(SharedStoreSuite, StoreSuite)

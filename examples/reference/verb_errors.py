@@ -84,9 +84,28 @@ def approval(event: Any, context: DurableContext) -> Any:
     return context.create_callback(name="approval").result()
 
 
+counting = Path(folder.name, "counting.py")
+counting.write_text("""
+from holdfast import Pipeline
+
+p = Pipeline("counting", "1.0", inputs={"type": "object", "required": ["word"]}, outputs={"type": "object"})
+
+
+def letters(inputs):
+    return {"count": len(inputs["word"])}
+
+
+counted = p.step("count", letters, {"word": p.inputs.word})
+p.gives({"letters": counted.outputs.count})
+""")
+
+
 def opened() -> Any:
     """An engine on the store."""
     return holdfast.open(store, functions=[order, approval], queues=[holdfast.Queue("emails", most_waiting=1)])
+
+
+client = Client.open(store, create=True)
 
 
 # --- HoldfastError, Rejected, Retryable, Fatal, Unsuccessful
@@ -121,8 +140,9 @@ with opened() as engine:
 
 # --- ExecutionAlreadyStarted, FunctionNotFound
 with opened() as engine:
+    engine.start(order, {"amount": 4}, name="order-2")
     try:
-        engine.start(order, {"amount": 5}, name="order-1")  # the name was used, with another input
+        engine.start(order, {"amount": 5}, name="order-2")  # the name was used, with another input
     except ExecutionAlreadyStarted as error:
         assert error.code == "execution_already_started"
     try:
@@ -147,13 +167,14 @@ with opened() as engine:
         engine.get("no-such-id")
     except ExecutionNotFound as error:
         assert "no-such-id" in str(error)
+    execution = engine.start(order, {"amount": 5}, name="order-3")
+    execution.result()
     try:
-        engine.get(waiting.id).release()  # it is closed, not in quarantine
+        execution.release()  # it is closed, not in quarantine
     except InvalidParameter as error:
         assert error.code == "invalid_parameter"
 
 # --- CallbackClosed, CallbackNotFound
-client = Client.open(store)
 with opened() as engine:
     asking = engine.start(approval, name="ask-2")
     while not (found := list(client.callbacks("approval"))):
@@ -165,8 +186,8 @@ with opened() as engine:
         assert error.code == "callback_closed"
 
 # --- QueueFull, QueueNotFound
-client.queues.pause("emails")  # it accepts executions, and admits none
 with opened() as engine:
+    client.queues.pause("emails")  # it accepts executions, and admits none
     engine.enqueue(order, {"amount": 1}, queue="emails")
     try:
         engine.enqueue(order, {"amount": 2}, queue="emails")
@@ -234,21 +255,7 @@ except CodecFailed as error:
     assert error.code == "codec_failed"
 
 # --- InvalidRequest
-counting = Path(folder.name, "counting.py")
-counting.write_text("""
-from holdfast import Pipeline
-
-p = Pipeline("counting", "1.0", inputs={"type": "object", "required": ["word"]}, outputs={"type": "object"})
-
-
-def letters(inputs):
-    return {"count": len(inputs["word"])}
-
-
-counted = p.step("count", letters, {"word": p.inputs.word})
-p.gives({"letters": counted.outputs.count})
-""")
-with holdfast.open(":memory:", workers=[counting]) as engine:
+with holdfast.open(store, workers=[counting]) as engine:
     try:
         engine.enqueue("counting", {}, queue="words")
     except InvalidRequest as error:
@@ -305,7 +312,8 @@ def patiently(change: Callable[[], object], tries: int = 5) -> None:
     raise TimeoutError("it stays busy")
 
 
-patiently(lambda: client.queues.resume("emails"))
+with opened():
+    patiently(lambda: client.queues.resume("emails"))
 
 
 # --- RunUnavailable
@@ -338,5 +346,3 @@ with Runner(slow) as runner:
         runner.wait_for_callback(arn, timeout=0.1)
     except NotYet as error:
         assert error.code == "test_waited_in_vain"
-client.close()
-folder.cleanup()

@@ -16,15 +16,41 @@ from holdfast import ToolCall, WorkerContext, WorkerError, WorkerSettings, read_
 from holdfast.testing import worker_kit
 
 folder = tempfile.TemporaryDirectory()
-PAGE = Path(__file__).with_name("example-worker.md").read_text()
+PAGE = """
+# Example
+
+Problem: An example needs a worker.
+
+## Worker spec
+
+~~~yaml
+worker_id: example-worker
+version: 1.0
+purpose: Be an example.
+inputs:
+  - to: string
+outputs:
+  - said: string
+constraints:
+  tools_allowed: []
+~~~
+"""
 
 
 def written(body: str, tools: Sequence[str] = ()) -> Path:
-    """A file with a worker, and its page beside it: examples/reference/example-worker.md."""
+    """A file with a worker, and its page beside it."""
     Path(folder.name, "example-worker.md").write_text(PAGE.replace("[]", str(list(tools))))
     file = Path(folder.name, "example.py")
     file.write_text(f"from holdfast import WorkerContext, WorkerError, tool, worker\n\n{body}")
     return file
+
+
+@tool(effect="write", secrets=["PAY_KEY"], approval=True)
+def refund(call: ToolCall, order_id: str, cents: int) -> dict[str, Any]:
+    return {"id": f"re_{order_id}", "key": call.idempotency_key, "cents": cents}
+
+
+call = ToolCall(run_id="run-1", tool="refund", idempotency_key="key-1", secrets={"PAY_KEY": "s3cret"})
 
 
 # --- worker
@@ -100,11 +126,6 @@ assert WorkerError("out_of_stock").error_code == "out_of_stock"
 
 
 # --- tool
-@tool(effect="write", secrets=["PAY_KEY"], approval=True)
-def refund(call: ToolCall, order_id: str, cents: int) -> dict[str, Any]:
-    return {"id": f"re_{order_id}", "key": call.idempotency_key, "cents": cents}
-
-
 paying = written(
     """
 @tool(effect="read")
@@ -123,7 +144,7 @@ assert worker_kit.run(paying, {"to": "Ada"}, tools={"price": {"cents": 700}}).ou
 
 
 # --- ToolCall, ToolCall.secret, ToolCall.remaining, ToolCall.close, ToolCall.aclose
-call = ToolCall(run_id="run-1", tool="refund", idempotency_key="key-1", secrets={"PAY_KEY": "s3cret"})
+call = ToolCall(run_id="run-1", tool="refund", idempotency_key="key-1", secrets={"PAY_KEY": "s3cret"})  # a test makes one
 assert refund(call, order_id="42", cents=1900) == {"id": "re_42", "key": "key-1", "cents": 1900}
 assert call.secret("PAY_KEY") == "s3cret"
 assert call.remaining().total_seconds() > 0  # of a call without a deadline: `timedelta.max`
@@ -173,4 +194,3 @@ async def main() -> None:
 
 
 asyncio.run(main())
-folder.cleanup()

@@ -1,8 +1,9 @@
 """Writes docs/reference/python.md and the pages below docs/reference/python: `python -m tests.drawings.reference`, or `make docs`.
 
-An entry is made from the docstring and the source of a public name, and from an example. The examples of a page are one program in
-examples/reference; a line `# --- Name, Other` begins the example of these names. `tests/surface/test_docs_reference.py` compares the
-pages with what is made here, looks for names without an example, and runs the examples.
+An entry is made from the docstring and the source of a public name, and from an example. The examples of a page are in one file of
+examples/reference, below the lines that they all need; a line `# --- Name, Other` begins the example of these names.
+`tests/surface/test_docs_reference.py` compares the pages with what is made here, looks for names without an example, and runs each
+example alone after those lines.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from tests.drawings.public_names import HOLDERS, PARTS, TWINS, VERBS, Name, methods, parts, public, verb_owners
+from tests.drawings.public_names import HOLDERS, MIRRORS, PARTS, TWINS, VERBS, Name, methods, parts, public, verb_owners
 from tests.drawings.returned_types import member_types, members_of, returned_types
 from tests.drawings.verb_shapes import rows as shape_rows
 
@@ -25,12 +26,13 @@ EXAMPLES: Final = ROOT / "examples" / "reference"
 FOLDER: Final = ROOT / "docs" / "reference" / "python"
 PAGES: Final = (
     *("functions", "configuration", "errors", "plugins", "engine", "client", "operator_verbs", "verb_errors", "signals", "workers"),
-    *("pipelines", "testing"),
+    *("pipelines", "testing", "results"),
 )
 RESULTS: Final = "results"
+"""The page of the types that verbs return. Programs do not import them."""
 _WIDTH: Final = 110
 _MADE: Final = (
-    "Made by `make docs` from docstrings and from `examples/reference`. A test compares this page with both, and runs the examples."
+    "Made by `make docs` from docstrings and from `examples/reference`. A test compares this page with both, and runs each example alone."
 )
 _ATTRIBUTES: Final = {"property", "cached_property"}
 _MADE_BY_CALLERS: Final = (
@@ -39,11 +41,14 @@ _MADE_BY_CALLERS: Final = (
 )
 _BRIEF: Final = {"FunctionMetrics": ("__init__", "text"), "SqliteStore": ("__init__",), "Store": ()}
 """Classes most of whose methods only the engine calls, with the methods that callers need."""
-_INDEX: Final = """\
+_INDEX: Final = f"""\
 # The Python API
 
-Every public name of Holdfast, with its signature, what it does, and an example that runs.
-**What is not listed here may change without notice.** Modules below `holdfast.durable` have the names of the official SDK's modules.
+Every public name of Holdfast, with its signature, what it does, and an example that runs after the first lines of its page.
+Names that belong together share an example. The parts of the store suite are in [one table](python/testing.md#sharedstoresuite), with one
+example.
+**What is not listed here may change without notice.** These modules of `holdfast.durable` have the names of the official SDK's modules:
+{", ".join(f"`{each.removeprefix('holdfast.durable.')}`" for each in MIRRORS)}. The others are not public.
 Python 3.11, 3.12 and 3.13 are supported.
 """
 _SHAPES: Final = """\
@@ -51,23 +56,17 @@ Names of AWS's SDK keep the shapes of AWS's SDK: operations of a context, and `R
 Members of objects that hold JSON are dicts: inputs, outputs, the details of an event, `Response.approvals`.
 `Client.trouble` takes a record and not a name, because a program asks it for each record of a list.
 """
-_RESULTS: Final = """\
-# What verbs return
-
-The types of the objects that public verbs return, with their members.
-These members are public. The modules that define the types are not: get the objects from the verbs, and do not import the types.
-"""
 
 
 def written() -> dict[Path, str]:
     """Every page with its path."""
     names = public()
     pages = {FOLDER / f"{each}.md": page(each, names) for each in PAGES}
-    return {ROOT / "docs" / "reference" / "python.md": _index(names), FOLDER / f"{RESULTS}.md": _results(), **pages}
+    return {ROOT / "docs" / "reference" / "python.md": _index(names), **pages}
 
 
 def examples(name: str) -> tuple[str, list[tuple[tuple[str, ...], str]]]:
-    """A program of examples: what stands above its first example, and each example with the names that it is for."""
+    """The lines that all examples of a page need, and each example with the names that it is for."""
     head, *rest = re.split(r"^# --- (.+)\n", (EXAMPLES / f"{name}.py").read_text(encoding="utf-8"), flags=re.M)
     return head, [(tuple(names.split(", ")), code.strip()) for names, code in zip(rest[::2], rest[1::2], strict=True)]
 
@@ -77,13 +76,24 @@ def page(name: str, names: dict[str, Name]) -> str:
     head, found = examples(name)
     title, _, text = (ast.get_docstring(ast.parse(head)) or "").partition("\n\n")
     imports = re.sub(r'^""".*?"""\n', "", head, count=1, flags=re.S).strip()
-    texts = [f"# {title.rstrip('.')}", text.strip(), _MADE, "The examples are one program, which begins with:", _fenced(imports)]
+    texts = [f"# {title.rstrip('.')}", text.strip(), _MADE, "Each example runs after these lines:", _fenced(imports)]
+    returned = returned_types() if name == RESULTS else {}
+    types = {kind.__name__: kind for kind in returned}
     for titles, code in found:
-        texts += [part for each in titles for part in _entry(each, names)]
-        texts += ["Example:", _fenced(code)]
+        for each in titles:
+            texts += _result(types[each], returned) if each in types else _entry(each, names)
+            texts.append("Example:" if each == titles[-1] else f"Example: below, with [`{titles[-1]}`](#{_anchor(titles[-1])}).")
+        texts.append(_fenced(code))
         if any(each in names and names[each].module == PARTS for each in titles):
             texts += [f"The parts of both suites, from `{PARTS}`:", _rows(("part", "what it is"), _parts())]
+    if returned:
+        texts += ["## Types of their members", _rows(("type", "in", "what it is", "members or values"), _member_rows(returned))]
     return "\n\n".join(texts) + "\n"
+
+
+def _anchor(title: str) -> str:
+    """The link to an entry on its page."""
+    return re.sub(r"[^a-z0-9_]", "", title.lower())
 
 
 def _parts() -> Iterator[tuple[str, str]]:
@@ -96,27 +106,20 @@ def _rows(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def _results() -> str:
-    """The page of the types that verbs return."""
-    returned = returned_types()
-    texts = [_RESULTS.strip(), "Made by `make docs` from docstrings. A test compares this page with them."]
-    for kind, verbs in returned.items():
-        by = ", ".join(f"`{verb}`" for verb in verbs)
-        texts += [f"## {kind.__name__}", f"Returned by {by}.", _fenced(stub(kind)), _doc(kind)]
-        if kind.__name__ in HOLDERS:
-            links = ", ".join(f"[`{verb}`]({_page_of(kind, verb)}.md#{kind.__name__.lower()}{verb})" for verb in methods(kind))
-            texts.append(f"Its methods: {links}.")
-    rows = (
-        (
-            f"`{kind.__name__}`",
-            ", ".join(f"`{one}`" for one in owners),
-            _doc(kind).partition("\n\n")[0],
-            ", ".join(f"`{member}`" for member in members_of(kind)),
-        )
-        for kind, owners in member_types(returned).items()
-    )
-    texts += ["## Types of their members", _rows(("type", "in", "what it is", "members or values"), rows)]
-    return "\n\n".join(texts) + "\n"
+def _result(kind: type, returned: dict[type, list[str]]) -> list[str]:
+    """The entry of a type that verbs return."""
+    by = ", ".join(f"`{verb}`" for verb in returned[kind])
+    entry = [f"## {kind.__name__}", f"Returned by {by}.", _fenced(stub(kind)), _doc(kind)]
+    if kind.__name__ in HOLDERS:
+        links = ", ".join(f"[`{verb}`]({_page_of(kind, verb)}.md#{kind.__name__.lower()}{verb})" for verb in methods(kind))
+        entry.append(f"Its methods: {links}.")
+    return entry
+
+
+def _member_rows(returned: dict[type, list[str]]) -> Iterator[tuple[str, ...]]:
+    for kind, owners in member_types(returned).items():
+        what = _doc(kind).partition("\n\n")[0]
+        yield f"`{kind.__name__}`", ", ".join(f"`{one}`" for one in owners), what, ", ".join(f"`{one}`" for one in members_of(kind))
 
 
 def _page_of(kind: type, verb: str) -> str:
@@ -130,11 +133,9 @@ def _index(names: dict[str, Name]) -> str:
     for each in PAGES:
         head, found = examples(each)
         title = (ast.get_docstring(ast.parse(head)) or "").partition("\n\n")[0].rstrip(".")
-        listed = [one for titles, _ in found for one in titles if one in names]
-        links = ", ".join(f"[`{one}`](python/{each}.md#{re.sub(r'[^a-z0-9_]', '', one.lower())})" for one in listed)
+        listed = [one for titles, _ in found for one in titles if one in names or each == RESULTS]
+        links = ", ".join(f"[`{one}`](python/{each}.md#{_anchor(one)})" for one in listed)
         texts.append(f"## [{title}](python/{each}.md)\n\n{links}\n")
-    types = ", ".join(f"[`{kind.__name__}`](python/{RESULTS}.md#{kind.__name__.lower()})" for kind in returned_types())
-    texts.append(f"## [What verbs return](python/{RESULTS}.md)\n\n{types}\n")
     return "\n".join(texts)
 
 

@@ -129,7 +129,7 @@ def test_code_may_use_what_is_not_newer_than_it_can_bear(version: int, least: in
 @pytest.mark.parametrize(
     "version, least, told",
     [
-        (5, 5, "s.db has schema version 5; this Holdfast migrates version 6 (release 0.1.0) and newer. Let its executions end under"),
+        (5, 5, "s.db has schema version 5; this Holdfast migrates version 6 and newer. Let its executions end under"),
         (11, 10, "s.db has schema version 11 and may be used by code of version 10 or newer; this Holdfast has version 9. Install the"),
     ],
 )
@@ -261,13 +261,13 @@ def test_a_new_file_and_one_of_our_own_schema_leave_no_copy(tmp_path: Path) -> N
 
 def test_a_file_that_another_process_has_open_is_not_migrated_and_that_process_is_named(old: Path) -> None:
     before = old.read_bytes()
-    holder = Presence(Path(f"{old}-holdfast"), "r-of-0.1.0")
+    holder = Presence(Path(f"{old}-holdfast"), "r-of-schema-6")
     try:
         with pytest.raises(StoreInUse) as refused:
             SqliteStore(str(old), "here")
     finally:
         holder.close()
-    assert f"r-of-0.1.0 (process {os.getpid()})" in str(refused.value)
+    assert f"r-of-schema-6 (process {os.getpid()})" in str(refused.value)
     assert "Stop every process" in str(refused.value)
     assert old.read_bytes() == before
     assert [path.name for path in old.parent.iterdir() if "before" in path.name] == []
@@ -362,13 +362,15 @@ def test_of_several_processes_that_migrate_at_once_one_does() -> None:
     assert {each.now for each in done} == {postgres_numbers(where)}
 
 
-def test_a_schema_of_0_1_0_is_not_migrated_while_a_runner_has_a_lease() -> None:
+def test_the_oldest_schema_is_not_migrated_while_a_runner_has_a_lease() -> None:
     where = old_postgres()
     with database() as rows:
         rows.execute(f"UPDATE {schema_of(where)}.runners SET lease_until = {SystemClock().now() + 600_000}".encode())
         refused = refusal(where, migrate=True)
         assert (type(refused), refused.code) == (StoreInUse, "store_in_use")
-        assert re.search(r"a runner of release 0\.1\.0 works on it: 019b76da-\S+ \(its lease ends in (600|599) s\)\. Stop", str(refused))
+        assert re.search(
+            r"a runner of code of schema version 4 works on it: 019b76da-\S+ \(its lease ends in (600|599) s\)\. Stop", str(refused)
+        )
         assert postgres_numbers(where) == (4, 4)
         rows.execute(f"UPDATE {schema_of(where)}.runners SET lease_until = {SystemClock().now() - 1}".encode())
     migrated(where)

@@ -21,7 +21,7 @@ NEWEST = f"schema version {SCHEMA_VERSION}, for code of version {LEAST} or newer
 
 @pytest.fixture
 def holdfast(tmp_path: Path) -> Program:
-    """A program beside a store of release 0.1.0."""
+    """A program beside a store of the oldest schema."""
     old_sqlite(tmp_path).rename(tmp_path / "holdfast.db")
     return Program(tmp_path)
 

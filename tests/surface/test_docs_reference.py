@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import inspect
 import re
 import runpy
@@ -13,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.drawings import reference
-from tests.drawings.public_names import TWINS, importable, methods, needed, parts, public, verb_owners
+from tests.drawings.public_names import MIRRORS, TWINS, importable, methods, needed, parts, public, verb_owners
 from tests.drawings.returned_types import returned_types
 
 ROOT = reference.ROOT
 WRITTEN = reference.written()
+ALONE = [pytest.param(page, code, id=f"{page}-{names[0]}") for page in reference.PAGES for names, code in reference.examples(page)[1]]
 SHOWN = [name for page in reference.PAGES for names, _ in reference.examples(page)[1] for name in names]
 
 
@@ -28,6 +30,11 @@ def test_a_page_says_what_the_docstrings_and_the_examples_say(path: Path) -> Non
 
 def test_every_public_name_has_an_entry_with_an_example() -> None:
     assert sorted(needed() - set(SHOWN)) == []
+
+
+def test_every_type_that_a_verb_returns_has_an_entry_with_an_example() -> None:
+    shown = [name for names, _ in reference.examples(reference.RESULTS)[1] for name in names]
+    assert sorted(shown) == [kind.__name__ for kind in returned_types()]
 
 
 def test_no_name_has_two_entries() -> None:
@@ -48,6 +55,11 @@ def test_the_entries_of_a_class_have_every_method_of_its_twin() -> None:
     names = {title: name.value for title, name in public().items()}
     for title, twin in TWINS.items():
         assert sorted(methods(names[twin]).keys() - methods(names[title]).keys()) == []
+
+
+def test_the_modules_of_durable_that_are_public_have_the_names_of_the_official_ones() -> None:
+    official = [name.replace("holdfast.durable", "aws_durable_execution_sdk_python") for name in MIRRORS]
+    assert [name for name in official if importlib.util.find_spec(name) is None] == []
 
 
 def test_every_import_in_the_docs_and_examples_is_of_a_public_name() -> None:
@@ -86,9 +98,25 @@ def test_every_example_uses_the_names_it_is_for() -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("page", reference.PAGES)
-def test_the_examples_of_a_page_run(page: str) -> None:
-    runpy.run_path(str(reference.EXAMPLES / f"{page}.py"))
+@pytest.mark.parametrize("page, code", ALONE)
+def test_an_example_runs_alone_after_the_beginning_of_its_page(page: str, code: str, tmp_path: Path) -> None:
+    head, _ = reference.examples(page)
+    program = _RaisesWhatItCatches().visit(ast.parse(f"{head}\n{code}\n"))
+    (tmp_path / "example.py").write_text(ast.unparse(ast.fix_missing_locations(program)), encoding="utf-8")
+    made = runpy.run_path(str(tmp_path / "example.py"))
+    for name, end in (("client", "close"), ("folder", "cleanup")):  # a reader's program ends here
+        if name in made and hasattr(made[name], end):
+            getattr(made[name], end)()
+
+
+class _RaisesWhatItCatches(ast.NodeTransformer):
+    """Lets a `try` fail that raises nothing: an example of an error would otherwise run without the error."""
+
+    def visit_Try(self, node: ast.Try) -> ast.Try:
+        self.generic_visit(node)
+        if not node.orelse:
+            node.body += ast.parse("raise AssertionError('nothing was raised')").body
+        return node
 
 
 def test_the_page_lists_no_name_that_is_private() -> None:

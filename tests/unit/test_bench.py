@@ -117,6 +117,12 @@ def test_every_workload_is_measured_beside_the_limit_of_the_same_run(tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
+def test_queues_and_the_console_are_measured_on_both_stores() -> None:
+    keys = [key for key in specs(SMALL) if key.split()[0] in ("queue", "console") and key != "console watched"]
+    files = [key for key in keys if not key.endswith(" Postgres")]
+    assert sorted(keys) == sorted([*files, *(f"{key} Postgres" for key in files)])
+
+
 def test_a_floor_is_far_enough_below_what_is_asked_that_noise_does_not_reach_it() -> None:
     """Half as good as the must, where both speak of the same thing: a busy machine must not fail a run."""
     for key, spec in specs(Sizes()).items():

@@ -33,7 +33,13 @@ def test_make_help_lists_every_word() -> None:
 
 
 @pytest.mark.parametrize(
-    "tool", ["ruff format --check", "ruff check", "mypy --strict", "lint-imports", "pytest tests/unit/test_house_rules.py"]
+    "tool",
+    [
+        *("ruff format --check", "ruff check", "mypy --strict", "lint-imports"),
+        "check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/ci.yml",
+        *("pytest tests/unit/test_house_rules.py", "tests/unit/test_doors.py", "tests/unit/test_plain_words.py"),
+        "tests/unit/test_promises.py",
+    ],
 )
 def test_make_check_runs_every_tool(tool: str) -> None:
     assert tool in _dry("check")

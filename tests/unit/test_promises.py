@@ -1,4 +1,4 @@
-"""tests/promises.md tells the truth: each promise names a test that exists, or says `missing`."""
+"""tests/promises.md tells the truth: each promise names a test that exists, or says `missing`, and tests of both stores if it says so."""
 
 import ast
 import functools
@@ -13,6 +13,8 @@ from tests.unit.source_files import ROOT
 
 ROW = re.compile(r"^\| *(?P<id>[a-z]+\.\d+) *\| *(?P<promise>.+?) *\| *(?P<test>.*?) *\|$")
 NAMED = re.compile(r"`([^`]+)`")
+BOTH = re.compile(r"both stores|SQLite and Postgres")
+SUITE = re.compile(r"::Test(Sqlite|Postgres)::(\w+)")
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,50 @@ def problem(promise: Promise, root: Path) -> str | None:
         return "names no test and does not say `missing`"
     if unknown := [name for name in promise.names if not exists(name, root)]:
         return f"names a test that does not exist: {unknown}"
+    if promise.names and BOTH.search(promise.promise):
+        return _one_store(promise.names, root)
     return None
+
+
+def _one_store(names: list[str], root: Path) -> str | None:
+    """Why these tests do not show a promise on both stores, or None. Most tests use SQLite, so tests of Postgres are looked for."""
+    suites = {match.groups() for name in names if (match := SUITE.search(name))}
+    other = {"Sqlite": "Postgres", "Postgres": "Sqlite"}
+    if alone := [test for store, test in suites if (other[store], test) not in suites]:
+        return f"says both stores, and names the test of one: {alone}"
+    if not any("ostgres" in text for name in names for text in (name, *_texts(name, root))):
+        return "says both stores, and names no test of Postgres"
+    return None
+
+
+def _texts(name: str, root: Path) -> Iterator[str]:
+    """The text of a test of a module, and of the fixtures and the tables of cases that it names."""
+    file, *inner = name.split("::")
+    module, conftest = _parsed(root / file), (root / file).with_name("conftest.py")
+    for test in module.body:
+        if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef) and [test.name] == inner:
+            yield ast.unparse(test)
+            marks = [node for mark in test.decorator_list for node in ast.walk(mark)]
+            used = {each.arg for each in test.args.args} | {node.id for node in marks if isinstance(node, ast.Name)}
+            used |= {str(node.value) for node in marks if isinstance(node, ast.Constant)}  # pytest.mark.usefixtures("kit_store")
+            for place in (module, *([_parsed(conftest)] if conftest.is_file() else [])):
+                yield from (text for each in sorted(used) if (text := _text(each, place, root)))
+
+
+def _text(name: str, module: ast.Module, root: Path) -> str | None:
+    """The text that defines a name in a module, or in the module of this project that it is imported from."""
+    for node in module.body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                if (alias.asname or alias.name) == name and (path := _source(node.module, root)) is not None:
+                    return _text(alias.name, _parsed(path), root)
+        elif getattr(node, "name", None) == name or name in {ast.unparse(each) for each in _targets(node)}:
+            return ast.unparse(node)
+    return None
+
+
+def _targets(node: ast.stmt) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
 
 
 def exists(name: str, root: Path) -> bool:
@@ -150,5 +195,30 @@ def test_a_false_row_is_noticed(test: str, why: str | None, tmp_path: Path) -> N
     (tmp_path / "src" / "lent" / "door.py").write_text("if True:\n    from lent.suite import Suite as Lent\n")
     (tmp_path / "src" / "lent" / "suite.py").write_text("class Suite(dict):\n    def test_lent(self): ...\n")
     (row,) = promises(f"| engine.2 | it holds | {test} |")
+    found = problem(row, tmp_path)
+    assert (found is None) if why is None else (found is not None and why in found)
+
+
+@pytest.mark.parametrize(
+    "test, why",
+    [
+        ("`tests/test_a.py::TestSqlite::test_one`", "names the test of one"),
+        ("`tests/test_a.py::TestPostgres::test_one`", "names the test of one"),
+        ("`tests/test_a.py::TestSqlite::test_one`, `tests/test_a.py::TestPostgres::test_one`", None),
+        ("`tests/test_a.py::test_file`", "no test of Postgres"),
+        ("`tests/test_a.py::test_cases`", None),
+        ("`tests/test_a.py::test_fixture`, `tests/test_a.py::test_file`", None),
+    ],
+)
+def test_a_row_about_both_stores_names_tests_of_both(test: str, why: str | None, tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "conftest.py").write_text("from tests.stores import store\n")
+    (tmp_path / "tests" / "stores.py").write_text("@fixture(params=['sqlite', 'postgres'])\ndef store(request): ...\n")
+    (tmp_path / "tests" / "test_a.py").write_text(
+        "CASES = ['sqlite', 'postgres']\n@mark.parametrize('case', CASES)\ndef test_cases(case): ...\n"
+        "@mark.usefixtures('store')\ndef test_fixture(): ...\ndef test_file(tmp_path): ...\n"
+        "class TestSqlite:\n    def test_one(self): ...\nclass TestPostgres(TestSqlite): ...\n"
+    )
+    (row,) = promises(f"| engine.2 | it holds on both stores | {test} |")
     found = problem(row, tmp_path)
     assert (found is None) if why is None else (found is not None and why in found)

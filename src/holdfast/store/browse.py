@@ -119,7 +119,7 @@ class RunnerStatus(msgspec.Struct, frozen=True):
     id: str
     lease_until: int
     code: int | None
-    """The schema number of the code that the runner runs; None for code of release 0.1.0."""
+    """The schema number of the code that the runner runs; None for code of the oldest schema, which does not tell it."""
     holds: int
     """How many executions this runner has claimed and not given back."""
 

@@ -102,7 +102,7 @@ class SchemaLineage:
         neither use nor migrate it."""
         if numbers.version < self.oldest:
             raise StoreUnsuitable(
-                f"{where} has schema version {numbers.version}; this Holdfast migrates version {self.oldest} (release 0.1.0) and newer. "
+                f"{where} has schema version {numbers.version}; this Holdfast migrates version {self.oldest} and newer. "
                 "Let its executions end under the Holdfast that made it, or copy them with `holdfast executions export` and `import`."
             )
         if numbers.least > self.newest:
@@ -113,8 +113,8 @@ class SchemaLineage:
         return SchemaStatus.BEHIND if numbers.version < self.newest else SchemaStatus.USABLE
 
     def needs_all_stopped(self, numbers: Numbers) -> bool:
-        """Whether processes of release 0.1.0 may still use the store. All of them must be stopped before the migration: their code does not
-        even work with a schema to which the first step has only added something."""
+        """Whether code of the oldest schema may still use the store. All its processes must be stopped before the migration: that code does
+        not even work with a schema to which the first step has only added something."""
         return numbers.version <= self.oldest
 
 

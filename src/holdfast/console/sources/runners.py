@@ -17,8 +17,8 @@ class RunnersView(msgspec.Struct, frozen=True, kw_only=True):
     runners: tuple[RunnerStatus, ...]
     hosted: tuple[Hosted, ...]
     newest_code: int | None
-    """The highest schema number that the code of a registered runner knows. None if no runner is registered, or if all of them run release
-    0.1.0, which does not tell it."""
+    """The highest schema number that the code of a registered runner knows. None if no runner is registered, or if all of them run code
+    of the oldest schema, which does not tell it."""
 
 
 class RunnersSource:

@@ -1,8 +1,8 @@
 """Migrates a schema: one process at a time, in one transaction, and only when an operator or a program asks for it.
 
 A fleet is upgraded while it runs: an operator applies the before-halves, replaces the processes one by one, and then applies the
-after-halves. The after-halves are refused as long as a runner of older code has a lease. Only an upgrade from release 0.1.0 needs all
-processes to be stopped.
+after-halves. The after-halves are refused as long as a runner of older code has a lease. Only an upgrade from the oldest schema needs
+all processes to be stopped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = logging.getLogger("holdfast.store")
 
 
 def numbers_of(metas: Mapping[str, str]) -> Numbers:
-    """The schema numbers of a store. A store of release 0.1.0 has no `least`; for such a store, `least` is equal to `version`."""
+    """The schema numbers of a store. A store of the oldest schema has no `least`; for such a store, `least` is equal to `version`."""
     version = number(metas["schema"])
     return Numbers(version, number(metas.get("least", version)))
 
@@ -64,13 +64,13 @@ def migrate(session: Session, address: Address, sql: Mapping[str, str], numbers:
 
 def _check_gone(session: Session, address: Address, sql: Mapping[str, str], least: int | None) -> None:
     """Raise StoreInUse if a runner of older code has a lease; until the transaction ends, no runner can join. `least`: code with a smaller
-    number is older code. None: every runner counts as one of older code, because runners of release 0.1.0 do not tell their version."""
+    number is older code. None: every runner counts as one of older code, because runners of the oldest schema do not tell their version."""
     session.run(sql["keep_runners"].encode(), prepare=False)
     found = session.run(sql["leases" if least is None else "old_leases"].encode(), None if least is None else (least,), prepare=False)
     if not found:
         return
     named = ", ".join(f"{runner} (its lease ends in {seconds} s)" for runner, seconds in found)
-    what = "release 0.1.0" if least is None else f"code older than schema version {least}"
+    what = f"code of schema version {LINEAGE.oldest}" if least is None else f"code older than schema version {least}"
     raise StoreInUse(
         f"{address.shown} cannot be migrated while a runner of {what} works on it: {named}. "
         "Stop every process of that code; the lease of one that was killed ends by itself."

@@ -37,7 +37,7 @@ log = logging.getLogger("holdfast.store")
 
 
 def numbers_of(connection: sqlite3.Connection, sql: Mapping[str, str]) -> Numbers:
-    """The schema numbers of a store. A store of release 0.1.0 has no `least`; for such a store, `least` is equal to `version`."""
+    """The schema numbers of a store. A store of the oldest schema has no `least`; for such a store, `least` is equal to `version`."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     least = connection.execute(sql["get_meta"], ("least",)).fetchone()
     return Numbers(version, version if least is None else number(least[0]))
