@@ -353,8 +353,8 @@ class Tree:
             return self.shown_at(entry, TimelineFilter(toggled=frozenset(toggled)))
 
     def tail(self, entry: TimelineEntry) -> str:
-        """What a row shows after its name: for a map or a parallel with rows for its items or branches, their counts; for any other row, its
-        result in a few words. Empty if there is none, or if it has not been read."""
+        """What a row shows after its name: for a map or a parallel with rows for its items or branches, their counts; for any other row,
+        its result in a few words. Empty if there is none, or if it has not been read."""
         if entry.branches:
             what = "item" if entry.op.sub_type == SubType.MAP.value else "branch"
             return counted(entry.branches, entry.branches_ok, entry.branches_bad, what)
