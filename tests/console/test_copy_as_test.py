@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from holdfast.console.run_as_test import CallbackAnswer, Gave, RecordedRun, written
 from holdfast.console.sources import run_tests
 from holdfast.durable import DurableContext, InvokeError, durable_execution
+from holdfast.durable.config import InvokeConfig
 from tests.console import serving_scene
 from tests.console.serving_scene import ServingScene, serving
 
@@ -34,8 +35,8 @@ def stage(tmp_path: Path) -> Iterator[ServingScene]:
         yield opened
 
 
-async def _text(stage: ServingScene, run: str) -> str:
-    async with stage.browser() as person:
+async def _text(stage: ServingScene, run: str, tenant: str | None = None) -> str:
+    async with stage.browser("viewer", tenant=tenant) if tenant else stage.browser() as person:
         answer = await person.get(f"runs/{run}/test/file")
     assert answer.headers["content-disposition"].startswith('attachment; filename="test_')
     compile(answer.text, "test_run.py", "exec")
@@ -128,7 +129,8 @@ def invokes(event: dict[str, Any], context: DurableContext) -> str:
     """Invokes a function several times, and goes on if it fails."""
     for number, price in enumerate(event["prices"]):
         try:
-            context.invoke("order", {"price": price}, name=f"order-{number}")
+            config = InvokeConfig[Any, Any](tenant_id=event.get("tenant"))
+            context.invoke("order", {"price": price}, name=f"order-{number}", config=config)
         except InvokeError:
             continue
     return "done"
@@ -244,6 +246,16 @@ async def test_children_without_an_answer_and_secrets_of_children_are_told(tmp_p
         stage.over(execution)
         text = await _text(stage, execution)
     assert "# 2 runs that this run asked for have no answer: they are left out." in text
+
+
+async def test_children_of_another_tenant_are_told_as_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving_scene, "FUNCTIONS", [invokes, serving_scene.order])
+    with serving(tmp_path) as stage:
+        execution = stage.engine.start("invokes", {"prices": [3], "tenant": "b"}).id
+        stage.over(execution)
+        seen, hidden = await _text(stage, execution), await _text(stage, execution, tenant="default")
+    assert ("'order'" in seen, "left out" in seen) == (True, False)
+    assert "# 1 run that this run asked for has another tenant: it is left out." in hidden
 
 
 def test_answers_that_the_test_cannot_give_are_told() -> None:

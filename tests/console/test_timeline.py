@@ -124,6 +124,18 @@ def test_rows_read_as_the_code_would_say_it_and_a_map_is_one_row_with_counts(sce
     assert found.counts == {"ok": 8, "failed": 1}
 
 
+@pytest.mark.parametrize("batch", [SubType.MAP, SubType.PARALLEL])
+def test_what_flat_branches_did_is_not_counted_as_branches(scene: Scene, batch: SubType) -> None:
+    """With NestingType.FLAT the branches have no rows: the operations inside them stand directly under the map or the parallel."""
+    made = History("flat-17", START)
+    pages = made.context("pages", batch)
+    for number in range(3):
+        made.step(f"fetch-{number}", parent=pages, error="gone" if number == 1 else None)
+        made.step(f"keep-{number}", parent=pages)
+    row = source(scene).slice(made.kept(scene.store), Trees(), TimelineFilter()).rows[0]
+    assert (row.name, row.kids, row.tail, row.status) == ("pages", 6, "", "ok")
+
+
 def test_a_row_opens_and_errors_are_found_with_everything_that_they_stand_under(scene: Scene) -> None:
     header, trees = order(scene), Trees()
     pages = source(scene).slice(header, trees, TimelineFilter()).rows[2]

@@ -66,7 +66,9 @@ def _signature(node: Definition, names: tuple[str, ...]) -> str:
 
 
 def _messages(call: ast.Call) -> Iterator[str]:
-    """The texts among the arguments of a call. `{…}` stands for an expression inside a text."""
+    """The texts among the arguments of a call. `{…}` stands for an expression inside a text, and for the place that `wrong(place, text)`
+    puts before its text."""
+    before = "{…}: " if isinstance(call.func, ast.Attribute) and call.func.attr == "wrong" else ""
     for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
         match argument:
             case ast.Constant(value=str(text)):
@@ -76,7 +78,7 @@ def _messages(call: ast.Call) -> Iterator[str]:
             case _:
                 continue
         if len(text.split()) >= FEWEST_WORDS:
-            yield text
+            yield before + text
 
 
 def sample(seed: int, count: int) -> list[ReaderText]:

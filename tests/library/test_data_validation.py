@@ -122,6 +122,15 @@ def test_of_many_errors_the_first_are_listed_and_the_rest_is_counted() -> None:
     assert told.outputs["checked"]["not_listed"] >= 1_501 * 2 - 200
 
 
+def test_many_warnings_leave_the_errors_in_the_list() -> None:
+    dear = {"order": "A-1001", "email": "ann@shop.example", "quantity": 2, "price": 1200.5}
+    told = validated([*[dear] * 250, {**dear, "quantity": 0}])
+    listed = told.outputs["errors"]
+    assert [error["code"] for error in listed if error["severity"] == "error"] == ["quantity_too_small"]
+    assert (len(listed), told.outputs["checked"]) == (200, {"records": 251, "invalid": 1, "not_listed": 52})
+    assert [error["record"] for error in listed] == sorted(error["record"] for error in listed)
+
+
 def test_a_crash_at_any_point_changes_nothing() -> None:
     settings = WorkerSettings(policy=Policy(isolation="inline"), parameters=str(PARAMETERS))
     assert worker_kit.crash_everywhere(WORKER, CASE, worker_settings=settings) > 4

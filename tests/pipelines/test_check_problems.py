@@ -11,7 +11,7 @@ import pytest
 from holdfast.contract.terms import ProblemLevel
 from holdfast.pipelines.check.known import Workers
 from holdfast.pipelines.check.nested import with_pipelines
-from holdfast.pipelines.check.table import MEANINGS
+from holdfast.pipelines.check.table import MEANINGS, Found
 from holdfast.pipelines.check.whole import problems
 from holdfast.pipelines.graph.graph import (
     GIVES,
@@ -325,6 +325,13 @@ def test_all_problems_are_told_at_once_with_the_authors_lines_and_errors_first()
         (ProblemLevel.WARNING, "ungated_effect", 3),
     ]
     assert str(found[0]).startswith("p.py:4: error[unknown_worker] b: There is no worker `gone`. Put the worker's file")
+
+
+def test_any_number_of_warnings_leaves_the_errors_in_the_list() -> None:
+    loose = [work(f"n{at}", f"n{at - 1}" if at else "inputs", worker="loose") for at in range(Found.MOST + 100)]
+    found = problems(graph(*loose, work("odd"), gives={"text": out(loose[-1].name, "text")}), LOOSE)
+    assert (len(found), found[0].code, found[0].node) == (Found.MOST, "unreachable_node", "odd")
+    assert {problem.level for problem in found[1:]} == {ProblemLevel.WARNING}
 
 
 def test_a_change_of_the_good_graph_is_found_where_it_was_made() -> None:

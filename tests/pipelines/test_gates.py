@@ -45,6 +45,11 @@ def test_a_verdict_of_any_size_is_bounded() -> None:
     assert max(len(reason.code) + len(reason.message) for reason in verdict.reasons) <= 4000
 
 
+def test_many_warnings_leave_the_errors_in_a_verdict() -> None:
+    verdict = verdict_of({"verdict": "revise", "reasons": [*[{**REASON, "severity": "warning"}] * 200, REASON, REASON]})
+    assert [reason.severity for reason in verdict.reasons] == ["error"] * 2 + ["warning"] * 98
+
+
 @pytest.mark.parametrize("says", [{"verdict": "allow", "reasons": [REASON]}, {"verdict": "yes"}])
 async def test_a_lying_validator_blocks_the_run_with_a_name(tmp_path: Path, says: Any) -> None:
     ran: list[str] = []

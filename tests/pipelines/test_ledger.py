@@ -11,7 +11,8 @@ import pytest
 
 from holdfast.cli.cost import _print_report
 from holdfast.contract.terms import RunLimits, ToolGrant
-from holdfast.model.ledger import NANO, EntryState, nanos_of
+from holdfast.model.errors import ExecutionNotFound
+from holdfast.model.ledger import DAY_MS, NANO, EntryState, nanos_of
 from holdfast.pipelines.graph.graph import After, MapNode, WorkerNode
 from holdfast.service.costs.reports import CostQuestion, CostReport, cost_report
 from holdfast.store.seam import Filter
@@ -109,6 +110,33 @@ async def test_a_report_with_more_groups_than_lines_says_so_and_its_total_counts
     assert (told[1].lines[0].settled.calls, told[1].lines[0].open.calls) == (2, 0), "a line is whole or not there"
     _print_report(told[1])
     assert "1 are shown" in capsys.readouterr().out.splitlines()[-2]
+
+
+async def test_a_report_with_more_groups_than_lines_has_those_that_cost_most(where: str, tmp_path: Path) -> None:
+    async with stage([INNER, ALL], payer(), folder=tmp_path, where=where) as on:
+        response = await on.run({"ns": [1, 2, 3]})
+        asked = [CostQuestion(run=response.run_id, by="worker,node,pipeline"), CostQuestion(by="worker,node,pipeline")]
+        told = [cost_report(on.engine._store, one, on.clock.now(), 1) for one in asked]
+        days = cost_report(on.engine._store, CostQuestion(by="day,node"), on.clock.now(), 2)
+    assert [[(line.group, line.settled.calls, line.open.calls) for line in one.lines] for one in told] == [[(("w", "many", "p"), 3, 0)]] * 2
+    assert [line.group[1] for line in days.lines] == ["many", "one"], "with days, the first groups by name"
+
+
+async def test_the_cost_of_a_run_is_known_after_retention_has_removed_the_run(where: str, tmp_path: Path) -> None:
+    """The ledger keeps calls longer than the store keeps runs: of a worker, of a pipeline between two others, and of the outermost one."""
+    async with stage([INNER, ALL], payer(times=2), folder=tmp_path, where=where) as on:
+        response = await on.run({"ns": [1, 2, 3]})
+        store = on.engine._store
+        (nested,) = [one.id for one in store.list(Filter(function="inner"))]
+        (leaf,) = [one.id for one in store.list(Filter(parent=nested))]
+        runs = {response.run_id: 10, nested: 2, leaf: 2}
+        assert {run: report(on, run=run).total.settled.calls for run in runs} == runs
+        while store.expire(on.clock.now() + 300 * DAY_MS, 1000):
+            pass
+        assert store.list(Filter()) == []
+        assert {run: report(on, run=run).total.settled.calls for run in runs} == runs
+        with pytest.raises(ExecutionNotFound):
+            report(on, run="none")
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,8 @@ def graphs(draw: st.DrawFn) -> tuple[Graph, list[str]]:
             case "map":
                 name = f"m{at}"
                 each = {"name": name, "item": ref("item"), "from": value}
-                nodes.append(MapNode(name=name, worker="w", over=["x", "y"], inputs=each, at_most=5))
+                at_once = draw(st.sampled_from((1, 2)))
+                nodes.append(MapNode(name=name, worker="w", over=["x", "y"], inputs=each, at_most=5, at_once=at_once))
                 posts += [f"{name}/x", f"{name}/y"]
             case "gate":
                 nodes.append(GateNode(name=name, candidate={"v": value}, rules=(Rule(path=".v", op="exists"),)))

@@ -330,6 +330,46 @@ async def test_verdicts_rounds_waits_and_decisions_are_reused_with_their_candida
         assert ran == ["facts", "judge", "facts", "judge"]
 
 
+async def test_an_item_that_the_last_run_did_not_begin_is_taken_from_the_run_before_it(tmp_path: Path) -> None:
+    """The first run published a, b and c, and failed at c; the second failed at a, before it began b and c."""
+    shop = Shop()
+    broken = {"c": "after"}
+
+    async def publish(inputs: Inputs, ctx: Any) -> Inputs:
+        shop.ran.append(inputs["text"])
+        if broken.get(inputs["text"]) == "before":
+            raise WorkerError("broken_part", "before it posts")
+        await ctx.tools.post(text=inputs["text"])
+        if broken.get(inputs["text"]) == "after":
+            raise WorkerError("broken_part", "after it has posted")
+        return {}
+
+    graph = pipeline(MapNode(name="m", worker="publish", over=["a", "b", "c"], at_most=10, at_once=1, inputs={"text": ref("item")}))
+    made_of = worker("publish", publish, shop.posts, grants=(ToolGrant("post"),))
+    async with stage(graph, made_of, folder=tmp_path, clock=PatientClock()) as made:
+        first = await made.run()
+        assert shop.took == ["a", "b", "c"]
+        made_of.package, broken = "another", {"a": "before"}
+        second = await again(made, first.run_id)
+        assert shop.took == ["a"]
+        made_of.package, broken = "p", {}
+        third = await again(made, second.run_id)
+    assert (third.status, shop.took, len(shop.posts.calls)) == (ResponseStatus.OK, ["a", "c"], 3), (
+        "b is reused, a and c write nothing again"
+    )
+
+
+async def test_a_new_item_does_not_get_the_idempotency_key_of_the_item_that_stood_at_its_place(tmp_path: Path) -> None:
+    shop = Shop()
+    each = {"text": ref("item")}
+    graph = pipeline(MapNode(name="m", worker="publish", over=ref("inputs", "ns"), at_most=10, inputs=each))
+    async with stage(graph, shop.worker("publish", writes=True), folder=tmp_path, clock=PatientClock()) as made:
+        first = await made.run({"ns": ["a", "b"]})
+        second = await again(made, first.run_id, RestartAsked(inputs={"ns": ["c", "a", "b"]}))
+    assert (second.status, len(shop.posts.calls)) == (ResponseStatus.OK, 3)
+    assert len({call.idempotency_key for call in shop.posts.calls}) == 3
+
+
 async def test_what_was_undone_is_done_again_and_what_a_good_run_did_stays(tmp_path: Path) -> None:
     shop = Shop()
     shop.broken = {"last"}

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
+import obstore
 import pytest
 
 import holdfast
@@ -151,6 +152,21 @@ def test_a_tenant_finds_its_own_in_a_bucket_and_nothing_else(s3: S3) -> None:
     with pytest.raises(ArtifactMissing):
         ours.open("ann", identity)
     assert read(ours, "bob", identity) == b"hers", "the same bytes are not shared"
+
+
+def test_the_notes_of_a_tenant_are_removed_before_the_bytes(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, deleted = artifacts("forgotten"), list[str]()
+    identities = {kept(ours, "ann", bytes([at])) for at in range(3)}
+    real = obstore.delete
+
+    def delete(store: Any, paths: Any) -> None:
+        deleted.extend(path.rpartition("/")[2] for path in paths)
+        real(store, paths)
+
+    monkeypatch.setattr(obstore, "delete", delete)
+    ours.forget("ann")
+    assert {name.removesuffix(".json") for name in deleted[:3]} == set(deleted[3:]) == identities
+    assert all(name.endswith(".json") for name in deleted[:3])
 
 
 async def test_a_bucket_that_goes_away_costs_an_attempt_and_nothing_is_told_as_stored(s3: S3, tmp_path: Path) -> None:

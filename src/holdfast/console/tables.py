@@ -189,7 +189,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows under columns."""
+    """Rows under columns. Below them is the row `total`, if it is not empty."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]

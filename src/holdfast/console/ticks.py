@@ -56,7 +56,7 @@ class Ticks:
         self._acted = True
 
     async def close(self) -> None:
-        """End all streams."""
+        """Tell all streams to end. Does not wait until they have ended."""
         if self._looking is not None:
             self._looking.cancel()
         for stream in self._streams:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 
@@ -18,12 +19,12 @@ _MESSAGE_CHARACTERS = 900
 
 
 class Notes:
-    """The problems of one page, collected while it is read. The first MAX_PROBLEMS are kept, and in any case the first error."""
+    """The problems of one page, collected while it is read. The first MAX_PROBLEMS errors and the first MAX_PROBLEMS warnings are kept."""
 
     def __init__(self) -> None:
         self._problems: list[Problem] = []
         self._words: Mapping[str, str] = {}
-        self._noted_error = False
+        self._noted: Counter[ProblemLevel] = Counter()
         self.failed = False
         """Whether there was any error."""
 
@@ -37,9 +38,8 @@ class Notes:
         self._note(ProblemLevel.WARNING, code, section, line, message)
 
     def _note(self, level: ProblemLevel, code: str, section: str, line: int, message: str) -> None:
-        first_error = level is ProblemLevel.ERROR and not self._noted_error
-        if len(self._problems) < MAX_PROBLEMS or first_error:
-            self._noted_error |= level is ProblemLevel.ERROR
+        if self._noted[level] < MAX_PROBLEMS:
+            self._noted[level] += 1
             for word, own in self._words.items():
                 message = message.replace(word, own)
             section = self._words.get(section, section)

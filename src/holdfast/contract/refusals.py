@@ -1,4 +1,4 @@
-"""Errors of this package: for a request or a page that must change, and for an overload after which a caller may try again."""
+"""Errors: a request or a page cannot be accepted as it is, or there is too much work now."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ MISSING: Final = "missing"
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """One condition on a JSON value. If the value breaks it, the reason has `code`, `message` and `severity`. An empty `message` is
-    replaced by one that names the path and the condition. If there is no value at the path and `code` is not set, the code is `missing`."""
+    replaced by one that says what is wrong. If there is no value at the path and `code` is `rule_broken`, the code is `missing`."""
 
     path: str
     """The place in the value: `.field`, `[0]`, `[*].field`; empty for the value itself."""

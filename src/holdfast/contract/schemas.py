@@ -36,8 +36,8 @@ _LOOSE = ("anyOf", "oneOf", "allOf", "const", "not", "if")
 
 
 def examined(block: JsonBlock, section: str, notes: Notes) -> dict[str, Any] | None:
-    """The schema of a section. If it is not a valid schema of draft 2020-12, does not describe an object or is above a limit, the error is
-    noted and None is returned. Unknown formats, and keywords that look misspelled, are noted as warnings."""
+    """The schema of a section. If it is not a valid schema of draft 2020-12, has another `type` than `object` or is above a limit, the
+    error is noted and None is returned. Unknown formats, and keywords that look misspelled, are noted as warnings."""
     schema = block.value
     if not isinstance(schema, dict):
         notes.error("schema_invalid", section, block.line, "The schema is not a JSON object. Write an object with `type` and `properties`.")

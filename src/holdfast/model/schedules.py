@@ -328,7 +328,7 @@ def stamp(at: int) -> str:
 
 
 def execution_name(occurrence: Occurrence) -> str:
-    """The name of an occurrence's execution. It contains the time at which the occurrence is due, so that a backfill finds the execution of
-    an occurrence that was started before."""
+    """A name for an occurrence, the same in every process: the execution of a function has it, and the idempotency key of a worker's or a
+    pipeline's run contains it. It contains the time at which the occurrence is due, so that a backfill finds what was started before."""
     now = "now-" if occurrence.how is How.NOW else ""
     return f"{occurrence.schedule}-{now}{stamp(occurrence.at)}"

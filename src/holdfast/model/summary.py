@@ -20,7 +20,8 @@ UNTYPED: Final = "error"
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a list shows of an execution. The pipeline is written when the execution starts, and everything else when it closes."""
+    """Facts about an execution, for lists and searches. The pipeline is written when the execution starts, and everything else when it
+    closes."""
 
     outcome: str | None = None
     """The status of a run's response: `ok`, `partial` (a worker's run failed, but gave outputs; or a pipeline's run succeeded without a

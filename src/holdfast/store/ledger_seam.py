@@ -13,13 +13,19 @@ class LedgerStore(Protocol):
     over stay until `RetentionStore.expire` removes them."""
 
     def cost(self, wanted: CostFilter) -> Sequence[CostSum]:
-        """What calls cost: one sum for each group (`wanted.by`) and state, at most `wanted.limit` sums. If `wanted.run` is given, the
-        entries of that run and of the runs below it are added up; days, pipeline and worker of `wanted` are then ignored. Else the daily
-        sums are added up."""
+        """What calls cost: one sum for each group (`wanted.by`) and state, at most `wanted.limit` sums. The groups with the highest cost
+        are first; if `wanted.by` has the day, the groups are in the order of their values. If `wanted.run` is given, the entries of that
+        run and of the runs below it are added up; days, pipeline and worker of `wanted` are then ignored. Else the daily sums are added
+        up."""
         ...
 
     def ledger(self, run: str, limit: int = 10_000) -> Sequence[LedgerEntry]:
         """At most `limit` entries of one run, in the order in which they were written."""
+        ...
+
+    def ledger_root(self, run: str) -> str | None:
+        """The `root` of an entry of this run or of a run below it; None if there is none. The whole ledger may be read, so ask this only
+        about a run that the store has removed."""
         ...
 
     def cost_samples(self, pipeline: str, tenant: str | None = None) -> Sequence[CostSample]:

@@ -72,7 +72,7 @@ class ObservedRun(msgspec.Struct):
 
 
 class EndingCrash(Crash):
-    """A crash at a write, or at the end of one of the handlers. With LAST, `point` is the number of the end, from 1."""
+    """A crash at a write or, with LAST, at the `point`-th end of a handler."""
 
     def __init__(self, point: int, when: str) -> None:
         super().__init__(point, when)

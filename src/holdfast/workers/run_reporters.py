@@ -148,7 +148,7 @@ class LiveRunReporter(RunReporter):
 
     def begins(self, number: int, requests: Iterable[Requested]) -> None:
         """Note that a body of the attempt `number` begins from its start. `requests` are the run's requests to persons. Lines that were
-        logged before the body waited for a person were reported then, and are not reported again."""
+        logged before such a request were reported then, and are not reported again."""
         reported = max((request.logged for request in requests if request.attempt == number), default=0)
         self._reported = max(reported, self._reported if number == self._number else 0)
         self._number, self.lines = number, 0

@@ -210,7 +210,7 @@ class RunTestSource:
     def _invoked(self, header: Execution, veil: Veil, left: _LeftOut) -> tuple[dict[str, list[Gave]], dict[str, list[Gave]]]:
         """The answers of the workers that the execution called, by worker id, and the answers of the functions that it called, by name.
         Only the first MOST_CHILDREN child executions are looked at; if there are more, `left` notes it. Of those, only executions with the
-        status SUCCEEDED have an answer; `left` counts the others."""
+        status SUCCEEDED have an answer; `left` counts the others. The answer of a worker's run that failed is its error."""
         workers: dict[str, list[Gave]] = {}
         functions: dict[str, list[Gave]] = {}
         store = self._viewer.store
@@ -238,6 +238,7 @@ class _LeftOut:
     def __init__(self) -> None:
         self.more_runs = False
         self.unanswered = 0
+        self.unseen = 0
         self.more_calls = False
         self.calls = 0
         self.undecided = 0
@@ -248,6 +249,7 @@ class _LeftOut:
         told = [] if has_note or REDACTED not in repr(answers) else [_SECRETS_NOTE]
         told += [f"The test has only the first {MOST_CHILDREN} runs that this run asked for."] if self.more_runs else []
         told += [_counted(self.unanswered, "run that this run asked for", "has no answer")] if self.unanswered else []
+        told += [_counted(self.unseen, "run that this run asked for", "has another tenant")] if self.unseen else []
         told += [f"The test has only the first {MOST_CHILDREN} calls of tools."] if self.more_calls else []
         told += [_counted(self.calls, "call of a tool", "has no answer that counts")] if self.calls else []
         told += [_counted(self.undecided, "question", "has no decision")] if self.undecided else []
@@ -273,10 +275,12 @@ def _cut(message: str) -> str:
 
 
 def _all(viewer: Viewer, parent: str, left: _LeftOut) -> Iterator[Execution]:
-    """The first MOST_CHILDREN executions that this execution asked for, without those that the caller may not see."""
+    """The first MOST_CHILDREN executions that this execution asked for, without those that the caller may not see, which `left` counts."""
     found = viewer.store.list(Filter(parent=parent, oldest_first=True, limit=MOST_CHILDREN + 1))
     left.more_runs |= len(found) > MOST_CHILDREN
-    return (one for one in found[:MOST_CHILDREN] if viewer.may_see(one))
+    seen = [one for one in found[:MOST_CHILDREN] if viewer.may_see(one)]
+    left.unseen += len(found[:MOST_CHILDREN]) - len(seen)
+    return iter(seen)
 
 
 def _value(text: str | None) -> Any:

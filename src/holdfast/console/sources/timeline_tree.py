@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.timeline_scale import Scale
-from holdfast.console.sources.timeline_words import BATCHES, LOG, Said, counted, logged, name_of, said_of, stands, verb_of
+from holdfast.console.sources.timeline_words import LOG, Said, counted, logged, name_of, said_of, stands, verb_of
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import APPROVAL, CANCEL, SERVED, Operation, SubType, Type
 from holdfast.pipelines.record.operations import REUSED, TIME_AT, node_time_at
@@ -25,6 +25,7 @@ _CROWD: Final = 50
 """If a row has more children than this (log lines do not count), the page hides them at first."""
 _CLOSED: Final = frozenset({SubType.MAP.value, SubType.MAP_ITERATION.value})
 """At first the page hides the rows under a map, and the rows under each item of a map."""
+_BRANCHES: Final = frozenset({SubType.MAP_ITERATION.value, SubType.PARALLEL_BRANCH.value})
 _MOST_DEPTH: Final = 64
 _MOST_TURNS: Final = 6
 _KEPT_VIEWS: Final = 6
@@ -47,8 +48,11 @@ class TimelineEntry(msgspec.Struct, kw_only=True, gc=False):
     kids: int = 0
     lines: int = 0
     """How many of the entries directly under this one are lines that its operation logged."""
-    kids_ok: int = 0
-    kids_bad: int = 0
+    branches: int = 0
+    """How many of the entries directly under this one are items of a map or branches of a parallel. 0 for a map or a parallel whose
+    branches have no operations of their own (NestingType.FLAT)."""
+    branches_ok: int = 0
+    branches_bad: int = 0
     end: int = 0
     """The number of the next entry that is not under this one."""
     closed: bool = False
@@ -169,9 +173,9 @@ class Tree:
     def _pass_up(self) -> None:
         """Set statuses from the rows below. A row that has not ended gets the status of a row under it that has not ended, because it waits
         for that one; of several, the status that is first in `_OPEN`. A map or a parallel that succeeded although some of its branches
-        failed becomes `partial`."""
+        failed becomes `partial`; branches without rows are not known here."""
         for entry in reversed(self.entries):
-            if entry.status == "ok" and entry.kids_bad and entry.op.sub_type in BATCHES:
+            if entry.status == "ok" and entry.branches_bad:
                 entry.status = "partial"
             if entry.above >= 0 and entry.status in _OPEN:
                 parent = self.entries[entry.above]
@@ -236,10 +240,11 @@ class Tree:
             stack.extend(reversed(below.get(at, ())))
 
     def _count(self, entry: TimelineEntry) -> None:
-        if entry.above >= 0:
+        if entry.above >= 0 and entry.op.sub_type in _BRANCHES and not entry.is_line:
             parent = self.entries[entry.above]
-            parent.kids_ok += entry.status == "ok"
-            parent.kids_bad += entry.status in _BAD
+            parent.branches += 1
+            parent.branches_ok += entry.status == "ok"
+            parent.branches_bad += entry.status in _BAD
 
     def find(self, operation: str) -> tuple[int, TimelineEntry] | None:
         """The number and the entry of an operation. If the operation has no row of its own, the number is -1, and the entry is made for
@@ -348,10 +353,11 @@ class Tree:
             return self.shown_at(entry, TimelineFilter(toggled=frozenset(toggled)))
 
     def tail(self, entry: TimelineEntry) -> str:
-        """The result of a row in a few words; for a map or a parallel, the counts of its items or branches. Empty if there is no result."""
-        if entry.op.sub_type in BATCHES and entry.kids:
+        """What a row shows after its name: for a map or a parallel with rows for its items or branches, their counts; for any other row,
+        its result in a few words. Empty if there is none, or if it has not been read."""
+        if entry.branches:
             what = "item" if entry.op.sub_type == SubType.MAP.value else "branch"
-            return counted(entry.kids - entry.lines, entry.kids_ok, entry.kids_bad, what)
+            return counted(entry.branches, entry.branches_ok, entry.branches_bad, what)
         return "" if entry.said is None else entry.said.tail
 
 

@@ -60,9 +60,6 @@ LOG: Final = "log"
 """The verb of a row that shows one log line of an operation."""
 _MOST_LEVEL: Final = 10
 _MOST_LINE: Final = 300
-BATCHES: Final = frozenset({SubType.MAP.value, SubType.PARALLEL.value})
-"""The sub-types of operations whose children are items or branches. The rows of such operations show how many children there are, and how
-they ended."""
 _ENDS: Final[Mapping[Status, str]] = {
     Status.SUCCEEDED: "ok",
     Status.FAILED: "failed",

@@ -22,8 +22,8 @@ Problem = dict[str, Any]
 @worker("worker.md")
 async def validate(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
     """Normalize each record, and check it against the schema and the rules that the operator stores under these names. Returns whether all
-    records are valid, the problems that were found (at most 200), and the normalized records if no record is invalid. Raises WorkerError if
-    the schema or the ruleset is missing or cannot be used."""
+    records are valid, the problems that were found (at most 200; if there are more, warnings are left out first), and the normalized
+    records if no record is invalid. Raises WorkerError if the schema or the ruleset is missing or cannot be used."""
     schema = await _kept("schemas", inputs["schema_name"], "schema_unknown", ctx)
     rules = await _kept("rulesets", inputs["ruleset_id"], "ruleset_unknown", ctx)
     if not isinstance(schema, dict) or not isinstance(rules, list):
@@ -34,17 +34,19 @@ async def validate(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]
         )
     records = [normalized(record, schema) for record in inputs["records"]]
     errors: list[Problem] = []
-    not_listed = invalid = 0
+    warnings: list[Problem] = []
+    found = invalid = 0
     for at, record in enumerate(records):
-        found = [*await _by_schema(record, schema, ctx), *await _by_rules(record, rules, ctx)]
-        invalid += any(problem["severity"] == "error" for problem in found)
-        room = _MOST_ERRORS - len(errors)
-        errors += [{"record": at, **problem} for problem in found[:room]]
-        not_listed += max(0, len(found) - room)
+        told = [{"record": at, **problem} for problem in (*await _by_schema(record, schema, ctx), *await _by_rules(record, rules, ctx))]
+        bad = [problem for problem in told if problem["severity"] == "error"]
+        errors += bad[: _MOST_ERRORS - len(errors)]
+        warnings += [problem for problem in told if problem["severity"] != "error"][: _MOST_ERRORS - len(warnings)]
+        found, invalid = found + len(told), invalid + bool(bad)
     ctx.log("validated", records=len(records), invalid=invalid)
-    checked = {"records": len(records), "invalid": invalid, "not_listed": not_listed}
-    told = {"valid": invalid == 0, "errors": errors, "checked": checked}
-    return told if invalid else {**told, "normalized": records}
+    listed = sorted([*errors, *warnings][:_MOST_ERRORS], key=lambda problem: problem["record"])
+    checked = {"records": len(records), "invalid": invalid, "not_listed": found - len(listed)}
+    outputs = {"valid": invalid == 0, "errors": listed, "checked": checked}
+    return outputs if invalid else {**outputs, "normalized": records}
 
 
 async def _kept(kind: str, name: str, code: str, ctx: WorkerContext) -> Any:

@@ -186,9 +186,9 @@ def _constants(tree: ast.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _literal(node: ast.expr, constants: Mapping[str, Any]) -> Any:
-    """The value of a literal that may use names of constants. A tuple becomes a list, but not inside a constant. Raises ValueError or
-    TypeError if it is not a literal, and RecursionError if it is nested too deep. The value of a constant is shared, not copied, so that
-    the cost depends only on the length of the text."""
+    """The value of a literal; in lists, tuples and dicts it may use names of constants. A tuple becomes a list, but not inside a constant
+    or a set. Raises ValueError or TypeError if it is not a literal, and RecursionError if it is nested too deep. The value of a constant is
+    shared, not copied, so that the cost depends only on the length of the text."""
     match node:
         case ast.Name(id=name) if name in constants:
             return constants[name]

@@ -100,7 +100,7 @@ def _shown(message: str) -> str:
 
 
 class LocalPipeline(NamedTuple):
-    """The parts of a pipeline object that a test needs, if the test's own process made the pipeline."""
+    """What the testing kit needs of a pipeline object besides its draft, if the test's own process made the pipeline."""
 
     given: Mapping[str, Any]
     """The arguments of `Pipeline(…)`."""

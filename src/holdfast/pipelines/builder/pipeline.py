@@ -317,8 +317,8 @@ class Pipeline(WorkerVerbs):
         """Choose one of a few labels. Nodes with `after=route.to("label")` run only if their label was chosen.
 
         Give `worker` and `labels`, or `rules`. The worker gets `inputs` and gives `{label}`, one of `labels`. `rules` has the conditions of
-        each label, and the first label whose conditions hold is chosen: `rules={"small": p.inputs.pages.at_most(10)}`. If no label fits,
-        the label `otherwise` is chosen; without `otherwise` the node fails.
+        each label, and the first label whose conditions hold is chosen: `rules={"small": p.inputs.pages.at_most(10)}`. If the worker
+        gives none of `labels`, or if no conditions hold, `otherwise` is chosen; without `otherwise` the node fails.
         """
         value = template_of(inputs, "inputs")
         asked: dict[str, tuple[Rule, ...]] = {}

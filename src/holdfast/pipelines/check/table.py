@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -173,38 +174,36 @@ class GraphProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found:
-    """Collects problems. It keeps each problem once, and at most MOST of them; further ones are only counted (`left_out`)."""
+    """Collects problems. It keeps each problem once, and at most MOST errors and MOST warnings. `sorted` returns MOST of both together,
+    the errors first: a pipeline with an error must never seem to have only warnings."""
 
     MOST = 500
 
     def __init__(self, lines: Mapping[str, SourceLine]) -> None:
         self._lines = lines
         self._problems: dict[tuple[str, str | None, str], GraphProblem] = {}
-        self.left_out = 0
+        self._kept: Counter[ProblemLevel] = Counter()
 
     def add(self, code: str, node: str | None, message: str, *, level: ProblemLevel | None = None, whole: bool = False) -> None:
         """Add a problem of a node. If `node` is None, it is a problem of the pipeline's outputs, or, with `whole`, of the whole pipeline.
         `level` replaces the level of the code."""
         key = (code, node, message)
-        if key in self._problems:
-            return
-        if len(self._problems) >= self.MOST:
-            self.left_out += 1
-            return
         meaning = MEANINGS[code]
+        level = level or meaning.level
+        if key in self._problems or self._kept[level] >= self.MOST:
+            return
+        self._kept[level] += 1
         line = None if whole else self._lines.get(GIVES if node is None else node)
-        self._problems[key] = GraphProblem(
-            level=level or meaning.level, code=code, node=node, line=line, message=message, cure=meaning.cure
-        )
+        self._problems[key] = GraphProblem(level=level, code=code, node=node, line=line, message=message, cure=meaning.cure)
 
     def sorted(self, position: Mapping[str, int]) -> list[GraphProblem]:
-        """The problems that were kept: errors before warnings. Among the errors, and among the warnings, the problems are in the order of
+        """At most MOST of the problems: errors before warnings. Among the errors, and among the warnings, the problems are in the order of
         the nodes, and those without a node are last. `position` has the place of each node."""
 
         def place(problem: GraphProblem) -> tuple[bool, int]:
             return problem.level is ProblemLevel.WARNING, position.get(problem.node, -1) if problem.node is not None else len(position)
 
-        return sorted(self._problems.values(), key=place)
+        return sorted(self._problems.values(), key=place)[: self.MOST]
 
 
 def named(value: Any, most: int = 60) -> str:

@@ -91,7 +91,10 @@ def verdict_of(outputs: Any) -> GateVerdict:
         return _invalid(f"The validator said {found.verdict} and gave no reason.")
     if found.verdict == "allow" and any(reason.severity == "error" for reason in found.reasons):
         return _invalid("The validator said allow and gave a reason of severity error.")
-    return GateVerdict(found.verdict, [_bounded(reason) for reason in found.reasons[:MAX_REASONS]])
+    reasons = found.reasons
+    if len(reasons) > MAX_REASONS:  # then the errors are kept, so that no warning stands in the place of one
+        reasons = sorted(reasons, key=lambda reason: reason.severity != "error")[:MAX_REASONS]
+    return GateVerdict(found.verdict, [_bounded(reason) for reason in reasons])
 
 
 def _invalid(message: str) -> GateVerdict:

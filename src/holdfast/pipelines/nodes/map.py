@@ -79,19 +79,25 @@ def _too_many(node: MapNode, total: int, allowed: int, bad: list[dict[str, Any]]
     )
 
 
-async def undo(node: MapNode, scene: Scene) -> NodeError | bool | None:
-    """Undo the items that succeeded, beginning with the last one, at most `at_once` at the same time. A later try undoes only the items
-    that the try before could not undo. Returns True if all items are undone, an error if not, and None while an undo runs.
-
-    Items whose results a restart took from an earlier, successful run are not undone. If the author gave inputs for the undo, `item` in
-    them is the item's row in the map's result, and `item.item` is the element of the list.
-    """
-    assert node.undo is not None
-    over = await scene.opened(node.over)
+async def effects(node: MapNode, scene: Scene) -> list[dict[str, Any]]:
+    """The rows of the items to undo: those that succeeded. An item whose result a restart took from an earlier, successful run is left
+    out."""
     document = scene.run_state.document(node.name, scene.position.round) or {}
     rows = await scene.run_state.values.opened(document.get("items", []))
     kept = await kept_items(scene)
-    left = [{**row, "item": over[row["index"]]} for row in reversed(rows) if row["status"] == "ok" and row["index"] not in kept]
+    return [row for row in rows if row["status"] == "ok" and row["index"] not in kept]
+
+
+async def undo(node: MapNode, scene: Scene) -> NodeError | bool | None:
+    """Undo the items of `effects`, beginning with the last one, at most `at_once` at the same time. A later try undoes only the items
+    that the try before could not undo. Returns True if all items are undone, an error if not, and None while an undo runs.
+
+    If the author gave inputs for the undo, `item` in them is the item's row in the map's result, and `item.item` is the element of the
+    list.
+    """
+    assert node.undo is not None
+    over = await scene.opened(node.over)
+    left = [{**row, "item": over[row["index"]]} for row in reversed(await effects(node, scene))]
     own = node.undo.inputs
     template, values = await scene.closed_template(node.inputs if own is None else own)
     found: list[ShardResults] | ShardFailed | None = None

@@ -4,7 +4,7 @@ Two things are taken. A *result* is reused if it is good in the newest run that 
 for the same work: then no child run begins. *Receipts* of writes are inherited by a child run that begins, also if the earlier child runs
 failed: its link names the earlier runs (workers.calls). Work that was undone, and work that the operator wants to be sent again, gets
 neither: its child run begins a new family, so that a server which remembers the old idempotency keys does not mistake the new calls for the
-old ones.
+old ones. A node may be undone only in part: what its run had itself taken from an earlier, successful run was kept (`_Forerunner.kept`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Earlier(msgspec.Struct, frozen=True, kw_only=True):
 
     link: FamilyLink | None = None
     """The link of the child run to its family, which is all runs that do the same work, one after the other. None if the child run is the
-    first of its family."""
+    first of its family, and its place gives the family its id."""
     candidate: Reused | None = None
     """A result that is reused if the new child run would do the same work; None if there is none."""
 
@@ -81,11 +81,17 @@ class Forerunners:
                 return None
         return None
 
-    def is_fresh(self, node: str, round: int) -> bool:
-        """Whether the node makes its writes again in this round, without results and receipts of earlier runs. This is so if the newest
-        earlier run that has operations of this node undid it in this round, or if the operator wants its writes to be sent again."""
-        if self._again is not None and node in self._again.resend:
-            return True
+    @property
+    def is_retry(self) -> bool:
+        """Whether the operator asked for a retry: a restart of what failed."""
+        return self._again is not None and self._again.is_retry
+
+    def resends(self, node: str) -> bool:
+        """Whether the operator wants the writes of the node to be sent again."""
+        return self._again is not None and node in self._again.resend
+
+    def _is_undone(self, node: str, round: int) -> bool:
+        """Whether the newest earlier run that has operations of this node undid it in this round."""
         newest = next((past for past in self.runs if node in past.names), None)
         return newest is not None and newest.is_undone(node, round)
 
@@ -96,7 +102,8 @@ class Forerunners:
         candidate = None
         if found is not None and not part.startswith(UNDO):
             past, reuse = found
-            candidate = counted(past.result(at), reuse)
+            result = past.result(at)
+            candidate = counted(result, "ok" if result is not None and past.kept(result) and reuse == "none" else reuse)
         is_whole = self._again is None or self._again.is_whole or node.name in self._again.nodes
         return Earlier(link=self._link(node.name, round, part, worker_id, is_whole=is_whole), candidate=candidate)
 
@@ -104,8 +111,8 @@ class Forerunners:
         for past in self.runs:
             done = past.done(node, round, part, worker_id)
             if done:
-                is_fresh = self.is_fresh(node, round) or past.is_undone(node, round)
-                return linked(done[-1], self._accepted, is_whole=is_whole, is_fresh=is_fresh)
+                is_undone = (self._is_undone(node, round) or past.is_undone(node, round)) and not past.kept(done[-1])
+                return linked(done[-1], self._accepted, is_whole=is_whole, is_fresh=self.resends(node) or is_undone)
         return None
 
     def decision(self, node: AnyNode, round: int, place: ApprovalPlace, asked: Requested) -> Reused | None:
@@ -161,14 +168,23 @@ class _Forerunner:
         return None if found is None or found.status in OPEN else settled_of(found)
 
     def is_undone(self, node: str, round: int) -> bool:
-        """Whether a node was undone in a round."""
+        """Whether a node was undone in a round, as a whole or without the results that were kept (`kept`)."""
         return undone_at(node, round).operation_id in self.run.operations
+
+    @property
+    def keeps(self) -> bool:
+        """`Forerunners.keeps`, for this earlier run."""
+        return self._again is not None and self._again.kept
+
+    def kept(self, result: Reused) -> bool:
+        """Whether this earlier run had itself taken the result from an earlier, successful run, and so did not undo it."""
+        return self.keeps and any(one.run_id == result.run_id for one in self.reused.values())
 
     def reuse(self, node: AnyNode, round: int, *, is_retry: bool) -> Reuse:
         """Which results of a node in this earlier run are reused: `none` if the node was undone, `all` if it ended well. If it did not
         end, or ended in another way: `ok` for a worker or map node, `none` for other nodes. If `is_retry`, a node that ended partial did
-        not end well."""
-        if self.is_undone(node.name, round):
+        not end well. Of a map that was undone, this does not say which items were (`EarlierItems.undone`)."""
+        if self.is_undone(node.name, round) and not isinstance(node, MapNode):
             return "none"
         settled = self.settled(node.name, round)
         if settled is not None and is_good(settled, is_retry=is_retry):

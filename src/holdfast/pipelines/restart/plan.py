@@ -128,7 +128,7 @@ def _node(
         round += 1
     found, settled = forerunners.reuse(node, round), past.settled(node.name, round)
     if past.is_undone(node.name, round):
-        return "again", "was undone"
+        return "again", "was undone" + (" (items of a good run are reused)" if isinstance(node, MapNode) and past.keeps else "")
     if found is None or found[1] != "all":
         state = "did not end" if settled is None else settled.state
         code = "" if settled is None or settled.error is None else f" with {settled.error.code}"

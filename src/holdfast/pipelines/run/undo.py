@@ -46,8 +46,8 @@ class Unfinished(msgspec.Struct, frozen=True):
 
 
 async def undo_all(run: PipelineRun) -> list[Unfinished]:
-    """Undo every node that has an `undo` and something to undo (`_did_something`), in the reverse of the order in which they ended. Returns
-    the nodes that were not undone."""
+    """Undo every node that has an `undo` and something to undo, in the reverse of the order in which they ended. Returns the nodes that
+    were not undone."""
     left = []
     for node, round in _finished(run):
         unfinished = await _undone(run, node, round)
@@ -71,25 +71,28 @@ def _finished(run: PipelineRun) -> list[tuple[_Undoable, int]]:
 
 
 def _did_something(run: PipelineRun, node: _Undoable, round: int, settled: Settled) -> bool:
-    """Whether there is something to undo. For a worker or map node: whether it ended ok or partial. For a supervise node, in whatever
-    state it ended: whether the run of a worker that it chose succeeded and the label of that choice has an undo. Work that a restart took
-    from an earlier, successful run is not undone."""
+    """Whether there is something to undo. For a worker node: whether it ended ok or partial. For a map so too, but it may have no item to
+    undo (`map_node.effects`). For a supervise node, in whatever state it ended: whether the run of a worker that it chose succeeded and the
+    label of that choice has an undo. Work that a restart took from an earlier, successful run is not undone."""
     if isinstance(node, SuperviseNode):
         return bool(supervise.effects(node, Scene(run, node, NodePosition(node.name, round))))
     return settled.state in ("ok", "partial") and not _is_kept(run, settled)
 
 
 def _is_kept(run: PipelineRun, settled: Settled) -> bool:
-    """Whether the result of the node was taken from an earlier run and is kept (`Forerunners.keeps`). Such a node is not undone."""
+    """Whether the result of a worker node was taken from an earlier run and is kept (`Forerunners.keeps`). Such a node is not undone. For
+    other nodes False: of them, each item or choice is kept or not."""
     return run.forerunners is not None and run.forerunners.keeps and settled.run is not None and run.records.is_reused(settled.run)
 
 
 async def _undone(run: PipelineRun, node: _Undoable, round: int) -> Unfinished | None:
     """Undo what one node did in one round. After each failure a person is asked. Returns None if the node is undone, by its undo or by
-    hand; else an Unfinished with the error."""
+    hand, or had nothing to undo; else an Unfinished with the error."""
     done = undone_at(node.name, round)
     if run.records.find(done) is not None:
         return None
+    if isinstance(node, MapNode) and not await map_node.effects(node, Scene(run, node, NodePosition(node.name, round))):
+        return None  # without a record: a restart does again what is recorded as undone
     error = NodeError(code="undo_failed", message="The undo was tried too often.")
     for turn in range(1, _MOST_TRIES + 1):
         scene = Scene(run, node, NodePosition(node.name, round, turn), results=run.results_in(node.name, round))

@@ -144,8 +144,8 @@ class Scene(ChildRuns):
 
     @property
     def who(self) -> str:
-        """A text made from the tenant and the pipeline of this run. Checks of values are queued by it, so that the checks of one tenant's
-        pipeline do not wait for those of another."""
+        """A text made from the tenant and the pipeline of this run. Checks that may take long are queued by it, so that many checks
+        of one tenant's pipeline do not hold up those of another."""
         return f"{self.run_state.accepted.tenant}/{self.run_state.contract.worker_id}"
 
     @property

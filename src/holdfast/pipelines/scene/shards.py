@@ -117,8 +117,8 @@ async def pages(scene: Scene, task: Task, part: str) -> list[ShardResults] | Sha
 
 
 async def kept_items(scene: Scene) -> set[int]:
-    """The indexes of the items whose results were taken from earlier runs and are kept (`Forerunners.keeps`): they are not undone if this
-    run fails. Empty if nothing is kept."""
+    """The indexes of the items whose good results were taken from earlier runs and are kept (`Forerunners.keeps`): they are not undone if
+    this run fails. Empty if nothing is kept."""
     forerunners, kept = scene.run_state.forerunners, set[int]()
     if forerunners is None or not forerunners.keeps:
         return kept
@@ -126,7 +126,8 @@ async def kept_items(scene: Scene) -> set[int]:
         position, number = NodePosition(scene.position.node, scene.position.round, turn), 1
         while (known := scene.records.find(run_at(position, WORK, number))) is not None and known.status not in OPEN:
             page = await _page(scene, known)
-            kept |= set() if isinstance(page, ShardFailed) else set(page.reused)
+            if not isinstance(page, ShardFailed):
+                kept |= {row["index"] for row in page.items if row["status"] == "ok"}.intersection(page.reused)
             number += 1
     return kept
 
@@ -368,7 +369,7 @@ class _ItemRuns(ChildRuns):
 
     def earlier(self, at: Identity, worker_id: str, part: str) -> Earlier:
         """What earlier runs of the pipeline did for this item. Empty if this run restarts no other run."""
-        return Earlier() if self._forerunners is None else self._forerunners.child(self._index, worker_id)
+        return Earlier() if self._forerunners is None else self._forerunners.child(self._index, worker_id, at)
 
     @property
     def revision(self) -> Mapping[str, Any] | None:

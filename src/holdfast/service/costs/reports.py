@@ -137,8 +137,9 @@ class CostStore(ExecutionStore, LedgerStore, CounterStore, Protocol):
 
 
 def cost_report(store: CostStore, asked: CostQuestion, now: int, most_lines: int = _MOST_LINES) -> CostReport:
-    """The answer to a question about costs, with at most `most_lines` lines: the highest cost first; with the dimension `day`, sorted by
-    their groups. Raises InvalidParameter if the question is not allowed, and ExecutionNotFound if its run is not known."""
+    """The answer to a question about costs: the `most_lines` groups with the highest cost, the highest first. With the dimension `day`: the
+    first `most_lines` groups by day and name. Raises InvalidParameter if the question is not allowed, and ExecutionNotFound if its run is
+    not known."""
     by = dimensions(asked.by, _usual(asked))
     if asked.run is None and Dimension.RUN in by:
         raise InvalidParameter("Costs can be summed by run only for one run and the runs below it: name that run.")
@@ -195,20 +196,27 @@ def _line(one: CostSum) -> CostLine:
 
 
 def root_of(store: CostStore, run: str) -> str:
-    """The id of the outermost execution above a run; the id of the run itself if none is above it. If retention has removed an execution
-    above the run, the search ends there, and the id of that execution is returned. If retention has removed the run, but the ledger has
-    calls of it, the id of the run itself is returned. Raises ExecutionNotFound if neither the store nor the ledger has the run."""
-    header = store.find(run)
-    if header is None:
-        if store.ledger(run, 1) or store.cost(CostFilter(run=run, root=run, limit=1)):
-            return run
-        raise ExecutionNotFound(f"There is no run {run}, and the ledger has no calls of it.")
+    """The id under which the ledger has the calls of a run and of the runs below it: that of the outermost execution above the run when it
+    was asked for, or of the run itself. Retention may have removed all of them. If the ledger has no such calls: the id of the outermost
+    execution that the store has above the run. Raises ExecutionNotFound if neither the store nor the ledger has the run."""
+    if entries := store.ledger(run, 1):
+        return entries[0].root
+    ids, header = [run], store.find(run)
     for _ in range(_MOST_DEPTH):
-        above = None if header.parent is None else store.find(header.parent)
-        if above is None:
-            return header.parent or header.id
-        header = above
-    return header.id
+        if header is None or header.parent is None:
+            break
+        ids.append(header.parent)
+        header = store.find(header.parent)
+    for root in ids:
+        if store.cost(CostFilter(run=run, root=root, limit=1)):
+            return root
+    if header is not None:
+        return header.id
+    if (found := store.ledger_root(run)) is not None:
+        return found
+    if len(ids) > 1:
+        return ids[-1]
+    raise ExecutionNotFound(f"There is no run {run}, and the ledger has no calls of it.")
 
 
 def dimensions(text: str | None, usual: tuple[Dimension, ...]) -> tuple[Dimension, ...]:

@@ -1,8 +1,8 @@
 """Trusted folders: their code may run outside the sandbox, and their holdfast.toml is used as the operator's file.
 
-The record is one file in the user's own configuration folder, `$XDG_CONFIG_HOME/holdfast/trusted.json`, which only the user can read and
-write. Trust is for one folder, by its real path, not for the folders in it: a user who trusts the home folder does not trust a download in
-it.
+The record is the file `trusted.json` in the user's own configuration folder (`configuration_folder`), which no other user can change.
+Trust is for one folder, by its real path. If the folder is a Python package, trust is also for the packages inside it. Trust is for no
+other folder in it: a user who trusts the home folder does not trust a download in it.
 """
 
 from __future__ import annotations

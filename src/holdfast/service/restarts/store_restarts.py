@@ -1,4 +1,4 @@
-"""Restarts of runs and executions with only their store, and comparisons of runs. A runner claims and runs what is started here."""
+"""Restarts of runs and executions without an engine, and comparisons of runs. A runner claims and runs what is started here."""
 
 from __future__ import annotations
 

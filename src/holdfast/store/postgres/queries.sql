@@ -1001,31 +1001,48 @@ ON CONFLICT (day, tenant, pipeline, node, worker, model, state, expires_at) DO U
     held_tokens = ledger_days.held_tokens + excluded.held_tokens, held_nanos = ledger_days.held_nanos + excluded.held_nanos
 
 -- name: cost_of_days
--- One row for each group and state. A dimension that was not asked for is NULL in all rows.
-SELECT CASE WHEN %(by_day)s::bool THEN day END,
-       CASE WHEN %(by_tenant)s::bool THEN tenant END,
-       CASE WHEN %(by_pipeline)s::bool THEN pipeline END,
-       CASE WHEN %(by_node)s::bool THEN node END,
-       CASE WHEN %(by_worker)s::bool THEN worker END,
-       CASE WHEN %(by_model)s::bool THEN model END, NULL, state,
-       sum(calls)::bigint, sum(input)::bigint, sum(output)::bigint, sum(cached)::bigint, sum(reasoning)::bigint, sum(nanos)::bigint, sum(held_tokens)::bigint, sum(held_nanos)::bigint
-FROM ledger_days
-WHERE day >= %(since)s::bigint AND day < %(until)s::bigint AND tenant = coalesce(%(tenant)s::text, tenant)
-  AND pipeline = coalesce(%(pipeline)s::text, pipeline) AND worker = coalesce(%(worker)s::text, worker)
-GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8 LIMIT %(limit)s::bigint
+-- One row for each group and state. A dimension that was not asked for is NULL in all rows. The groups with the highest cost are first; by
+-- day, the groups are in the order of their values.
+SELECT day, tenant, pipeline, node, worker, model, run, state, calls, input, output, cached, reasoning, nanos, held_tokens, held_nanos
+FROM (
+    SELECT CASE WHEN %(by_day)s::bool THEN day END AS day,
+           CASE WHEN %(by_tenant)s::bool THEN tenant END AS tenant,
+           CASE WHEN %(by_pipeline)s::bool THEN pipeline END AS pipeline,
+           CASE WHEN %(by_node)s::bool THEN node END AS node,
+           CASE WHEN %(by_worker)s::bool THEN worker END AS worker,
+           CASE WHEN %(by_model)s::bool THEN model END AS model, NULL AS run, state,
+           sum(calls)::bigint AS calls, sum(input)::bigint AS input, sum(output)::bigint AS output, sum(cached)::bigint AS cached, sum(reasoning)::bigint AS reasoning, sum(nanos)::bigint AS nanos, sum(held_tokens)::bigint AS held_tokens, sum(held_nanos)::bigint AS held_nanos
+    FROM ledger_days
+    WHERE day >= %(since)s::bigint AND day < %(until)s::bigint AND tenant = coalesce(%(tenant)s::text, tenant)
+      AND pipeline = coalesce(%(pipeline)s::text, pipeline) AND worker = coalesce(%(worker)s::text, worker)
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+) AS sums
+ORDER BY CASE WHEN %(by_day)s::bool THEN 0 ELSE sum(nanos) OVER (PARTITION BY day, tenant, pipeline, node, worker, model, run) END DESC,
+         day, tenant, pipeline, node, worker, model, run, state
+LIMIT %(limit)s::bigint
 
 -- name: cost_of_run
-SELECT CASE WHEN %(by_day)s::bool THEN day END,
-       CASE WHEN %(by_tenant)s::bool THEN tenant END,
-       CASE WHEN %(by_pipeline)s::bool THEN pipeline END,
-       CASE WHEN %(by_node)s::bool THEN node END,
-       CASE WHEN %(by_worker)s::bool THEN worker END,
-       CASE WHEN %(by_model)s::bool THEN model END,
-       CASE WHEN %(by_run)s::bool THEN run END, state,
-       count(*), sum(input)::bigint, sum(output)::bigint, sum(cached)::bigint, sum(reasoning)::bigint, sum(nanos)::bigint, sum(held_tokens)::bigint, sum(held_nanos)::bigint
-FROM ledger
-WHERE root = %(root)s::text AND strpos('/' || path || '/', '/' || %(run)s::text || '/') > 0 AND tenant = coalesce(%(tenant)s::text, tenant)
-GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8 LIMIT %(limit)s::bigint
+SELECT day, tenant, pipeline, node, worker, model, run, state, calls, input, output, cached, reasoning, nanos, held_tokens, held_nanos
+FROM (
+    SELECT CASE WHEN %(by_day)s::bool THEN day END AS day,
+           CASE WHEN %(by_tenant)s::bool THEN tenant END AS tenant,
+           CASE WHEN %(by_pipeline)s::bool THEN pipeline END AS pipeline,
+           CASE WHEN %(by_node)s::bool THEN node END AS node,
+           CASE WHEN %(by_worker)s::bool THEN worker END AS worker,
+           CASE WHEN %(by_model)s::bool THEN model END AS model,
+           CASE WHEN %(by_run)s::bool THEN run END AS run, state,
+           count(*) AS calls, sum(input)::bigint AS input, sum(output)::bigint AS output, sum(cached)::bigint AS cached, sum(reasoning)::bigint AS reasoning, sum(nanos)::bigint AS nanos, sum(held_tokens)::bigint AS held_tokens, sum(held_nanos)::bigint AS held_nanos
+    FROM ledger
+    WHERE root = %(root)s::text AND strpos('/' || path || '/', '/' || %(run)s::text || '/') > 0 AND tenant = coalesce(%(tenant)s::text, tenant)
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+) AS sums
+ORDER BY CASE WHEN %(by_day)s::bool THEN 0 ELSE sum(nanos) OVER (PARTITION BY day, tenant, pipeline, node, worker, model, run) END DESC,
+         day, tenant, pipeline, node, worker, model, run, state
+LIMIT %(limit)s::bigint
+
+-- name: ledger_root
+-- No index helps here: this is for runs that the store has removed.
+SELECT root FROM ledger WHERE strpos('/' || path || '/', '/' || %(run)s::text || '/') > 0 LIMIT 1
 
 -- name: ledger
 SELECT at, day, tenant, pipeline, node, worker, run, root, path, owner, call, model, state, input, output, cached, reasoning, nanos,

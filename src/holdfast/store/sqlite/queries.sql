@@ -638,31 +638,48 @@ ON CONFLICT (day, tenant, pipeline, node, worker, model, state, expires_at) DO U
     held_tokens = ledger_days.held_tokens + excluded.held_tokens, held_nanos = ledger_days.held_nanos + excluded.held_nanos
 
 -- name: cost_of_days
--- One row for each group and state. A dimension that was not asked for is NULL in all rows.
-SELECT CASE WHEN :by_day THEN day END,
-       CASE WHEN :by_tenant THEN tenant END,
-       CASE WHEN :by_pipeline THEN pipeline END,
-       CASE WHEN :by_node THEN node END,
-       CASE WHEN :by_worker THEN worker END,
-       CASE WHEN :by_model THEN model END, NULL, state,
-       sum(calls), sum(input), sum(output), sum(cached), sum(reasoning), sum(nanos), sum(held_tokens), sum(held_nanos)
-FROM ledger_days
-WHERE day >= :since AND day < :until AND tenant = coalesce(:tenant, tenant)
-  AND pipeline = coalesce(:pipeline, pipeline) AND worker = coalesce(:worker, worker)
-GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8 LIMIT :limit
+-- One row for each group and state. A dimension that was not asked for is NULL in all rows. The groups with the highest cost are first; by
+-- day, the groups are in the order of their values.
+SELECT day, tenant, pipeline, node, worker, model, run, state, calls, input, output, cached, reasoning, nanos, held_tokens, held_nanos
+FROM (
+    SELECT CASE WHEN :by_day THEN day END AS day,
+           CASE WHEN :by_tenant THEN tenant END AS tenant,
+           CASE WHEN :by_pipeline THEN pipeline END AS pipeline,
+           CASE WHEN :by_node THEN node END AS node,
+           CASE WHEN :by_worker THEN worker END AS worker,
+           CASE WHEN :by_model THEN model END AS model, NULL AS run, state,
+           sum(calls) AS calls, sum(input) AS input, sum(output) AS output, sum(cached) AS cached, sum(reasoning) AS reasoning, sum(nanos) AS nanos, sum(held_tokens) AS held_tokens, sum(held_nanos) AS held_nanos
+    FROM ledger_days
+    WHERE day >= :since AND day < :until AND tenant = coalesce(:tenant, tenant)
+      AND pipeline = coalesce(:pipeline, pipeline) AND worker = coalesce(:worker, worker)
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+) AS sums
+ORDER BY CASE WHEN :by_day THEN 0 ELSE sum(nanos) OVER (PARTITION BY day, tenant, pipeline, node, worker, model, run) END DESC,
+         day, tenant, pipeline, node, worker, model, run, state
+LIMIT :limit
 
 -- name: cost_of_run
-SELECT CASE WHEN :by_day THEN day END,
-       CASE WHEN :by_tenant THEN tenant END,
-       CASE WHEN :by_pipeline THEN pipeline END,
-       CASE WHEN :by_node THEN node END,
-       CASE WHEN :by_worker THEN worker END,
-       CASE WHEN :by_model THEN model END,
-       CASE WHEN :by_run THEN run END, state,
-       count(*), sum(input), sum(output), sum(cached), sum(reasoning), sum(nanos), sum(held_tokens), sum(held_nanos)
-FROM ledger
-WHERE root = :root AND instr('/' || path || '/', '/' || :run || '/') > 0 AND tenant = coalesce(:tenant, tenant)
-GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8 LIMIT :limit
+SELECT day, tenant, pipeline, node, worker, model, run, state, calls, input, output, cached, reasoning, nanos, held_tokens, held_nanos
+FROM (
+    SELECT CASE WHEN :by_day THEN day END AS day,
+           CASE WHEN :by_tenant THEN tenant END AS tenant,
+           CASE WHEN :by_pipeline THEN pipeline END AS pipeline,
+           CASE WHEN :by_node THEN node END AS node,
+           CASE WHEN :by_worker THEN worker END AS worker,
+           CASE WHEN :by_model THEN model END AS model,
+           CASE WHEN :by_run THEN run END AS run, state,
+           count(*) AS calls, sum(input) AS input, sum(output) AS output, sum(cached) AS cached, sum(reasoning) AS reasoning, sum(nanos) AS nanos, sum(held_tokens) AS held_tokens, sum(held_nanos) AS held_nanos
+    FROM ledger
+    WHERE root = :root AND instr('/' || path || '/', '/' || :run || '/') > 0 AND tenant = coalesce(:tenant, tenant)
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+) AS sums
+ORDER BY CASE WHEN :by_day THEN 0 ELSE sum(nanos) OVER (PARTITION BY day, tenant, pipeline, node, worker, model, run) END DESC,
+         day, tenant, pipeline, node, worker, model, run, state
+LIMIT :limit
+
+-- name: ledger_root
+-- No index helps here: this is for runs that the store has removed.
+SELECT root FROM ledger WHERE instr('/' || path || '/', '/' || :run || '/') > 0 LIMIT 1
 
 -- name: ledger
 SELECT at, day, tenant, pipeline, node, worker, run, root, path, owner, call, model, state, input, output, cached, reasoning, nanos,

@@ -109,8 +109,8 @@ def ended(store: Store, header: Execution, status: OutcomeStatus = OutcomeStatus
 
 
 def counted(store: Store, queue: str = MAIL) -> dict[str, tuple[int, int]]:
-    """The counts of each lane of a queue, by its key: the slots that are held, and the executions that wait. Lanes with neither are left
-    out."""
+    """The slots that are held and the executions that wait in each lane of a queue, by its key, as the lanes have them. Lanes with neither
+    are left out."""
     found: dict[str, tuple[int, int]] = {}
     page, beyond = store.lanes(queue, limit=_PAGE), ""
     while page:
@@ -121,7 +121,8 @@ def counted(store: Store, queue: str = MAIL) -> dict[str, tuple[int, int]]:
 
 
 def recounted(store: Store, queue: str = MAIL) -> dict[str, tuple[int, int]]:
-    """The same as `counted`, but counted from the headers of the executions."""
+    """The slots that are held and the executions that wait in each lane of a queue, by its key, counted from the headers of the executions.
+    Lanes with neither are left out."""
     held, waiting = Counter[str](), Counter[str]()
     page = store.list(Filter(queue=queue, limit=_PAGE))
     while page:

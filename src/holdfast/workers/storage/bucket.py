@@ -115,10 +115,12 @@ class Bucket:
             return reading
 
     def forget(self, home: str) -> None:
-        """Remove every object under the home of a tenant."""
+        """Remove every object under the home of a tenant: first the notes, then the bytes."""
         with self._answering():
-            for found in obstore.list(self._store, f"{home}/"):
-                obstore.delete(self._store, [each["path"] for each in found])
+            for ending in (".json", ""):
+                for found in obstore.list(self._store, f"{home}/"):
+                    if paths := [each["path"] for each in found if each["path"].endswith(ending)]:
+                        obstore.delete(self._store, paths)
 
     @contextmanager
     def _answering(self) -> Iterator[None]:

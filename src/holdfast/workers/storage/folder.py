@@ -46,18 +46,17 @@ class Folder:
             path.unlink(missing_ok=True)
 
     def publish(self, home: str, identity: str, draft: IO[bytes], note: bytes) -> None:
-        """Write the bytes to disk and give their file its name; then do the same with the note."""
+        """Write the bytes to disk and give their file its name; then do the same with the note. The name of the bytes is on disk before the
+        note gets its name."""
         folder, path = self._path / home, Path(draft.name)
         _to_disk(draft)
-        path.rename(folder / identity)
-        noted = path.with_suffix(".note")  # not the same name for all: another process may store the same artifact now
-        private.write_new(noted, note)
-        noted.rename(folder / f"{identity}.json")
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
+        with _opened(folder) as descriptor:
+            path.rename(folder / identity)
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            noted = path.with_suffix(".note")  # not the same name for all: another process may store the same artifact now
+            private.write_new(noted, note)
+            noted.rename(folder / f"{identity}.json")
+            os.fsync(descriptor)
 
     def note(self, home: str, identity: str) -> bytes | None:
         """The note of an artifact, a file beside the bytes; None if there is none."""
@@ -72,9 +71,24 @@ class Folder:
             return None
 
     def forget(self, home: str) -> None:
-        """Remove the folder that is the home of a tenant. Errors are ignored."""
+        """Remove the notes, and then the folder that is the home of a tenant. Errors are ignored."""
+        folder = self._path / home
         with contextlib.suppress(OSError):
-            remove(self._path / home)
+            with _opened(folder, os.O_NOFOLLOW) as descriptor:
+                for name in os.listdir(descriptor):
+                    if name.endswith(".json"):
+                        os.unlink(name, dir_fd=descriptor)
+                os.fsync(descriptor)
+            remove(folder)
+
+
+@contextmanager
+def _opened(folder: Path, flags: int = 0) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | flags)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _private(path: str, _: int) -> int:

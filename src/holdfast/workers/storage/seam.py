@@ -1,8 +1,8 @@
 """The storage seam: what artifacts need from the place where they are stored.
 
 An artifact has two parts under its tenant's home (a folder or a prefix): its bytes, and a note with its name, media type, size and hash.
-The note is written last, when the bytes are stored, so an artifact with a note is complete. Every method blocks, so it must be called in a
-thread and not on the event loop.
+The note is written last, when the bytes are stored, and removed first, so an artifact with a note is complete. Every method blocks, so it
+must be called in a thread and not on the event loop.
 """
 
 from __future__ import annotations
@@ -50,4 +50,4 @@ class Storage(Protocol):
         noticed."""
 
     def forget(self, home: str) -> None:
-        """Remove everything under the home of a tenant."""
+        """Remove everything under the home of a tenant, the notes before the bytes."""

@@ -51,8 +51,8 @@ class SecretSource(Protocol):
 
 
 class EnvironmentSecrets:
-    """The runner's own environment, which no sandbox and no tool sees. Variables whose names begin with `HOLDFAST_` are never given to a
-    tool: two of them hold the model's key and the secret that seals credentials."""
+    """The runner's own environment, which is passed to no sandbox and no tool. Variables whose names begin with `HOLDFAST_` are never given
+    to a tool: some hold secrets of the operator."""
 
     where = "the runner's environment"
 

@@ -1,0 +1,149 @@
+"""Restarts after an undo: only what was undone is done again. What a good run did before, and what failed, is not written twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from holdfast.contract.codes import ResponseStatus
+from holdfast.contract.terms import ToolGrant
+from holdfast.pipelines.graph.graph import Graph, MapNode, SuperviseNode, Undo, WorkerNode
+from holdfast.service.descriptions.pipeline_view import pipeline_view
+from holdfast.service.restarts.runs import RestartAsked
+from holdfast.workers.body.errors import WorkerError
+from holdfast.workers.run_lookup import find_run
+from holdfast.workers.tools.seam import Effect
+from tests.pipelines.stage import LOCAL, PatientClock, Stage, stage, worker
+from tests.pipelines.templates import ref
+from tests.pipelines.test_restarts import Shop, again, pipeline
+from tests.workers.harness import Counted
+
+
+def shape(**more: Any) -> Graph:
+    """A map that publishes, and a node after it that may fail."""
+    undo = Undo(worker="unpublish", inputs={"text": "away"})
+    return pipeline(
+        MapNode(name="m", worker="publish", over=ref("inputs", "ns"), at_most=10, inputs={"text": ref("item")}, undo=undo, **more),
+        WorkerNode(name="last", worker="last", inputs={"x": ref("m", "counts"), "y": ref("inputs", "y")}),
+    )
+
+
+def staff(shop: Shop) -> list[Any]:
+    return [shop.worker("publish", writes=True), shop.worker("unpublish", writes=True), shop.worker("last")]
+
+
+class Board(Shop):
+    """A shop that knows what was posted, in its order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.posted: list[str] = []
+        self.posts = Counted("post", Effect.WRITE, self._post)
+
+    def _post(self, text: str) -> dict[str, Any]:
+        self.posted.append(text)
+        return {}
+
+
+def states(made: Stage, run_id: str) -> dict[str, str]:
+    store = made.engine._engine.store
+    view = pipeline_view(store, *find_run(store, run_id, LOCAL))
+    assert view is not None
+    return {one.node: one.state for one in view.nodes}
+
+
+async def test_a_map_that_a_good_run_did_is_not_undone_and_not_done_again(tmp_path: Path) -> None:
+    shop = Board()
+    async with stage(shape(), *staff(shop), folder=tmp_path, clock=PatientClock()) as made:
+        good = await made.run({"ns": ["a", "b"], "y": 1})
+        shop.broken = {"last"}
+        bad = await again(made, good.run_id, RestartAsked(inputs={"ns": ["a", "b"], "y": 2}))
+        assert (bad.status is ResponseStatus.OK, states(made, bad.run_id)["m"]) == (False, "ok")
+        shop.broken = set()
+        third = await again(made, bad.run_id)
+    assert (third.status, shop.posted) == (ResponseStatus.OK, ["a", "b"])
+
+
+async def test_of_a_map_with_kept_items_only_the_undone_items_are_done_again(tmp_path: Path) -> None:
+    shop = Board()
+    async with stage(shape(), *staff(shop), folder=tmp_path, clock=PatientClock()) as made:
+        good = await made.run({"ns": ["a", "b"], "y": 1})
+        shop.broken = {"last"}
+        bad = await again(made, good.run_id, RestartAsked(inputs={"ns": ["c", "a", "b"], "y": 2}))
+        assert (shop.posted, states(made, bad.run_id)["m"]) == (["a", "b", "c", "away"], "undone")
+        worse = await again(made, bad.run_id)
+        assert (worse.status is ResponseStatus.OK, shop.posted[4:]) == (False, ["c", "away"])
+        shop.broken = set()
+        last = await again(made, worse.run_id)
+    assert (last.status, shop.posted[6:]) == (ResponseStatus.OK, ["c"])
+    assert len({call.idempotency_key for call in shop.posts.calls}) == 7
+
+
+async def test_an_item_that_failed_was_not_undone_and_does_not_write_again(tmp_path: Path) -> None:
+    shop = Board()
+    broken = {"b"}
+
+    async def publish(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        await ctx.tools.post(text=inputs["text"])
+        if inputs["text"] in broken:
+            raise WorkerError("broken_part", "broken after its post")
+        return {}
+
+    workers = [worker("publish", publish, shop.posts, grants=(ToolGrant("post"),)), *staff(shop)[1:]]
+    async with stage(shape(tolerate=1), *workers, folder=tmp_path, clock=PatientClock()) as made:
+        shop.broken = {"last"}
+        bad = await made.run({"ns": ["a", "b"], "y": 1})
+        assert sorted(shop.posted) == ["a", "away", "b"]
+        shop.broken, broken = set(), set()
+        good = await again(made, bad.run_id)
+    assert (good.status, sorted(shop.posted)) == (ResponseStatus.OK, ["a", "a", "away", "b"])
+
+
+async def test_a_map_without_anything_to_undo_is_not_undone(tmp_path: Path) -> None:
+    """The run in the middle had no items, so the writes of the run before it still count."""
+    shop = Board()
+    async with stage(shape(), *staff(shop), folder=tmp_path, clock=PatientClock()) as made:
+        good = await made.run({"ns": ["a"], "y": 1})
+        shop.broken = {"last"}
+        empty = await again(made, good.run_id, RestartAsked(inputs={"ns": [], "y": 1}))
+        assert states(made, empty.run_id)["m"] == "ok"
+        shop.broken = set()
+        third = await again(made, empty.run_id, RestartAsked(inputs={"ns": ["a"], "y": 1}))
+    assert (third.status, shop.posted) == (ResponseStatus.OK, ["a"])
+
+
+async def test_an_undo_of_an_earlier_run_does_not_stand_for_the_undo_of_a_later_one(tmp_path: Path) -> None:
+    shop = Board()
+    shop.broken = {"last"}
+    async with stage(shape(), *staff(shop), folder=tmp_path, clock=PatientClock()) as made:
+        first = await made.run({"ns": ["a"], "y": 1})
+        shop.broken = set()
+        good = await again(made, first.run_id)
+        assert shop.posted == ["a", "away", "a"]
+        shop.broken = {"last"}
+        await again(made, good.run_id, RestartAsked(inputs={"ns": ["a", "b"], "y": 1}))
+    assert shop.posted[3:] == ["b", "away"]
+
+
+async def test_a_choice_that_a_good_run_made_is_not_made_again_though_a_later_choice_was_undone(tmp_path: Path) -> None:
+    shop = Board()
+    wanted = ["a"]
+
+    async def boss(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        number = len(inputs["so_far"])
+        if number == len(wanted):
+            return {"choice": "finish", "reason": "done", "outputs": {}}
+        return {"choice": "post", "reason": "next", "inputs": {"text": wanted[number]}}
+
+    lead = SuperviseNode(
+        name="lead", worker="boss", inputs={"x": ref("inputs", "x")}, choices={"post": "publish"}, turns=5, undo={"post": "unpublish"}
+    )
+    graph = pipeline(lead, WorkerNode(name="last", worker="last", inputs={"x": ref("lead", "turns"), "y": ref("inputs", "y")}))
+    async with stage(graph, worker("boss", boss), *staff(shop), folder=tmp_path, clock=PatientClock()) as made:
+        good = await made.run({"x": 1, "y": 1})
+        shop.broken, wanted = {"last"}, ["a", "b"]
+        bad = await again(made, good.run_id, RestartAsked(inputs={"x": 2, "y": 2}))
+        assert (shop.posted, states(made, bad.run_id)["lead"]) == (["a", "b", "unpublish"], "undone")
+        shop.broken = set()
+        third = await again(made, bad.run_id)
+    assert (third.status, shop.posted[3:]) == (ResponseStatus.OK, ["b"])
