@@ -164,13 +164,11 @@ class Resolver:
     def _condition(self, name: Any, path: Path) -> bool | None:
         """The value of a condition, by its name; None if it is unknown. Raises TemplateInvalid if there can be no such condition."""
         conditions = self._section("Conditions")
-        if not isinstance(name, str) or name not in conditions:
-            if isinstance(name, str) and may_grow(self._document, "Conditions"):
-                return None
+        if not isinstance(name, str) or (name not in conditions and not may_grow(self._document, "Conditions")):
             raise self.wrong(path, f"there is no condition {name!r:.100}")
         if name not in self._conditions:
-            self._conditions[name] = None  # a condition that refers to itself is unknown
-            self._conditions[name] = self.condition_value(conditions[name], ("Conditions", name))
+            self._conditions[name] = None  # a condition that refers to itself is unknown, and so is one that a deployment makes
+            self._conditions[name] = self.condition_value(conditions.get(name), ("Conditions", name))
         return self._conditions[name]
 
     def condition_value(self, value: Any, path: Path) -> bool | None:
@@ -256,8 +254,7 @@ class Resolver:
         return self._unknown(path, "a version's number is known only when it is published")
 
     def _made_later(self, name: str, path: Path, absent: str) -> _Unknown:
-        """UNKNOWN, with a warning, if a deployment may make a resource of this name. Else raises TemplateInvalid with the message
-        `absent`."""
+        """UNKNOWN, with a warning. Raises TemplateInvalid, with the message `absent`, if no deployment makes a resource of this name."""
         if not may_make(self._document, name):
             raise self.wrong(path, absent)
         return self._unknown(path, f"the template does not define {name}; SAM, a loop or a macro may make it in a deployment")
@@ -352,9 +349,11 @@ class Resolver:
 
     def _length(self, value: Any, path: Path) -> Any:
         found = self.value(value, path)
-        if found is not UNKNOWN and not isinstance(found, list):
+        if found is UNKNOWN:
+            return UNKNOWN
+        if not isinstance(found, list):
             raise self.wrong(path, "must be a list")
-        return UNKNOWN if found is UNKNOWN else len(found)
+        return len(found)
 
     def _to_json(self, value: Any, path: Path) -> Any:
         found = self.value(value, path)
