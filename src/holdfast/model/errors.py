@@ -96,7 +96,8 @@ class FunctionNotFound(Rejected):
 class FunctionNotLoadable(Rejected):
     """The code of a function could not be imported.
 
-    It is also raised if there is no such file, if the file has no function and no worker, or if the runtime of the function is missing."""
+    It is also raised if there is no such file, if a file or folder has no function and no worker, or if the runtime of the function is
+    missing."""
 
     code = "function_not_loadable"
 
