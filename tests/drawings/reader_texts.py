@@ -66,10 +66,10 @@ def _signature(node: Definition, names: tuple[str, ...]) -> str:
 
 
 def _messages(call: ast.Call) -> Iterator[str]:
-    """The texts among the arguments of a call. `{…}` stands for an expression inside a text, and for the place that `wrong(place, text)`
-    puts before its text."""
-    before = "{…}: " if isinstance(call.func, ast.Attribute) and call.func.attr == "wrong" else ""
-    for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+    """The texts among the arguments of a call. `{…}` stands for an expression inside a text. `wrong(place, text)` puts the place before the
+    text, so `{…}: ` stands before it here, too."""
+    puts_place = ast.unparse(call.func).rpartition(".")[2].lstrip("_") == "wrong"
+    for number, argument in enumerate((*call.args, *(keyword.value for keyword in call.keywords))):
         match argument:
             case ast.Constant(value=str(text)):
                 pass
@@ -78,7 +78,7 @@ def _messages(call: ast.Call) -> Iterator[str]:
             case _:
                 continue
         if len(text.split()) >= FEWEST_WORDS:
-            yield before + text
+            yield f"{{…}}: {text}" if puts_place and number else text
 
 
 def sample(seed: int, count: int) -> list[ReaderText]:

@@ -801,6 +801,36 @@ def _(sdk: Sdk) -> Any:
     return handler
 
 
+def _confused(error: Exception, attempt: int) -> Any:
+    raise KeyError("strategy")
+
+
+@case(result=["ChildContextError", "'strategy'", "after"], rests=1)
+def an_error_of_the_submitters_retry_strategy_is_one_of_the_context(sdk: Sdk) -> Any:
+    @sdk.durable_execution
+    def handler(event: Any, context: Any) -> Any:
+        try:
+            return context.wait_for_callback(_refuse, name="call", config=sdk.config.WaitForCallbackConfig(retry_strategy=_confused))
+        except sdk.errors.ChildContextError as error:
+            context.wait(sdk.seconds(1))
+            return [type(error).__name__, str(error), context.step(lambda _: "after")]
+
+    return handler
+
+
+@twin(an_error_of_the_submitters_retry_strategy_is_one_of_the_context)
+def _(sdk: Sdk) -> Any:
+    @sdk.durable_execution
+    async def handler(event: Any, context: Any) -> Any:
+        try:
+            return await context.wait_for_callback(_refuse, name="call", config=sdk.config.WaitForCallbackConfig(retry_strategy=_confused))
+        except sdk.errors.ChildContextError as error:
+            await context.wait(sdk.seconds(1))
+            return [type(error).__name__, str(error), await context.step(lambda _: "after")]
+
+    return handler
+
+
 @case(error=(f"{OFFICIAL}.exceptions.CallbackExternalError", "not today"), script={"ask create callback id": [_NO]}, rests=1)
 def an_external_failure_passes_through_wait_for_callback(sdk: Sdk) -> Any:
     @sdk.durable_execution

@@ -71,6 +71,11 @@ async def jobs(engine: OpenEngine, function: str = "echo") -> list[Any]:
     return sorted([x async for x in engine.list(Filter(function=function))], key=lambda header: header.id)
 
 
+def test_a_refusal_for_too_much_work_that_no_queue_caused_tells_no_time() -> None:
+    refused = EnqueueRefused("too many checks wait", "overloaded", data='{"status": "error", "error": {"error_code": "overloaded"}}')
+    assert (refused.is_overloaded, refused.retry_after_seconds) == (True, None)
+
+
 @BOTH
 async def test_an_execution_is_enqueued_once_and_its_id_is_the_result_of_a_step(harness: Harness, colour: str) -> None:
     calling = caller(colour, asks(echo, {"a": 1}, key="k", name="letter"), asks("echo", 2), after=5)

@@ -19,7 +19,8 @@ ONE = Duration.from_seconds(1)
 ONCE = StepConfig(timeout=ONE, retry_strategy=RetryPresets.none())
 
 
-async def test_a_coroutine_that_takes_too_long_is_cancelled(harness: Harness) -> None:
+@pytest.mark.parametrize("wrapped", [False, True], ids=["an async def", "a def that returns a coroutine"])
+async def test_a_coroutine_that_takes_too_long_is_cancelled(harness: Harness, wrapped: bool) -> None:
     ended: list[str] = []
 
     @durable_execution
@@ -31,7 +32,7 @@ async def test_a_coroutine_that_takes_too_long_is_cancelled(harness: Harness) ->
                 ended.append("cancelled")
 
         try:
-            await context.step(body, name="slow", config=ONCE)
+            await context.step((lambda step: body(step)) if wrapped else body, name="slow", config=ONCE)
         except StepError as error:
             return [error.error_type, error.message]
 

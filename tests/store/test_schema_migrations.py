@@ -36,7 +36,7 @@ from holdfast.testing.stores.writes import LEASE, T0, answers, closed, forgotten
 from tests.postgres import database, new_schema, schema_of
 from tests.store.children import child, heard, told
 from tests.store.flight import CREDENTIALS
-from tests.store.released import apply_after, migrated, old_postgres, old_sqlite, sqlite_shape
+from tests.store.released import POSTGRES, apply_after, migrated, old_postgres, old_sqlite, sqlite_shape
 from tests.unit.source_files import ROOT
 
 BEFORE_QUEUES = next(half.number for half in sqlite.LINEAGE.steps() if half.words == "queues") - 1
@@ -394,6 +394,17 @@ def test_a_half_for_after_the_deployment_waits_until_runners_from_before_are_gon
         with pytest.raises(StoreUnsuitable, match="was migrated meanwhile"):
             late.join("late", LEASE)
         assert isinstance(refusal(where), StoreUnsuitable)
+
+
+@pytest.mark.parametrize("version", sorted(POSTGRES))
+def test_the_halves_for_after_the_deployment_are_refused_while_the_others_are_not_applied(version: int) -> None:
+    where = old_postgres(version)
+    before = postgres_numbers(where)
+    with pytest.raises(StoreNotMigrated, match="Run `holdfast db migrate` without --after first"):
+        apply_after(where)
+    assert postgres_numbers(where) == before
+    migrated(where)
+    assert apply_after(where).waiting == []
 
 
 def test_a_name_is_started_again_only_when_no_code_from_before_can_find_two_executions_of_it() -> None:

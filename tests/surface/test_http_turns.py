@@ -32,14 +32,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def answer(server: Served, sent: bytes) -> bytes:
     """All that a server says until it closes the connection."""
     with socket.create_connection(server.address, timeout=30) as connection:
-        said = b""
-        try:
-            connection.sendall(sent)
-            while part := connection.recv(65536):
-                said += part
-        except ConnectionError:  # it hung up while we were still sending
-            pass
-        return said
+        return answered_on(connection, sent)
+
+
+def answered_on(connection: socket.socket, sent: bytes) -> bytes:
+    said = b""
+    try:
+        connection.sendall(sent)
+        while part := connection.recv(65536):
+            said += part
+    except ConnectionError:  # it hung up while we were still sending
+        pass
+    return said
 
 
 def test_a_body_in_very_many_small_chunks_is_refused_and_one_in_a_few_thousand_is_not(server: Served) -> None:
@@ -79,6 +83,35 @@ def test_a_body_that_goes_on_after_its_answer_ends_the_connection(server: Served
 def test_requests_in_one_piece_are_all_answered_however_many_they_are(server: Served) -> None:
     said = answer(server, GET * 2_000 + GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
     assert said.count(b"HTTP/1.1 200 OK") == 2_001
+
+
+MANY = GET.replace(b"\r\n\r\n", b"\r\n" + b"a: b\r\n" * (_MOST_HEADERS + 1) + b"\r\n")
+LARGE = GET.replace(b"\r\n\r\n", b"\r\nbig: " + b"x" * 70_000 + b"\r\n\r\n")
+REFUSED = [
+    (MANY, b"431"),
+    (LARGE, b"431"),
+    (b"GET http:// HTTP/1.1\r\nhost: x\r\n\r\n", b"400"),
+    (b"no HTTP\r\n\r\n", b"400"),
+    (CHUNKED + b"1\r\nx\r\n" * 20_000, b"400"),
+]
+refused = pytest.mark.parametrize("sent, status", REFUSED, ids=["many headers", "a large head", "a wrong URL", "no HTTP", "tiny chunks"])
+
+
+def statuses(said: bytes) -> list[bytes]:
+    return [part.split(b" ")[0] for part in said.split(b"HTTP/1.1 ")[1:]]
+
+
+@refused
+def test_a_request_is_refused_with_its_reason_also_on_a_connection_that_was_used_before(server: Served, sent: bytes, status: bytes) -> None:
+    with socket.create_connection(server.address, timeout=30) as connection:
+        connection.sendall(GET)
+        assert statuses(connection.recv(65536)) == [b"200"]
+        assert statuses(answered_on(connection, sent)) == [status]
+
+
+@refused
+def test_a_refused_request_takes_the_answer_of_no_earlier_one(server: Served, sent: bytes, status: bytes) -> None:
+    assert statuses(answer(server, GET * 3 + sent + GET)) == [b"200"] * 3 + [status]
 
 
 # --- one connection, by itself -------------------------------------------------------------------------------------------------------

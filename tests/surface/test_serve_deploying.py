@@ -191,6 +191,14 @@ def test_what_cannot_run_here_is_refused(serve: Programs, asked: dict[str, Any],
     assert server.lambda_.list_functions()["Functions"] == []
 
 
+def test_a_function_that_is_not_durable_is_refused_a_durable_configuration_whatever_its_members(serve: Programs) -> None:
+    server = serve("--allow-deploy")
+    create(server)
+    for asked in ({"RetentionPeriodInDays": 1}, {"ExecutionTimeout": 300}):
+        code, message = refusal(server.lambda_.update_function_configuration, FunctionName="number", DurableConfig=asked)
+        assert (code, "cannot add a durable configuration" in message) == ("InvalidParameterValueException", True), message
+
+
 def test_nothing_is_deployed_where_it_was_not_allowed(serve: Programs, tmp_path: Path) -> None:
     (tmp_path / "greeting.py").write_text(
         "from holdfast.durable import durable_execution\n@durable_execution\ndef greet(event, context): ...\n"

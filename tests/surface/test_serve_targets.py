@@ -187,14 +187,14 @@ def refused(folder: Path, *arguments: str) -> str:
         (("nothing.py",), "error[function_not_loadable]: There is no file nothing.py"),
         (("nowhere/template.yaml",), "error[template_invalid]: nowhere/template.yaml could not be read"),
         pytest.param(("empty.py",), "error[function_not_loadable]: empty.py defines no durable function", marks=pytest.mark.long),
-        pytest.param(("empty",), "error[template_invalid]: empty has no template.yaml", marks=pytest.mark.long),
+        pytest.param(("empty",), "error[function_not_loadable]: empty has no template.yaml", marks=pytest.mark.long),
         pytest.param(("broken.yaml",), "error[template_invalid]: broken.yaml: The template cannot be read as YAML", marks=pytest.mark.long),
         pytest.param(
             ("greeting.py", "greeting.py"), "error[duplicate_function]: Several targets have a function greet", marks=pytest.mark.long
         ),
         pytest.param(
             ("greeting.py", "--parameter", "A=1"),
-            "error[template_invalid]: No template here has a parameter A. Parameters here: none.",
+            "error[invalid_parameter]: No template here has a parameter A. Parameters here: none.",
             marks=pytest.mark.long,
         ),
         pytest.param(

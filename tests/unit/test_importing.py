@@ -260,6 +260,9 @@ def test_a_file_that_is_not_there_or_too_large_is_told(tmp_path: Path, monkeypat
         read(tmp_path / "none.json")
     with pytest.raises(ExportInvalid, match="could not be read: Is a directory"):
         read(str(tmp_path))
+    for name in ("a\0b", "\ud800"):
+        with pytest.raises(ExportInvalid, match="could not be read: this is not the name of a file"):
+            read(name)
     monkeypatch.setattr(importing, "MAX_BYTES", 10)
     (tmp_path / "large.json").write_text(json.dumps(DOCUMENT))
     with pytest.raises(ExportInvalid, match="more than 10 bytes"):

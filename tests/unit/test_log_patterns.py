@@ -188,6 +188,8 @@ def test_the_refusal_says_where() -> None:
         FilterPattern("card %ERROR%")
     with pytest.raises(PatternInvalid, match="'x' is not a number, and > compares numbers"):
         FilterPattern("{ $.a > x }")
+    with pytest.raises(PatternInvalid, match="'5' is a text, because it is in quotes, and > compares numbers"):
+        FilterPattern('{ $.a > "5" }')
 
 
 @pytest.mark.parametrize("record", ["text", "[1]", "3", "", "{", '{"a":'])

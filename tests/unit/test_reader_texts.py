@@ -15,7 +15,9 @@ class Lamp(Device):
         """Whether the lamp is on."""
         if watts > 100:
             raise TooMuch(f"A lamp takes at most {LIMIT} watts.", "short code")
-        raise self.wrong(place, "must have at least 1 watt")
+        if watts < 0:
+            raise self._wrong(place, "watts must be at least zero")
+        return True
 def _unsaid(): ...
 '''
 
@@ -33,7 +35,7 @@ def test_a_text_stands_with_its_place_and_its_signature_and_without_code(lamp: M
         ("lamp.py:2", "class Lamp(Device)", "A lamp."),
         ("lamp.py:4", "async def Lamp.light(self, watts: int=40) -> bool", "Whether the lamp is on."),
         ("lamp.py:7", "error TooMuch, raised in Lamp.light", "A lamp takes at most {…} watts."),
-        ("lamp.py:8", "error self.wrong, raised in Lamp.light", "{…}: must have at least 1 watt"),
+        ("lamp.py:9", "error self._wrong, raised in Lamp.light", "{…}: watts must be at least zero"),
     ]
 
 

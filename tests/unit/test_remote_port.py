@@ -85,6 +85,22 @@ def test_the_services_clock_is_ours_put_forward() -> None:
     assert clock.now() == 5500
 
 
+def test_a_clock_that_is_set_back_is_not_behind_a_time_that_the_service_has_shown() -> None:
+    class Machine(VirtualClock):
+        time = 1000
+
+        def now(self) -> int:
+            return self.time
+
+    ours = Machine()
+    clock = ServiceClock(ours)
+    clock.seen(5000)
+    ours.time = 400
+    assert clock.now() == 5000
+    ours.time = 1200
+    assert clock.now() == 5200
+
+
 # --- the client --------------------------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import sys
+from collections import UserDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,15 @@ def test_a_receiver_takes_what_is_signed_and_new_and_nothing_else() -> None:
             verify(wrong, body, SECRET, now)
     with pytest.raises(AccessRefused):
         verify(headers, b"{}", "another secret of some length", 1000)
+
+
+def test_a_missing_header_is_named_also_if_the_mapping_raises_an_error_of_its_own() -> None:
+    class Headers(UserDict[str, str]):
+        def __missing__(self, name: str) -> str:
+            raise KeyError("an error of a framework")
+
+    with pytest.raises(AccessRefused, match=r"^The header 'webhook-timestamp' is missing\.$"):
+        verify(Headers({"webhook-id": "id"}), b"{}", SECRET, 1000)
 
 
 @pytest.mark.parametrize("secret", ["short", "whsec_", "whsec_!!!", "whsec_" + base64.b64encode(b"short").decode()])

@@ -19,7 +19,7 @@ from holdfast.lambda_api.templates.descriptions import DescribedFunction, Folder
 from holdfast.lambda_api.templates.targets import find_all
 from holdfast.lambda_api.templates.template import read_template
 from holdfast.model.deploy_errors import TemplateInvalid
-from holdfast.model.errors import DuplicateFunction
+from holdfast.model.errors import DuplicateFunction, FunctionNotLoadable, InvalidParameter
 from holdfast.model.execution import Terms
 from tests.parts import examples
 
@@ -238,8 +238,13 @@ def test_a_parameter_may_be_of_any_template_but_must_be_of_one(tmp_path: Path) -
     (tmp_path / "b.yaml").write_text(FUNCTION.replace("  F:", "  G:"))
     targets = [str(tmp_path / name) for name in ("a.yaml", "b.yaml")]
     assert find_all(targets, {"Stage": "prod"}).deployed[0].config.environment == {"A": "prod"}
-    with pytest.raises(TemplateInvalid, match=r"No template here has a parameter Stag\. Parameters here: Count, Stage, Zones"):
+    with pytest.raises(InvalidParameter, match=r"No template here has a parameter Stag\. Parameters here: Count, Stage, Zones"):
         find_all(targets, {"Stag": "prod"})
+
+
+def test_a_folder_without_anything_to_serve_is_no_fault_of_a_template(tmp_path: Path) -> None:
+    with pytest.raises(FunctionNotLoadable, match=r"has no template\.yaml.* and no Python file in it defines"):
+        find_all([str(tmp_path)], {})
 
 
 def test_no_value_leaves_a_property_out(read: Read) -> None:

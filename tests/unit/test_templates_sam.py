@@ -39,6 +39,9 @@ Resources:
   Queue: {Type: AWS::SQS::Queue, Properties: {QueueName: jobs}}
   Version: {Type: AWS::Lambda::Version, Properties: {FunctionName: !Ref F}}
   Alias: {Type: AWS::Lambda::Alias, Properties: {Name: prod, FunctionName: !GetAtt F.Arn, FunctionVersion: !GetAtt Version.Version}}
+  Machine: {Type: AWS::Serverless::StateMachine}
+  Api: {Type: AWS::Serverless::Api}
+  Undecided: {Type: AWS::Serverless::Function, Condition: Undecided, Properties: {Handler: app.handler}}
 """
 ARN = "arn:aws:lambda:local:000000000000:function:F"
 
@@ -78,9 +81,16 @@ def test_what_sam_would_make_is_known(tmp_path: Path, value: str, known: str) ->
     [
         ("!Ref F.Version", "a version's number is known only when it is published"),
         ("!Ref Version", "a version's number is known only when it is published"),
-        ("!GetAtt FRole.Arn", "FRole.Arn is known only where it is deployed"),
-        ("!Ref FAliaslive", "FAliaslive exists only after a deployment"),
-        ("!Sub 'https://${ServerlessRestApi}.example'", "ServerlessRestApi exists only after a deployment"),
+        ("!GetAtt FRole.Arn", "the template does not define FRole"),
+        ("!Ref FAliaslive", "the template does not define FAliaslive"),
+        ("!Ref FEventInvokeConfig", "the template does not define FEventInvokeConfig"),
+        ("!Ref F.DestinationQueue", "the template does not define F.DestinationQueue"),
+        ("!GetAtt MachineRole.Arn", "the template does not define MachineRole"),
+        ("!Ref Api.Stage", "the template does not define Api.Stage"),
+        ("!GetAtt UndecidedRole.Arn", "the template does not define UndecidedRole"),
+        ("!Ref Undecided.Alias", "the template does not define Undecided.Alias"),
+        ("!Sub 'https://${ServerlessRestApi}.example'", "the template does not define ServerlessRestApi"),
+        ("!Sub 'https://${ServerlessRestApiProdStage}.example'", "the template does not define ServerlessRestApiProdStage"),
         ("'{{resolve:ssm:/db/password}}'", "the value of {{resolve:…}} is known only where it is deployed"),
         ("!Sub 'db://${Stage}:{{resolve:secretsmanager:db:SecretString:pw}}@host'", "the value of {{resolve:…}} is known only where"),
         ("!ToJsonString [!ImportValue a]", "what other stacks export is not known here"),
@@ -120,8 +130,9 @@ def test_what_globals_and_functions_have_is_joined(tmp_path: Path) -> None:
         (("RefreshRate: 5", "RefreshRate: !Ref Absent"), "Environment.Variables.RefreshRate.Ref (line 17): there is no parameter"),
         (("MORE", "MemorySize: 64"), "Resources.F.Properties.MemorySize (line 24): must be between 128 and"),
         (("MORE", "Environment: {Variables: {_HANDLER: x}}"), "Properties.Environment (line 24): these keys are reserved"),
-        (("MORE", "Tags: {a: !Ref F.Nothing}"), "there is no parameter and no resource 'F.Nothing'"),
-        (("MORE", "Tags: {a: !Ref FooRole}"), "there is no parameter and no resource 'FooRole'"),
+        (("MORE", "Tags: {a: !Ref Table.Nothing}"), "there is no parameter and no resource 'Table.Nothing'"),
+        (("MORE", "Tags: {a: !Ref GooRole}"), "there is no parameter and no resource 'GooRole'"),
+        (("MORE", "Tags: {a: !GetAtt TableRole.Arn}"), "there is no resource 'TableRole'"),
     ],
 )
 def test_a_mistake_is_named_by_the_line_that_has_it(tmp_path: Path, wrong: tuple[str, str], says: str) -> None:
@@ -132,14 +143,50 @@ def test_a_mistake_is_named_by_the_line_that_has_it(tmp_path: Path, wrong: tuple
     assert says in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "maker",
+    [
+        "  Fn::ForEach::Topics: [Name, [A], {'Topic${Name}': {Type: AWS::SNS::Topic}}]",
+        "  Fn::Transform: {Name: AWS::Include, Parameters: {Location: s3://more/more.yaml}}",
+        "Transform: [AWS::Serverless-2016-10-31, Mine]",
+    ],
+)
+@pytest.mark.parametrize("value", ["!GetAtt TopicA.TopicName", "!Ref TopicA", "!Sub 'x ${TopicA.TopicName}'"])
+def test_what_a_loop_or_a_macro_may_make_is_not_set_and_said(tmp_path: Path, maker: str, value: str) -> None:
+    file = tmp_path / "template.yaml"
+    given = f"Environment: {{Variables: {{X: {value}}}}}"
+    file.write_text(TEMPLATE.replace("MORE", given).replace("Transform: AWS::Serverless-2016-10-31\n", "") + maker + "\n")
+    found = read_template(file, {})
+    assert "X" not in found.deployed[0].config.environment
+    assert any("Variables.X" in said and "the template does not define TopicA" in said for said in found.warnings)
+
+
+@pytest.mark.parametrize(
+    "section, value, says",
+    [
+        ("Conditions", "!If [IsA, a, b]", "the condition IsA cannot be decided here"),
+        ("Mappings", "!FindInMap [Sizes, dev, Disk]", "Mappings has no Sizes.dev.Disk here"),
+    ],
+)
+def test_a_condition_or_a_mapping_that_a_loop_or_a_macro_may_make_is_unknown(tmp_path: Path, section: str, value: str, says: str) -> None:
+    file = tmp_path / "template.yaml"
+    text = TEMPLATE.replace("Conditions:\n", "Mappings:\nConditions:\n").replace(
+        f"{section}:\n", f"{section}:\n  Fn::Transform: {{Name: Mine}}\n"
+    )
+    text = text.replace("MORE", f"Environment: {{Variables: {{X: {value}}}}}")
+    file.write_text(text)
+    found = read_template(file, {})
+    assert "X" not in found.deployed[0].config.environment
+    assert any("Variables.X" in said and says in said for said in found.warnings)
+
+
 def test_a_resource_whose_condition_cannot_be_decided_is_left_out_and_said(tmp_path: Path) -> None:
     file = tmp_path / "template.yaml"
-    other = "  G: {Type: AWS::Serverless::Function, Condition: Undecided, Properties: {Handler: app.handler}}\n"
-    file.write_text(TEMPLATE.replace("      MORE\n", "") + other)
+    file.write_text(TEMPLATE.replace("      MORE\n", ""))
     found = read_template(file, {})
     assert [one.name for one in found.deployed] == ["F"]
-    assert any("Resources.G (line 28): the condition Undecided cannot be decided here" in said for said in found.warnings)
-    assert [one.name for one in read_template(file, {"Nobodys": "a"}).deployed] == ["F", "G"]
+    assert any("Resources.Undecided (line 30): the condition Undecided cannot be decided here" in said for said in found.warnings)
+    assert [one.name for one in read_template(file, {"Nobodys": "a"}).deployed] == ["F", "Undecided"]
     assert [one.name for one in read_template(file, {"Nobodys": "b"}).deployed] == ["F"]
 
 

@@ -27,7 +27,11 @@ def _kept(place: StorePlace, codec: PayloadCodec | None = None) -> Maintenance:
 @app.command("migrate")
 def migrate(
     after: Annotated[
-        bool, typer.Option("--after", help="Also apply the steps that older code does not support. First stop every process of older code.")
+        bool,
+        typer.Option(
+            "--after",
+            help="Postgres: apply, in a second run, the steps that older code does not support. First stop every process of older code.",
+        ),
     ] = False,
     json: JsonOption = False,
     store: StoreOption = None,

@@ -215,7 +215,8 @@ class StepConfig:
     If you change the sub-type of a step, the code no longer matches the history of open executions, as after a change of its name.
     `timeout` is the longest real time of one attempt, at least 1 second; None means no limit. A body that takes longer fails with
     TimeoutError, and the retry strategy decides whether another attempt follows. In an `async def` handler an `async def` body is
-    cancelled. Any other body runs in a thread, which cannot be stopped: it continues in the background, and its result is dropped.
+    cancelled at its next `await`. Any other body runs in a thread, which cannot be stopped: it continues in the background, and its result
+    is dropped.
     """
 
     retry_strategy: RetryStrategy | None = None

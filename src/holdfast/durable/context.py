@@ -106,8 +106,9 @@ class DurableContext(BaseContext):
         config: WaitForCallbackConfig | None = None,
     ) -> Any:
         """Create a callback, run `submitter(callback_id, context)` as a step, wait for the answer and return it. `submitter` gives the id
-        to the system that will answer; if the step of the submitter fails, this raises CallbackSubmitterError. If the callback fails or
-        times out, this raises the errors that `Callback.result()` raises."""
+        to the system that will answer. If it raises and is not tried again, this raises CallbackSubmitterError; an ExecutionError is raised
+        unchanged. If the callback fails or times out, this raises the errors that `Callback.result()` raises. A value that cannot be
+        written or read raises SerDesError. If the retry strategy itself raises, this raises ChildContextError."""
         return self._drive(wait_for_callback_call(self._scope, submitter, name, config))
 
     def wait_for_condition(

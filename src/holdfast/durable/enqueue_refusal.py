@@ -23,26 +23,27 @@ OVERLOADED: Final = "overloaded"
 class EnqueueRefused(DurableOperationError):
     """The execution was not enqueued. `error_type` says why; it is `overloaded` if the queue is full.
 
-    `error_type` is `overloaded` in all cases in which the queue accepts no more executions now: `QueueFull` has the reasons.
+    `error_type` is `overloaded` in all cases in which the queue accepts no more executions now: `QueueFull` has the reasons. It is also
+    `overloaded` if the runner has too much work to check the input of a worker or a pipeline.
     """
 
     code = "enqueue_refused"
 
     @property
     def is_overloaded(self) -> bool:
-        """Whether the queue accepts no more executions now, so that a later try may succeed."""
+        """Whether the queue is full, or the runner has too much work now, so that a later try may succeed."""
         return self.error_type == OVERLOADED
 
     @property
     def retry_after_seconds(self) -> int | None:
-        """After how many seconds the author's code may try again: an estimate. None if `is_overloaded` is False."""
+        """After how many seconds the author's code may try again: an estimate. None if there is none: only a full queue gives one."""
         with contextlib.suppress(msgspec.MsgspecError):
             return json_structs.decoded(self.data or "{}", _Full).retry_after_seconds
         return None
 
 
 class _Full(msgspec.Struct):
-    """The data of an EnqueueRefused whose `is_overloaded` is True."""
+    """The data of an EnqueueRefused that a full queue caused."""
 
     retry_after_seconds: int | None = None
 

@@ -107,7 +107,7 @@ class PluginLoadError(DurableExecutionsError):
 
 
 class ValidationError(DurableExecutionsError):
-    """A durable call, or a configuration, was given a value that it does not accept."""
+    """A durable call, or a configuration, was given a value that it does not accept, or the call is not allowed in this place."""
 
     code = "validation_error"
     tells_line = False

@@ -1,4 +1,4 @@
-"""Plain JSON: writes results of handlers and payloads of `invoke`, and makes the error messages about types that JSON does not have."""
+"""Plain JSON, and the error messages about types that cannot be written."""
 
 from __future__ import annotations
 

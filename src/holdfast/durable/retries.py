@@ -158,8 +158,8 @@ class RetryPresets:
 
     @classmethod
     def fixed(cls, interval: Duration | None = None) -> RetryStrategy:
-        """At most 5 attempts, always with the same delay `interval` between them, without a random part. `interval` None means 5
-        seconds."""
+        """At most 5 attempts, always with the same delay `interval` (at least 1 second) between them, without a random part. `interval`
+        None means 5 seconds."""
         delay = Duration.from_seconds(5) if interval is None else interval
         return create_retry_strategy(
             RetryStrategyConfig(max_attempts=5, initial_delay=delay, max_delay=delay, backoff_rate=1, jitter_strategy=JitterStrategy.NONE)

@@ -23,27 +23,30 @@ class StepThreads(Protocol):
 
 async def ran_in_time(run: Run, threads: StepThreads) -> Any:
     """Call user code with the time limit `run.timeout` (seconds), and return its result. The time begins when the code begins, so waiting
-    for a free thread does not count. If the code does not end in time, this raises TimeoutError: an `async def` is cancelled, a `def`
-    continues in its thread."""
+    for a free thread does not count. When the time is over, a coroutine is cancelled at its next `await`, and a `def` continues in its
+    thread; this raises TimeoutError, unless the coroutine still returns a value."""
     loop, seconds = asyncio.get_running_loop(), run.timeout or 0.0
-    cancelled = is_async(run.func)
-    limit = asyncio.timeout(seconds if cancelled else None)
+    in_thread = not is_async(run.func)
+    limit = asyncio.timeout(None if in_thread else seconds)
 
     def begin() -> None:
         with contextlib.suppress(RuntimeError):  # the body has already ended
             limit.reschedule(loop.time() + seconds)
 
     def body(*arguments: Any) -> Any:
+        nonlocal in_thread
         loop.call_soon_threadsafe(begin)
-        return run.func(*arguments)
+        value = run.func(*arguments)
+        in_thread = False  # if the value is a coroutine, it runs on the loop
+        return value
 
     try:
         async with limit:
-            return await ran(run if cancelled else Run(body, run.arguments), threads)
+            return await ran(Run(body, run.arguments) if in_thread else run, threads)
     except TimeoutError:
         if not limit.expired():  # the body itself raised the TimeoutError
             raise
-        raise too_late(run, cancelled=cancelled) from None
+        raise too_late(run, cancelled=not in_thread) from None
 
 
 async def ran(run: Run, threads: StepThreads) -> Any:

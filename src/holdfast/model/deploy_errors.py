@@ -12,7 +12,7 @@ class LogNotFound(Rejected):
 
 
 class TemplateInvalid(Rejected):
-    """The template is not valid, or its functions cannot be served."""
+    """The template is not valid, or none of its functions can be served."""
 
     code = "template_invalid"
 

@@ -96,7 +96,8 @@ class FunctionNotFound(Rejected):
 class FunctionNotLoadable(Rejected):
     """The code of a function could not be imported.
 
-    It is also raised if there is no such file, if the file has no function and no worker, or if the runtime of the function is missing."""
+    It is also raised if there is no such file, if a file or folder has no function and no worker, or if the runtime of the function is
+    missing."""
 
     code = "function_not_loadable"
 
@@ -183,7 +184,7 @@ class ExtraMissing(Rejected):
 class ExportInvalid(Rejected):
     """The document is not the export of an execution.
 
-    It is also raised if the document cannot be read or is damaged, and if it was exported without data, and so cannot be replayed."""
+    It is also raised if the document cannot be read or is damaged, and by a replay if it was exported without data."""
 
     code = "export_invalid"
 
@@ -317,7 +318,7 @@ class KeysSecretNeeded(Fatal):
 
 
 class CodecFailed(Fatal):
-    """A payload could not be encoded or decoded."""
+    """The payload codec of the store failed: it could not encode, decode or fingerprint a payload."""
 
     code = "codec_failed"
 

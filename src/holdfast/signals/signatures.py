@@ -23,6 +23,7 @@ from holdfast.model.errors import AccessRefused, InvalidParameter
 PREFIX: Final = "whsec_"
 TOLERANCE_SECONDS: Final = 300
 _LEAST_BYTES: Final = 24
+_HEADERS: Final = ("webhook-id", "webhook-timestamp", "webhook-signature")
 _TIMESTAMP: Final = re.compile(r"[0-9]{1,15}")
 _MAKE_ONE: Final = "Make one with holdfast.signals.new_secret(os.urandom)."
 
@@ -59,10 +60,10 @@ def verify(headers: Mapping[str, str], body: bytes, secret: str, now_seconds: in
     header is missing, the time in the request is not a number or differs from `now_seconds` by more than five minutes, or the signature is
     wrong. Raises InvalidParameter if `secret` is not valid. The names in `headers` must be in lower case. Keep the id of a
     request that you have processed; answer another request with this id with 2xx, and do nothing."""
-    try:
-        id, sent, given = (headers[name] for name in ("webhook-id", "webhook-timestamp", "webhook-signature"))
-    except KeyError as missing:
-        raise AccessRefused(f"The header {missing} is missing.") from None
+    for name in _HEADERS:
+        if name not in headers:
+            raise AccessRefused(f"The header {name!r} is missing.")
+    id, sent, given = (headers[name] for name in _HEADERS)
     if not _TIMESTAMP.fullmatch(sent) or abs(int(sent) - now_seconds) > TOLERANCE_SECONDS:
         raise AccessRefused(
             f"webhook-timestamp is not a number, or differs from the time now by more than {TOLERANCE_SECONDS} seconds. "

@@ -100,7 +100,7 @@ class Maintenance(Protocol):
     def migrate(self, *, after: bool) -> Migrated:
         """Apply the before-halves of all steps that are not applied yet. If `after` is True, apply the after-halves instead. SQLite always
         applies both halves, whatever `after` is. Raises StoreNotFound if there is no store, and StoreInUse if other processes must be
-        stopped first."""
+        stopped first. Raises StoreNotMigrated if `after` is True and before-halves of a Postgres store are not applied yet."""
         ...
 
     def check(self, *, quick: bool) -> CheckReport:

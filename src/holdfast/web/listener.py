@@ -73,6 +73,8 @@ class BoundedProtocol(HttpToolsProtocol):
     """Whether the connection has had its last answer, and the server only waits until the client closes it."""
     leaves = False
     """Whether the server shuts down."""
+    refusal: bytes | None = None
+    """The answer to a refused request, while earlier requests of the connection wait for their answers. The refusal is sent after these."""
     turn: Handle | None = None
     slow: TimerHandle | None = None
     unread: TimerHandle | None = None
@@ -91,7 +93,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what arrives, at most a slice (_SLICE) at a time, so that one client with much data does not delay the others."""
-        if self.transport.is_closing() or self.lingers:
+        if self._is_over or self.lingers:
             return
         if self.ahead or self.flow.read_paused or len(data) > _SLICE:
             self.ahead += data
@@ -141,7 +143,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin the request whose head has arrived; if an earlier request of the connection is not answered yet, the new one waits. A head
         that is too large, or has too many headers, is refused."""
-        self.in_head = False
+        if self._is_over:
+            return
         self.body = self.pieces = 0
         self._in_time()
         self.open_connections.asked(self)
@@ -150,15 +153,16 @@ class BoundedProtocol(HttpToolsProtocol):
             or len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.limits.head_bytes
         ):
             self._refuse_head()
-        else:
-            super().on_headers_complete()
-            if self.cycle is not None:
-                self.cycle.transport = self.answers  # type: ignore[assignment]
-            SingleWrite.around(self.cycle)
+            return
+        super().on_headers_complete()
+        self.in_head = False
+        if self.cycle is not None:
+            self.cycle.transport = self.answers  # type: ignore[assignment]
+        SingleWrite.around(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         """Keep a piece of a body. Each piece costs time, however small it is. So a body in too many small pieces is refused."""
-        if self.transport.is_closing():
+        if self._is_over:
             return
         self.pieces += 1
         self.body += len(body)
@@ -171,15 +175,19 @@ class BoundedProtocol(HttpToolsProtocol):
         """Note that a request has arrived completely. The next bytes of the connection belong to the head of another request."""
         self.head, self.in_head = 0, True
         self._in_time()
-        if not self.transport.is_closing():
+        if not self._is_over:
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """Note that a request is answered. If its body has not arrived completely, the server continues to read the body, so that the
-        client can read the answer. If the body is not complete after `body_seconds`, the server closes the connection."""
+        client can read the answer. If the body is not complete after `body_seconds`, the server closes the connection. If a request was
+        refused meanwhile, the refusal is sent after the last of the earlier answers."""
         if self.lingers:
             return
+        was_last = not self.pipeline
         super().on_response_complete()
+        if self.refusal is not None and was_last:
+            self._end_with(self.refusal)
         if not self.in_head and self.cycle.response_complete and not self.transport.is_closing():
             self._hurry(self.limits.body_seconds)
 
@@ -234,18 +242,37 @@ class BoundedProtocol(HttpToolsProtocol):
         most = f"The headers have more than {self.limits.head_bytes} bytes, or there are more than {_MOST_HEADERS} headers."
         self._refuse(shaped(431, "RequestTooLargeException", most))
 
+    @property
+    def _is_over(self) -> bool:
+        """Whether the rest of what arrives is dropped, because the connection is closing, or closes after the earlier answers."""
+        return self.transport.is_closing() or self.refusal is not None
+
     def _refuse(self, reply: Reply, *more: tuple[bytes, bytes]) -> None:
-        if self.transport.is_closing():
+        """Refuse the request that arrives now, and close the connection. If earlier requests wait for their answers, these are sent first.
+        If the answer to the refused request itself has begun, there is no second one."""
+        if self._is_over:
             return
-        cycle: RequestResponseCycle | None = self.cycle
-        if cycle is not None and cycle.response_started and not self.in_head:  # the answer is sent, or is being sent
+        has_cycle = not self.in_head  # while a head arrives, `cycle` is that of an earlier request
+        waits = any(cycle is self.cycle for cycle, _ in self.pipeline) if has_cycle else not self.is_idle
+        if has_cycle and not waits and self.cycle.response_started:
             self.transport.close()
             return
+        if has_cycle and waits:
+            self.pipeline.popleft()
         head = f"HTTP/1.1 {reply.status_code} {HTTPStatus(reply.status_code).phrase}\r\nconnection: close\r\n"
         headers = (*reply.raw_headers, *more, (b"x-amzn-requestid", self.request_id().encode()))
         lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
-        self.transport.write(head.encode() + lines + b"\r\n" + reply.body)
-        self.transport.close()
+        answer = head.encode() + lines + b"\r\n" + reply.body
+        if waits:
+            self._in_time()
+            self.refusal, self.ahead = answer, b""
+        else:
+            self._end_with(answer)
+
+    def _end_with(self, answer: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(answer)
+            self.transport.close()
 
     def _answered_last(self) -> None:
         """Close the connection after its last answer. If the body of the request has not arrived completely, close it only for writing,

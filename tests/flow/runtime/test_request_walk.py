@@ -7,6 +7,9 @@ import sys
 from collections.abc import Callable
 from types import FrameType, SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
+
+from starlette.types import Receive, Scope, Send
 
 from holdfast.lambda_api.runtime.runtime_host import RuntimeHost
 from holdfast.lambda_api.runtime.runtime_listener import guarded
@@ -15,7 +18,7 @@ from holdfast.web.limits import WebLimits
 from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import Route, Router
+from holdfast.web.routing import Route, Router, path_of
 
 _INVOKE = RoutePolicy("Invoke", Needs.OPERATE, Reach.START, waits=Waits.INVOCATION)
 _ASGI = ("scope", "receive", "send")
@@ -54,7 +57,8 @@ async def answered(app: Callable[..., Any], path: str) -> int:
         sent.append(message)
 
     headers = [(b"host", b"here")]
-    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers, "client": ("127.0.0.1", 1)}
+    scope = {"type": "http", "method": "POST", "query_string": b"", "headers": headers, "client": ("127.0.0.1", 1)}
+    scope |= {"path": unquote(path), "raw_path": path.encode()}
     await app(scope, receive, send)
     status: int = sent[0]["status"]
     return status
@@ -77,3 +81,18 @@ async def test_an_invocation_from_inside_a_function_passes_three_apps_and_is_mat
     assert status == 200
     assert walk.apps == ["guarded.<locals>.serve", "RuntimeHost.app.<locals>.serve", "App.__call__"]
     assert walk.matches == 1
+
+
+async def test_the_host_and_the_router_read_the_path_as_it_was_sent() -> None:
+    """An encoded slash is a part of a name, so these requests are neither invocations nor the Runtime API."""
+    process = SimpleNamespace(invoking=0)
+    seen: list[tuple[str, int]] = []
+
+    async def api(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append((path_of(scope), process.invoking))
+        await json_reply({})(scope, receive, send)
+
+    app = RuntimeHost((), token=str, api=api).app(process)  # type: ignore[arg-type]
+    paths = ["/2015-03-31/functions/f%2Finvocations", "/2018-06-01%2Fruntime/invocation/next", "/2015-03-31/functions/f/invocations"]
+    assert [await answered(app, path) for path in paths] == [200, 200, 200]
+    assert seen == list(zip(paths, [0, 0, 1], strict=True))

@@ -37,7 +37,7 @@ def wait_for_callback_call(
 def wait_for_callback(at: Identity, scope: Scope, submitter: Submitter, config: WaitForCallbackConfig) -> Plan[Any]:
     """Create a callback, run the submitter with the id of the callback, wait for the answer and return it. Raises CallbackSubmitterError if
     the submitter failed. If the callback failed or timed out, raises the error of the callback. A value that cannot be written or read
-    raises SerDesError."""
+    raises SerDesError. If the retry strategy raises, this raises ChildContextError, as the official SDK does."""
 
     def body(inner: Scope) -> Plan[Any]:
         return _submitted(inner, at.name, submitter, config)

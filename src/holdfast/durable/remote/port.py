@@ -46,16 +46,18 @@ class ServiceClock:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ahead = 0
+        self._latest = 0
 
     def now(self) -> int:
         """The time of the service, as far as this process can know it, in milliseconds since the epoch."""
-        return self._clock.now() + self._ahead
+        return max(self._latest, self._clock.now() + self._ahead)  # the clock of the machine may be set back
 
     def skip_to(self, at: int) -> None:
         """Does nothing: this clock cannot be set."""
 
     def seen(self, at: int) -> None:
         """Note that the service's clock has reached the time `at`; `now` is not behind it from now on."""
+        self._latest = max(self._latest, at)
         self._ahead = max(self._ahead, at - self._clock.now())
 
 

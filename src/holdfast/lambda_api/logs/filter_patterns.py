@@ -175,7 +175,8 @@ class _Comparisons:
         number = float(given.text) if given.kind == "bare" and _NUMBER.fullmatch(given.text) else None
         if mark.text in _ORDERS:
             if number is None:
-                raise PatternInvalid(f"{given.text!r} is not a number, and {mark.text} compares numbers.")
+                why = "a text, because it is in quotes" if given.kind == "quoted" else "not a number"
+                raise PatternInvalid(f"{given.text!r} is {why}, and {mark.text} compares numbers.")
             return _ordered(_ORDERS[mark.text], number)
         same = _equal(given.text) if number is None else _numerically(number)
         return same if mark.text == "=" else lambda value: _is_scalar(value) and not same(value)

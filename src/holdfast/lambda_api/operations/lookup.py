@@ -1,7 +1,7 @@
 """FunctionLookup: how the API finds the functions that can be invoked on this server.
 
 `RegisteredFunctions` finds the functions that the engine was opened with. `functions/served_functions.py` implements the same protocol for
-deployed functions, which have versions and aliases.
+these and for deployed functions, which have versions and aliases, together.
 """
 
 from __future__ import annotations

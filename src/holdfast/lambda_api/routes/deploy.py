@@ -13,6 +13,7 @@ from holdfast.lambda_api.routes.deploy_requests import AliasAsked, CodeAsked, Co
 from holdfast.lambda_api.serving import Serving
 from holdfast.lambda_api.templates.descriptions import FolderCode
 from holdfast.model.errors import InvalidParameter
+from holdfast.model.execution import Terms
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
@@ -103,7 +104,8 @@ class DeployRoutes:
             latest = self._deployed.version(checks.FunctionReference(name, None))
             changed = asked.changed(latest.config.other)
             if asked.durable_config is not None:
-                changed["terms"] = asked.durable_config.terms(latest.config.terms)
+                # `update_config` refuses a function that is not durable; its refusal fits, that of `terms(None)` is about CreateFunction.
+                changed["terms"] = asked.durable_config.terms(latest.config.terms or Terms())
             return self._deployed.update_config(name, changed, revision=asked.revision_id)
 
         return self._configuration(name, await self._service.change(name, verb))

@@ -15,6 +15,7 @@ from holdfast.model.operations import Failure
 from holdfast.web.bodies import whole_body
 from holdfast.web.refusals import Gone
 from holdfast.web.replies import Header, Reply, json_reply
+from holdfast.web.routing import path_of
 
 PREFIX: Final = "/2018-06-01/runtime/"
 """Every path of the Runtime API begins with this text."""
@@ -32,7 +33,8 @@ async def runtime_api(process: RuntimeProcess, scope: Scope, receive: Receive, s
 
 
 async def _reply(process: RuntimeProcess, scope: Scope, receive: Receive) -> Reply:
-    method, what = scope["method"], scope["path"][len(PREFIX) :]
+    method, path = scope["method"], path_of(scope)
+    what = path.removeprefix(PREFIX)
     if (method, what) == ("GET", "invocation/next"):
         return await _next(process, scope["client"])
     if (method, what) == ("POST", "init/error"):
@@ -41,7 +43,7 @@ async def _reply(process: RuntimeProcess, scope: Scope, receive: Receive) -> Rep
         return _accepted()
     if method == "POST" and (found := _INVOCATION.fullmatch(what)):
         return await _answered(process, found["request"], found["what"], scope, receive)
-    return _refusal(404, "NotFound", f"{method} {scope['path']} is not part of the Runtime API that is served here.")
+    return _refusal(404, "NotFound", f"{method} {path:.200} is not part of the Runtime API that is served here.")
 
 
 async def _next(process: RuntimeProcess, client: tuple[str, int] | None) -> Reply:

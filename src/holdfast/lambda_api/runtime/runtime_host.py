@@ -34,6 +34,7 @@ from holdfast.model.threads import Purpose, in_thread
 from holdfast.web.aws_errors import shaped
 from holdfast.web.refusals import retry_after
 from holdfast.web.replies import json_reply
+from holdfast.web.routing import path_of
 
 log = logging.getLogger("holdfast.hosts")
 
@@ -87,7 +88,7 @@ class RuntimeHost:
         process already waits for a function."""
 
         async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-            path: str = scope["path"]
+            path = path_of(scope)
             if path.startswith(PREFIX):
                 await runtime_api(process, scope, receive, send)
             elif not path.endswith(_INVOKE):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from holdfast.lambda_api.operations.checks import function_arn
+from holdfast.lambda_api.templates.made_later import may_grow, may_make
 from holdfast.lambda_api.templates.yaml_text import Path, YamlDocument
 from holdfast.model.deploy_errors import TemplateInvalid
 from holdfast.model.ids import ACCOUNT, REGION
@@ -23,10 +24,6 @@ _NAMES: Final = ("TableName", "BucketName", "FunctionName", "LogGroupName", "Nam
 """Properties with the name of a resource. For these resources `Ref` returns this name."""
 _OTHER_NAMES: Final = ("QueueName", "TopicName", "StateMachineName")
 """Properties with the name of a resource for which `Ref` returns an address. Only a deployment knows the address; here it is the name."""
-_SAM_MAKES: Final = re.compile(r"Role|Url|Version\w*|Alias\w*|\w*Permission\w*")
-"""SAM makes further resources for a function. The logical id of such a resource is the logical id of the function, followed by one of these
-endings."""
-_SAM_APIS: Final = ("ServerlessRestApi", "ServerlessHttpApi", "ServerlessDeploymentApplication")
 
 
 class _Unknown:
@@ -165,13 +162,13 @@ class Resolver:
         return found
 
     def _condition(self, name: Any, path: Path) -> bool | None:
-        """The value of a condition, by its name; None if it is unknown. Raises TemplateInvalid if there is no such condition."""
+        """The value of a condition, by its name; None if it is unknown. Raises TemplateInvalid if there can be no such condition."""
         conditions = self._section("Conditions")
-        if not isinstance(name, str) or name not in conditions:
+        if not isinstance(name, str) or (name not in conditions and not may_grow(self._document, "Conditions")):
             raise self.wrong(path, f"there is no condition {name!r:.100}")
         if name not in self._conditions:
-            self._conditions[name] = None  # a condition that refers to itself is unknown
-            self._conditions[name] = self.condition_value(conditions[name], ("Conditions", name))
+            self._conditions[name] = None  # a condition that refers to itself is unknown, and so is one that a deployment makes
+            self._conditions[name] = self.condition_value(conditions.get(name), ("Conditions", name))
         return self._conditions[name]
 
     def condition_value(self, value: Any, path: Path) -> bool | None:
@@ -225,9 +222,7 @@ class Resolver:
         function, _, attribute = name.partition(".")
         if function in self.names and attribute in ("Alias", "Version"):
             return self._published(function, attribute, path)
-        if self._is_generated(name):
-            return self._unknown(path, f"{name} exists only after a deployment")
-        raise self.wrong(path, f"there is no parameter and no resource {name!r:.100}")
+        return self._made_later(name, path, f"there is no parameter and no resource {name!r:.100}")
 
     def _physical(self, name: str, resource: Mapping[str, Any], path: Path) -> Any:
         """What `Ref` gives for a resource that is not a function. For an alias its ARN, or UNKNOWN. For a version UNKNOWN. For any other
@@ -258,10 +253,11 @@ class Resolver:
             return function_arn(self.names[function], alias)
         return self._unknown(path, "a version's number is known only when it is published")
 
-    def _is_generated(self, name: str) -> bool:
-        """Whether SAM would make a resource of this name: one for a function of the template, or one of `_SAM_APIS`."""
-        ends = [name.removeprefix(function) for function in self.names if name.startswith(function)]
-        return name in _SAM_APIS or any(_SAM_MAKES.fullmatch(end) for end in ends)
+    def _made_later(self, name: str, path: Path, absent: str) -> _Unknown:
+        """UNKNOWN, with a warning. Raises TemplateInvalid, with the message `absent`, if no deployment makes a resource of this name."""
+        if not may_make(self._document, name):
+            raise self.wrong(path, absent)
+        return self._unknown(path, f"the template does not define {name}; SAM, a loop or a macro may make it in a deployment")
 
     def _get_att(self, value: Any, path: Path) -> Any:
         parts = value.split(".", 1) if isinstance(value, str) else value
@@ -272,8 +268,8 @@ class Resolver:
             return function_arn(self.names[resource])
         if resource in self.names and attribute in ("Alias", "Version"):  # `Fn::Sub` may refer to these too
             return self._published(resource, attribute, path)
-        if resource not in self._section("Resources") and not self._is_generated(resource):
-            raise self.wrong(path, f"there is no resource {resource!r:.100}")
+        if resource not in self._section("Resources"):
+            return self._made_later(resource, path, f"there is no resource {resource!r:.100}")
         return self._unknown(path, f"{resource}.{attribute} is known only where it is deployed")
 
     def _find_in_map(self, value: Any, path: Path) -> Any:
@@ -287,7 +283,10 @@ class Resolver:
             if not isinstance(found, dict) or text_of(key) not in found:
                 if len(value) == 4 and isinstance(value[3], dict) and "DefaultValue" in value[3]:
                     return self.value(value[3]["DefaultValue"], (*path, 3, "DefaultValue"))
-                raise self.wrong(path, f"Mappings has no {'.'.join(map(text_of, keys))}")
+                why = f"Mappings has no {'.'.join(map(text_of, keys))}"
+                if may_grow(self._document, "Mappings"):
+                    return self._unknown(path, f"{why} here")
+                raise self.wrong(path, why)
             found = found[text_of(key)]
         return found
 

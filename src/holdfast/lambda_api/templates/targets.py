@@ -12,8 +12,7 @@ from holdfast.lambda_api.runtime.runtime_description import MAX_TIMEOUT_SECONDS
 from holdfast.lambda_api.templates.descriptions import DescribedFunction, FolderCode, FoundTargets
 from holdfast.lambda_api.templates.discovery import discover
 from holdfast.library import find as find_ready
-from holdfast.model.deploy_errors import TemplateInvalid
-from holdfast.model.errors import DuplicateFunction, ExtraMissing, FunctionNotLoadable
+from holdfast.model.errors import DuplicateFunction, ExtraMissing, FunctionNotLoadable, InvalidParameter
 from holdfast.service.author_files.declared_beside import each_once, names_declared, not_declared_told, queues_beside, schedules_beside
 from holdfast.service.author_files.function_loader import load_module
 from holdfast.service.author_files.worker_search import PAGE, declares_pipelines
@@ -26,7 +25,7 @@ _ENDS: Final = (".yaml", ".yml", ".json", ".template")
 def find_all(targets: Sequence[str], parameters: Mapping[str, str], *, processes: bool = False) -> FoundTargets:
     """Everything that these targets define: functions, workers, queues and schedules. With `processes`, functions of Python files run in
     processes too, so that their code can be replaced. `parameters` are values for the parameters of templates. Raises DuplicateFunction if
-    two targets have the same function, TemplateInvalid if there is a parameter in `parameters` that no template has, FunctionNotLoadable if
+    two targets have the same function, InvalidParameter if there is a parameter in `parameters` that no template has, FunctionNotLoadable if
     there is nothing to run, and other errors if a target cannot be read."""
     parts = [_find(target, parameters, processes) for target in targets]
     found = FoundTargets(
@@ -44,7 +43,7 @@ def find_all(targets: Sequence[str], parameters: Mapping[str, str], *, processes
     unknown = sorted(set(parameters) - found.parameters)
     if unknown:
         known = ", ".join(sorted(found.parameters)) or "none"
-        raise TemplateInvalid(f"No template here has a parameter {', '.join(unknown)}. Parameters here: {known}.")
+        raise InvalidParameter(f"No template here has a parameter {', '.join(unknown)}. Parameters here: {known}.")
     names = [one.name for one in found.deployed] + [f"{one.name}:{one.version}" for one in found.inline]
     names += [one.name for one in found.inline if one.name in names]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -118,7 +117,7 @@ def _in_folder(folder: Path, parameters: Mapping[str, str], processes: bool) -> 
         watched=(folder,),
     )
     if not (found.deployed or found.inline or found.workers or found.queues or found.schedules):
-        raise TemplateInvalid(
+        raise FunctionNotLoadable(
             f"{folder} has no {', '.join(TEMPLATES)}, and no Python file in it defines a durable function of holdfast.durable or a worker."
         )
     return found

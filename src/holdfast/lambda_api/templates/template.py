@@ -12,6 +12,7 @@ import msgspec
 from holdfast.lambda_api.functions.function_records import Config
 from holdfast.lambda_api.templates.descriptions import CodeSource, DescribedFunction, FolderCode, FoundTargets, TextCode, ZipCode
 from holdfast.lambda_api.templates.intrinsics import ALIAS, NO_VALUE, UNKNOWN, VERSION, Resolver, function_named, text_of
+from holdfast.lambda_api.templates.made_later import macros
 from holdfast.lambda_api.templates.yaml_text import Path, YamlDocument, read_text
 from holdfast.model.deploy_errors import TemplateInvalid
 from holdfast.model.errors import HoldfastError
@@ -20,7 +21,6 @@ from holdfast.model.ids import checked_function
 
 SAM: Final = "AWS::Serverless::Function"
 PLAIN: Final = "AWS::Lambda::Function"
-_TRANSFORMS: Final = ("AWS::Serverless-2016-10-31", "AWS::LanguageExtensions")
 _RUNTIMES: Final = ("python", "nodejs")
 _ARCHITECTURES: Final[Mapping[str, str]] = {"aarch64": "arm64", "arm64": "arm64"}
 _USED: Final = frozenset({
@@ -70,10 +70,8 @@ class _Template:
         self._globals = self._section_of_globals(document)
         for name in sorted(set(document["Resources"]) - set(self._resources)):
             self._resolver.warn(("Resources", name), f"{name} is not resolved here; what it makes is left out")
-        macros = document.get("Transform") or []
-        for macro in macros if isinstance(macros, list) else [macros]:
-            if macro not in _TRANSFORMS:
-                self._resolver.warn(("Transform",), f"the transform {macro!r:.100} is not applied here")
+        for macro in macros(document):
+            self._resolver.warn(("Transform",), f"the transform {macro!r:.100} is not applied here")
 
     def found(self) -> FoundTargets:
         """Read the whole template. Raises TemplateInvalid if no function of it can be served here, if two functions have one name, or if a

@@ -175,6 +175,8 @@ def _text(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ExportInvalid(f"could not be read: {error.strerror}.") from None
+    except ValueError:  # a NUL character, or a lone surrogate
+        raise ExportInvalid("could not be read: this is not the name of a file.") from None
 
 
 def _check_format(found: str) -> None:

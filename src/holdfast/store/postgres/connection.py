@@ -86,7 +86,7 @@ def apply(session: Session, address: Address, sql: Mapping[str, str], *, after: 
     """Apply the halves of migrations that are not applied yet: those that must be applied before new code runs or, if `after` is True,
     those that are applied when no older code runs any more. Returns the halves that were applied. Only one process at a time does this, and
     the next one finds nothing left to apply. Raises StoreNotFound if there is no store. Raises StoreInUse if a runner of older code must be
-    stopped first."""
+    stopped first, and StoreNotMigrated if `after` is True and the other halves are not applied yet."""
     with _refusals(address), session.transaction():
         session.run(sql["patience"].encode(), prepare=False)
         session.run(sql["making"].encode(), (address.schema,))

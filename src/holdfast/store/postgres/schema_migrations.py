@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from holdfast.model.errors import StoreInUse
+from holdfast.model.errors import StoreInUse, StoreNotMigrated
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.session import Session
 from holdfast.store.schema_migrations import MigrationStep, Numbers, SchemaLineage, number, told
@@ -46,8 +46,13 @@ def numbers_of(metas: Mapping[str, str]) -> Numbers:
 def migrate(session: Session, address: Address, sql: Mapping[str, str], numbers: Numbers, *, after: bool) -> Sequence[MigrationStep]:
     """Apply the before-halves that are not applied yet, and return them. If `after` is True, this is done with the after-halves instead.
     The caller has begun a transaction and holds the lock `making` (queries.sql). Raises StoreInUse if a runner whose older code would not
-    work with the new schema has a lease."""
+    work with the new schema has a lease. Raises StoreNotMigrated if `after` is True and there are before-halves that are not applied."""
     steps = LINEAGE.pending(numbers, after=after)
+    if after and (first := LINEAGE.pending(numbers, after=False)):
+        raise StoreNotMigrated(
+            f"{address.shown} has schema version {numbers.version}, and these steps are not applied yet: {told(first)}. "
+            "Run `holdfast db migrate` without --after first."
+        )
     if not steps:
         return ()
     if after:

@@ -92,7 +92,7 @@ class Session:
             self._open()
 
     def run(self, statement: bytes | Statement, parameters: Parameters = None, *, prepare: bool = True) -> list[Row]:
-        """Run one statement, once, and return its rows. If it fails, the caller gets psycopg's error."""
+        """Run SQL once, and return its rows. If it fails, the caller gets psycopg's error."""
         if isinstance(statement, Statement):
             self._last = self._numbered.execute(statement.text, statement.arguments(parameters), prepare=prepare)
         else:
