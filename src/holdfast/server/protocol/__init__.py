@@ -3,7 +3,7 @@ artifacts.
 
 Belongs: the routes under /v1 with their policies, and their handlers.
 Does not: what a request means (holdfast.workers), how a request is admitted, limited and answered (holdfast.web).
-May import: holdfast.web, holdfast.service, holdfast.pipelines, holdfast.workers, holdfast.contract, holdfast.engine, holdfast.store,
-holdfast.model.
+May import: holdfast.web, holdfast.service, holdfast.pipelines, holdfast.workers, holdfast.contract, holdfast.signals, holdfast.engine,
+holdfast.store, holdfast.model.
 Start reading at routes.py, then workers.py.
 """

@@ -31,11 +31,12 @@ from holdfast.model.execution import Execution
 from holdfast.model.ids import IdSource
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.threads import Purpose, in_thread
+from holdfast.server.protocol.request_head import trace_of
 from holdfast.service.queues.documents import parked_document, queue_document, queue_page, settings_document
 from holdfast.service.queues.redrives import start_again
 from holdfast.service.queues.setting_names import flattened
 from holdfast.service.queues.store_queues import StoreQueues
-from holdfast.web.asker import asker_of, trace_of
+from holdfast.web.asker import asker_of
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Header, Reply
 from holdfast.web.requests import Request

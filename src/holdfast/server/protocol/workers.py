@@ -12,8 +12,9 @@ from holdfast.contract.protocol import Response, WorkerRequest, request_from
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Contract
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
+from holdfast.server.protocol.request_head import is_async, patience, trace_of
 from holdfast.server.protocol.served_workers import ServedWorkers
-from holdfast.web.asker import asker_of, is_async, patience, trace_of
+from holdfast.web.asker import asker_of
 from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
