@@ -24,9 +24,12 @@ from bench.figures import Taken
 from bench.table import figure
 from bench.terms import Sizes
 from holdfast.console.console import Console
+from holdfast.console.front_door import front_door
 from holdfast.lambda_api.routes.app import make_app
 from holdfast.lambda_api.routes.deploy import DeployRoutes
 from holdfast.lambda_api.routes.logs import LogRoutes
+from holdfast.server.events import Events
+from holdfast.server.metrics import MetricsRoutes
 from holdfast.server.protocol.queues import Queues
 from holdfast.server.protocol.routes import worker_routes
 from holdfast.server.schedules import ScheduleRoutes
@@ -53,7 +56,8 @@ def server_routes() -> list[Route]:
     nothing: Any = Mock()
     console = Console(nothing, "", nothing, clock=nothing, ids=nothing).routes()
     queues, schedules = Queues(nothing, nothing, None).routes(), ScheduleRoutes(nothing, nothing, nothing).routes()
-    return _with_the_lambda_apis([*queues, *worker_routes(nothing), *schedules, *console])
+    beside = [*MetricsRoutes(nothing).routes(), *schedules, *Events(nothing, nothing).routes()]
+    return _with_the_lambda_apis([*queues, *worker_routes(nothing), *beside, *console, *front_door()])
 
 
 def _with_the_lambda_apis(more: Sequence[Route]) -> list[Route]:
