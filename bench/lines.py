@@ -202,6 +202,7 @@ def _over_http(sizes: Sizes) -> dict[str, Spec]:
     handlers = f"official SDK, {sizes.http_executions} executions of {sizes.http_steps} steps"
     written = f"checkpoints on {sizes.http_connections} connections"
     invoked = Spec("HTTP", "Invoke of a warm plain function, median", "ms", MS, floor=15)
+    routed = Spec("HTTP", "app alone, all routes, CPU", "µs", 1e6, best=True, limit="Starlette's routing", raw=False, floor=2)
     emulated = (Target(of="AWS SDK", must=5, goal=10),)
     return {
         "HTTP steps": Spec("HTTP", handlers, "steps/s", more=True, best=True, targets=emulated, floor=60),
@@ -210,6 +211,9 @@ def _over_http(sizes: Sizes) -> dict[str, Spec]:
         "HTTP invoke": invoked,
         "HTTP invoke boto3": invoked._replace(what="… with boto3"),
         "HTTP invoke durable": invoked._replace(what="… of one step of the official SDK, with boto3", floor=1_000),
+        "HTTP routing": routed,
+        "HTTP routing Lambda": routed._replace(what="… the Lambda API's routes"),
+        "HTTP routing new": routed._replace(what="… all routes, always a new path"),
     }
 
 

@@ -12,7 +12,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from bench import chains, console, hostile, http, limit, pipelines, postgres, queues, restart, two_processes, waiting, workers, workloads
+from bench import (
+    chains,
+    console,
+    hostile,
+    http,
+    http_routing,
+    limit,
+    pipelines,
+    postgres,
+    queues,
+    restart,
+    two_processes,
+    waiting,
+    workers,
+    workloads,
+)
 from bench.figures import Line, Taken
 from bench.lines import HOLDFAST, lines
 from bench.peers.peer_runs import Contestant, Failed, Figures, Missing
@@ -172,8 +187,8 @@ def _queued(sizes: Sizes, where: Callable[[], chains.Where], on: str, fill: Call
 
 
 def over_http(folder: Path, sizes: Sizes) -> Ours:
-    """The limit of checkpoints is the sketch with one writer per connection. Handlers of the official SDK have no limit here, because the
-    SDK itself takes most of the time."""
+    """The limit of checkpoints is the sketch with one writer per connection. The limit of routing is Starlette's. Handlers of the official
+    SDK have no limit here, because the SDK itself takes most of the time."""
 
     def sketched() -> float:
         return limit.sketch(folder, tasks=sizes.http_connections, steps=sizes.http_checkpoints // sizes.http_connections, runs=1)
@@ -184,6 +199,7 @@ def over_http(folder: Path, sizes: Sizes) -> Ours:
         "HTTP checkpoints": Taken(tuple(one.per_second for one, _ in written), tuple(best for _, best in written)),
         "HTTP client": Taken(tuple(one.client for one, _ in written)),
         **{key: Taken((seconds,)) for key, seconds in invoked.items()},
+        **http_routing.routed(sizes),
         "HTTP steps": Taken(tuple(http.steps(folder, sizes))),  # last, because the peers of this line are measured next
     }
 

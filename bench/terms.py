@@ -49,6 +49,7 @@ class Sizes:
     http_connections: int = 16
     http_checkpoints: int = 16_000
     http_invocations: int = 200
+    http_routed: int = 1_500
     chain_nodes: int = 10
     chain_rounds: int = 20
     chain_items: int = 1_000

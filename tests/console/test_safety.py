@@ -10,11 +10,12 @@ import httpx
 import pytest
 
 from holdfast.console.console import Console
+from holdfast.console.page_errors import PAGES
 from holdfast.model.credentials import Role
 from holdfast.model.ids import id_at
 from holdfast.web.auth.gate import open_gate
 from holdfast.web.policy import Needs, Reach, Waits, may
-from holdfast.web.routing import ErrorFormat, Route
+from holdfast.web.routing import Route
 from tests.console.scene import Browser, Scene, client_of, plain
 from tests.surface.auth_server import BASE, bearer, token
 
@@ -43,7 +44,7 @@ def test_only_the_login_and_the_files_need_no_role_and_every_page_takes_the_sess
 
 
 def test_every_error_of_the_console_is_a_page(scene: Scene) -> None:
-    assert {route.errors for route in routes(scene)} == {ErrorFormat.PAGE}
+    assert {route.group for route in routes(scene)} == {PAGES}
 
 
 def test_what_changes_something_is_a_post_and_a_console_that_is_read_only_has_none(scene: Scene) -> None:

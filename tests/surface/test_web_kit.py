@@ -14,7 +14,8 @@ from holdfast.web.limits import WebLimits
 from holdfast.web.policy import UNKNOWN, Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import Handler, Route, Router
+from holdfast.web.route_groups import RouteGroup
+from holdfast.web.routing import Handler, Route, Router, in_group
 
 VIEW = RoutePolicy("View", Needs.VIEW, Reach.ALL)
 
@@ -77,3 +78,19 @@ def test_a_request_that_no_route_takes_has_the_policy_that_needs_an_admin() -> N
     for method, path in (("GET", "/y"), ("POST", "/x"), ("POST", "/y")):
         assert router.find(method, path).policy is UNKNOWN
     assert (router.find("HEAD", "/x").policy, router.find("HEAD", "/x").handler) == (VIEW, None)
+
+
+class Odd(RouteGroup):
+    """Errors that no other routes have."""
+
+    prefix = "/odd"
+
+    def failure(self, error: Exception, request: Request) -> Reply:
+        return Reply(418, b"odd")
+
+
+@pytest.mark.parametrize("sent, status", [("/odd", 418), ("/odd/x/y", 418), ("/oddly", 404), ("/x/odd", 404)])
+def test_a_request_that_no_route_takes_has_the_errors_of_the_group_that_was_given_for_its_path(sent: str, status: int) -> None:
+    routes = in_group(Odd(), [Route("GET", "/odd/x", labels, VIEW)])
+    assert TestClient(App(routes, WebLimits(), lambda: "an-id")).get(sent).status_code == status
+    assert client(labels).get(sent).status_code == 404

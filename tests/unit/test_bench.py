@@ -99,7 +99,7 @@ SMALL = Sizes(
     console_executions=60,
     queue_other_tenant=30,
     w1_steps=5, w2_executions=10, w3_branches=4, w3_items=6, w4_steps=2, w4_many_steps=3, w5_executions=4, w5_blocking=3, w6_rounds=5,
-    http_executions=2, http_steps=2, http_connections=2, http_checkpoints=8, http_invocations=5, worker_attempts=2,
+    http_executions=2, http_steps=2, http_connections=2, http_checkpoints=8, http_invocations=5, http_routed=5, worker_attempts=2,
     worker_runs=60, worker_checks=5, hostile_kinds=1, hostile_seconds=0.3, wakes=2, idle_seconds=0.2, many=1, pairs=1, few=1,
 )  # fmt: skip
 

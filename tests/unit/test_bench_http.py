@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from bench.http import template
 from bench.http_raw import Writer
+from bench.http_routing import checkpoint_path, lambda_routes, ours, seconds_per_request, server_routes, starlettes
+from holdfast.web.routing import Route
 
 OK = b'HTTP/1.1 200 OK\r\ncontent-length: 44\r\n\r\n{"NewExecutionState":{},"CheckpointToken":"%s"}'
 
@@ -72,3 +75,12 @@ async def test_a_server_that_hangs_up_is_an_error() -> None:
 def test_only_the_plain_function_is_not_durable() -> None:
     functions = [made["Properties"] for made in json.loads(template())["Resources"].values()]
     assert [one["FunctionName"] for one in functions if "DurableConfig" not in one] == ["plain"]
+
+
+@pytest.mark.parametrize("routes", [lambda_routes, server_routes])
+async def test_both_routers_find_the_route_of_a_checkpoint_and_no_other_path(routes: Callable[[], list[Route]]) -> None:
+    """A path without a route would be answered with an error, which is cheaper than a reply."""
+    for app in (ours(routes()), starlettes(routes())):
+        assert await seconds_per_request(app, checkpoint_path, 5) > 0
+        with pytest.raises(AssertionError, match="404"):
+            await seconds_per_request(app, lambda _: "/nowhere", 5)

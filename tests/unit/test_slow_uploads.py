@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.web.bodies import HeldBodies, Incoming
-from holdfast.web.capacity import Capacities
+from holdfast.web.capacity import COMMON, Capacities
 from holdfast.web.limits import WebLimits
 from holdfast.web.policy import UNKNOWN
 from holdfast.web.refusals import Refused
@@ -36,7 +36,7 @@ def sending(size: int, seconds: float, times: int) -> Callable[[], Awaitable[Any
 
 async def taken(receive: Callable[[], Awaitable[Any]], seconds: float) -> int:
     incoming = Incoming(SCOPE, receive, HeldBodies(1_000_000))
-    request = Request(SCOPE, incoming, UNKNOWN, (), Capacities.of_workers(WebLimits()), asyncio.Event())
+    request = Request(SCOPE, incoming, UNKNOWN, (), Capacities.of(COMMON, WebLimits()), asyncio.Event())
     return sum([len(part) async for part in request.parts(seconds)])
 
 

@@ -13,7 +13,7 @@ from holdfast.cli.terminal import print_document, print_line, warn_of_root
 from holdfast.cli.workers import summary
 from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Observability, Response, ResponseError, ResponseUsage, Tokens
-from holdfast.web.worker_replies import http_status
+from holdfast.server.protocol.worker_replies import http_status
 
 STEERS = "\x1b[31m \x7f \x9b31m \u202e \u2028 \ud800"
 

@@ -189,13 +189,13 @@ async def _serve(
 ) -> None:
     """`began`: when this process began to read the files of the targets."""
     from holdfast.console.console import open_console
+    from holdfast.console.front_door import front_door
     from holdfast.lambda_api.logs.segments import LogRetention
     from holdfast.lambda_api.routes.app import make_app
     from holdfast.lambda_api.serving import open_serving
     from holdfast.lambda_api.templates.file_watch import look
     from holdfast.server.subscribers import ServerSubscribers
     from holdfast.service.runtimes.function_signals import FunctionSignals
-    from holdfast.web.front_door import front_door
     from holdfast.web.limits import WebLimits
     from holdfast.web.listener import listening
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from holdfast.console.bulk_jobs import BulkJobs
 from holdfast.console.login import Login
+from holdfast.console.page_errors import PAGES, PREFIX, error_page
 from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.approvals import ApprovalsPages
 from holdfast.console.pages.catalog import CatalogPages
@@ -33,11 +34,10 @@ from holdfast.store.seam import Store
 from holdfast.store.shown_address import shown
 from holdfast.web.asker import asker_of
 from holdfast.web.auth.gate import Gate
-from holdfast.web.page_errors import PREFIX, error_page
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import ErrorFormat, Route, with_errors
+from holdfast.web.routing import Route, in_group
 
 
 class Console:
@@ -84,7 +84,7 @@ class Console:
         first = RoutePolicy("ConsolePlace", Needs.NOTHING, Reach.ALL)
         begin = Route("GET", PREFIX.rstrip("/"), _to_first_page, first)
         rest = site.page(".*", _missing, "ConsolePage")
-        return with_errors(ErrorFormat.PAGE, [begin, *(route for part in parts for route in part.routes()), rest])
+        return in_group(PAGES, [begin, *(route for part in parts for route in part.routes()), rest])
 
     async def close(self) -> None:
         """End the streams of open pages. Cancel the jobs that act on many runs, and wait at most 5 seconds for the thread of each."""

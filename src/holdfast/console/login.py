@@ -6,6 +6,7 @@ import re
 from collections import OrderedDict
 from typing import Final
 
+from holdfast.console.page_errors import PREFIX
 from holdfast.console.page_request import PageRequest
 from holdfast.console.rendering import Rendering
 from holdfast.console.site import Site, is_secure
@@ -15,7 +16,6 @@ from holdfast.model.threads import Purpose, in_thread
 from holdfast.web.auth.denials import Denial, Denied
 from holdfast.web.auth.gate import Gate
 from holdfast.web.auth.sessions import cookie_header, cookie_in
-from holdfast.web.page_errors import PREFIX
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
+from holdfast.console.page_errors import PREFIX, root_of
 from holdfast.console.source import Source
-from holdfast.web.page_errors import PREFIX, root_of
 from holdfast.web.policy import Needs, may
 from holdfast.web.requests import Request
 from holdfast.web.routing import path_of

@@ -18,11 +18,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from holdfast.console.json_view import json_html, value_html
+from holdfast.console.page_errors import SAFE_HEADERS
 from holdfast.console.page_request import PageRequest
 from holdfast.console.query import quoted
 from holdfast.model.error_text import brief_class
 from holdfast.model.shown_status import STATUS_STYLES, ShownStatus
-from holdfast.web.page_errors import SAFE_HEADERS
 from holdfast.web.plain_html import shown
 from holdfast.web.refusals import Header
 from holdfast.web.replies import Reply

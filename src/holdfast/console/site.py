@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
+from holdfast.console.page_errors import PREFIX, error_page
 from holdfast.console.page_request import PageRequest
 from holdfast.console.rendering import Rendering
 from holdfast.console.source import Source
@@ -22,7 +23,6 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import AccessRefused
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.web.auth.sessions import Sessions, cookie_header
-from holdfast.web.page_errors import PREFIX, error_page
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request

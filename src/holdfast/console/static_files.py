@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Final
 
-from holdfast.web.page_errors import PREFIX
+from holdfast.console.page_errors import PREFIX
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.refusals import Refused
 from holdfast.web.replies import Reply

@@ -14,6 +14,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 from typing import Final
 
+from holdfast.console.page_errors import PREFIX
 from holdfast.model.clock import monotonic
 from holdfast.model.credentials import tenant_of
 from holdfast.model.errors import HoldfastError, InvalidParameter
@@ -21,7 +22,6 @@ from holdfast.model.threads import Purpose, in_thread
 from holdfast.store.seam import ExecutionStore
 from holdfast.web import sse
 from holdfast.web.identity import WITHOUT_CREDENTIAL
-from holdfast.web.page_errors import PREFIX
 from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
 from holdfast.web.refusals import too_many
 from holdfast.web.replies import Reply

@@ -11,6 +11,7 @@ from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.clock import Clock
 from holdfast.model.schedules import Origin, ScheduleState
 from holdfast.model.threads import Purpose, in_thread
+from holdfast.server.protocol.worker_replies import WORKERS, document_reply
 from holdfast.service.schedules.declarations import schedule_from, span_of
 from holdfast.service.schedules.documents import described, iso, next_times
 from holdfast.service.schedules.store_schedules import Backfilled, Schedules
@@ -18,8 +19,7 @@ from holdfast.store.seam import ScheduleStore
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import ErrorFormat, Route, with_errors
-from holdfast.web.worker_replies import document_reply
+from holdfast.web.routing import Route, in_group
 
 _BODY_BYTES: Final = 512 * 1024
 _PAGE: Final = 100
@@ -54,7 +54,7 @@ class ScheduleRoutes:
             Route("POST", "/v1/schedules/([^/]+)/run-now", self.run_now, changes("RunSchedule")),
             Route("POST", "/v1/schedules/([^/]+)/backfill", self.backfill, changes("BackfillSchedule")),
         ]
-        return with_errors(ErrorFormat.WORKERS, routes)
+        return in_group(WORKERS, routes)
 
     async def list(self, request: Request) -> Reply:
         """A page of schedules in the order of their names: those after the name in `?after=`, at most `?limit=` of them (else 100)."""

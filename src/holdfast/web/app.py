@@ -19,15 +19,14 @@ from starlette.types import Receive, Scope, Send
 from holdfast.model.errors import HoldfastError
 from holdfast.web.auth.gate import Gate
 from holdfast.web.bodies import HeldBodies, Incoming
-from holdfast.web.capacity import Capacities
+from holdfast.web.capacity import INVOKED, Capacities
 from holdfast.web.connections import Connections
-from holdfast.web.error_formats import denial, failure
 from holdfast.web.limits import WebLimits
 from holdfast.web.policy import Waits
 from holdfast.web.refusals import Gone, Refused, unavailable
 from holdfast.web.replies import Response
 from holdfast.web.requests import Request
-from holdfast.web.routing import ErrorFormat, Handler, Match, Route, Router, path_of, target_of
+from holdfast.web.routing import Handler, Match, Route, Router, path_of, target_of
 from holdfast.web.sender import Sender
 
 log = logging.getLogger("holdfast.server")
@@ -44,8 +43,8 @@ class App:
         """Admits callers. None if only processes of this server can connect."""
         self.connections = Connections(limits.connections, limits.connections_of_one)
         self._bodies = HeldBodies(limits.bodies_bytes)
-        self._lambda = Capacities.of_lambda(limits)
-        self._workers = Capacities.of_workers(limits)
+        made = {group.capacity: Capacities.of(group.capacity, limits) for group in self.router.groups}
+        self._capacities = {group: made[group.capacity] for group in self.router.groups}
         self._closing = asyncio.Event()
 
     def close(self) -> None:
@@ -60,8 +59,7 @@ class App:
         incoming = Incoming(scope, receive, self._bodies)
         path = path_of(scope)
         match = self.router.find(scope["method"].upper(), path, target_of(scope, path))
-        capacities = self._workers if match.errors is ErrorFormat.WORKERS else self._lambda
-        request = Request(scope, incoming, match.policy, match.labels, capacities, self._closing)
+        request = Request(scope, incoming, match.policy, match.labels, self._capacities[match.group], self._closing)
         sender = Sender(request, send, self.request_id)
         try:
             reply = await self._reply(request, match, sender)
@@ -73,26 +71,26 @@ class App:
             incoming.close()
 
     async def _reply(self, request: Request, match: Match, sender: Sender) -> Response | None:
-        """The reply to a request. An error becomes a reply too, in the format of the match. Raises Gone if the client closes its
+        """The reply to a request. An error becomes a reply too; the group of the match makes it. Raises Gone if the client closes its
         connection. None if the reply is a stream: then it has been sent, or at least begun."""
         try:
             if self.gate is not None:
                 await self.gate.admit(request)
         except Refused as why:
-            return denial(why, request, match.errors)
+            return match.group.denial(why, request)
         try:
             reply = await self._answer(request, match, sender)
         except (HoldfastError, Refused, TimeoutError) as error:
-            reply = failure(error, request, match.errors)
+            reply = match.group.failure(error, request)
         except Gone:
             raise
         except asyncio.CancelledError:
             if not self._closing.is_set() or sender.begun:
                 raise
-            reply = failure(_shutting_down(), request, match.errors)
+            reply = match.group.failure(_shutting_down(), request)
         except Exception as error:  # a bug in Holdfast: the caller learns that there was an error, and the log has its traceback
             log.exception("%s %s could not be answered", request.method, "/".join(match.path.split("/")[:3]))
-            reply = failure(error, request, match.errors)
+            reply = match.group.failure(error, request)
         if sender.begun:
             return None
         if self.gate is not None and reply is not None:
@@ -141,7 +139,7 @@ class App:
         `WebLimits.wait_seconds`, or `WebLimits.leave_seconds` after the server began to shut down. In these three cases a durable execution
         that has started continues; a plain function is cancelled.
         """
-        with request.capacities.waits.taken(request.tenant):
+        with request.capacities.waits.taken(request.tenant, INVOKED):
             await self._read_body(request)
             answered = asyncio.create_task(handler(request))
             left = asyncio.create_task(request.incoming.left())

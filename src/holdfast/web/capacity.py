@@ -10,23 +10,20 @@ from typing import Final, NamedTuple
 from holdfast.web.limits import WebLimits
 from holdfast.web.refusals import too_many
 
-_SHARE: Final = 4
-"""In the worker protocol, one tenant may use at most a quarter of a capacity (the capacity divided by `_SHARE`), so that other tenants have
-room too."""
 UPLOADS: Final = 16
 """At most this many uploads of artifacts run at the same time."""
 _BUSY: Final = ("Too many requests at once. Try again soon.", "CallerRateLimitExceeded")
-_INVOKED: Final = ("Too many synchronous invocations at once. Try again soon.", "ConcurrentInvocationLimitExceeded")
+INVOKED: Final = ("Too many synchronous invocations at once. Try again soon.", "ConcurrentInvocationLimitExceeded")
+"""The refusal of a synchronous invocation, for `TenantCapacity.taken`."""
 
 
 class TenantCapacity:
     """Limits how many requests are answered at the same time: a limit for all callers together, and a limit for each tenant. For a caller
     without a tenant, only the limit for all callers is checked."""
 
-    def __init__(self, most: int, share: int = _SHARE, refusal: tuple[str, str] = _BUSY) -> None:
+    def __init__(self, most: int, share: int) -> None:
         self._most = most
         self._each = max(1, most // share)
-        self._refusal = refusal
         self._taken = 0
         self._by_tenant: Counter[str] = Counter()
 
@@ -35,11 +32,11 @@ class TenantCapacity:
         """How many requests each tenant has now."""
         return self._by_tenant
 
-    def take(self, tenant: str | None) -> None:
-        """Count one more request. The caller must call `free` later. Raises Refused, and counts nothing, if the limit for all
-        callers or the limit for one tenant is reached."""
+    def take(self, tenant: str | None, refusal: tuple[str, str] = _BUSY) -> None:
+        """Count one more request. The caller must call `free` later. Raises Refused with this `refusal`, and counts nothing, if the limit
+        for all callers or the limit for one tenant is reached."""
         if self._taken >= self._most or (tenant is not None and self._by_tenant[tenant] >= self._each):
-            raise too_many(*self._refusal)
+            raise too_many(*refusal)
         self._count(tenant, 1)
 
     def free(self, tenant: str | None) -> None:
@@ -47,10 +44,10 @@ class TenantCapacity:
         self._count(tenant, -1)
 
     @contextlib.contextmanager
-    def taken(self, tenant: str | None) -> Iterator[None]:
-        """Count one more request while the block runs. Raises Refused if the limit for all callers or the limit for one tenant is
-        reached."""
-        self.take(tenant)
+    def taken(self, tenant: str | None, refusal: tuple[str, str] = _BUSY) -> Iterator[None]:
+        """Count one more request while the block runs. Raises Refused with this `refusal` if the limit for all callers or the limit for one
+        tenant is reached."""
+        self.take(tenant, refusal)
         try:
             yield
         finally:
@@ -74,6 +71,19 @@ class TenantCapacity:
                 del self._by_tenant[tenant]
 
 
+class ApiCapacity(NamedTuple):
+    """What a group of routes declares about its capacity. Groups that declare the same share one capacity: their requests are counted
+    together."""
+
+    api: str
+    share: int = 1
+    """One tenant may use at most the capacity divided by this number. With 1, there is no limit for one tenant."""
+
+
+COMMON: Final = ApiCapacity("common")
+"""The capacity of all routes that declare no other."""
+
+
 class Capacities(NamedTuple):
     """The three capacities of one API: for ordinary requests, for requests that wait for a result, and for uploads."""
 
@@ -82,12 +92,6 @@ class Capacities(NamedTuple):
     uploads: TenantCapacity
 
     @classmethod
-    def of_lambda(cls, limits: WebLimits) -> Capacities:
-        """The capacities of the Lambda API and of all other paths outside the worker protocol. They have no limit for one tenant."""
-        waits = TenantCapacity(limits.waits, 1, _INVOKED)
-        return cls(TenantCapacity(limits.requests, 1), waits, TenantCapacity(UPLOADS, 1))
-
-    @classmethod
-    def of_workers(cls, limits: WebLimits) -> Capacities:
-        """The capacities of the worker protocol, with a limit of a quarter for one tenant."""
-        return cls(TenantCapacity(limits.requests), TenantCapacity(limits.waits), TenantCapacity(UPLOADS))
+    def of(cls, declared: ApiCapacity, limits: WebLimits) -> Capacities:
+        """The capacities that an API declares, within these limits."""
+        return cls(*(TenantCapacity(most, declared.share) for most in (limits.requests, limits.waits, UPLOADS)))

@@ -17,12 +17,12 @@ class WebLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The largest size of the request line and all headers; a request above it gets 431. A request with more than 200 headers gets 431
     too."""
     requests: int = 1024
-    """At most this many requests of one API are answered at one time; a further one gets 429. There are two APIs: the worker protocol, and
-    all other paths together (the Lambda API, the console). In the worker protocol, one tenant may have a quarter of this number."""
+    """At most this many requests of one capacity (`RouteGroup.capacity`) are answered at one time; a further one gets 429. A capacity may
+    limit one tenant to a part of this number."""
     waits: int = 1024
-    """At most this many requests of one API wait for a result at one time; a further one gets 429. But a request for the response of a run
-    is then answered without a wait, with the state of the run. In the worker protocol, one tenant may have a quarter of this number.
-    Requests that wait have this limit of their own, because the functions for which they wait send requests too (`requests`)."""
+    """At most this many requests of one capacity wait for a result at one time; a further one gets 429. But a request for the response of a
+    run is then answered without a wait, with the state of the run. A capacity may limit one tenant to a part of this number. Requests that
+    wait have this limit of their own, because the functions for which they wait send requests too (`requests`)."""
     head_seconds: float = 20.0
     """How long the headers of a request may take to arrive; after that the server closes the connection."""
     body_seconds: float = 30.0

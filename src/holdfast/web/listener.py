@@ -16,8 +16,8 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from holdfast.web.app import App
-from holdfast.web.aws_errors import shaped
 from holdfast.web.connections import Connections
+from holdfast.web.error_shapes import shaped
 from holdfast.web.limits import WebLimits
 from holdfast.web.replies import Reply
 from holdfast.web.single_write import SingleWrite

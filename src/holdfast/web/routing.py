@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -21,25 +20,12 @@ from holdfast.web.policy import UNKNOWN, RoutePolicy
 from holdfast.web.refusals import Refused
 from holdfast.web.replies import Response
 from holdfast.web.requests import Request
+from holdfast.web.route_groups import PLAIN, RouteGroup
 
-_DATED: Final = re.compile(r"/\d{4}-\d\d-\d\d/")
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 _CACHED_CHARACTERS: Final = 512
 _CACHED_MATCHES: Final = 2048
 """The router remembers at most this many matches, so that it need not search again: all checkpoints of an execution have the same path."""
-
-
-class ErrorFormat(Enum):
-    """The format in which the clients of a route read errors."""
-
-    AWS = "aws"
-    WORKERS = "workers"
-    """The format of the worker protocol: an error has the form of a run's response."""
-    PAGE = "page"
-    """An HTML page, for a person: the format of the console."""
-    PLAIN = "plain"
-    """The format of all other routes. If the gate denies the caller, the reply is JSON with `error` and `message`. All other errors have
-    AWS's format."""
 
 
 class Route(NamedTuple):
@@ -53,12 +39,12 @@ class Route(NamedTuple):
     target: str | None = None
     """The value that the header X-Amz-Target must have, or the beginning of that value up to and including the dot. None: the route is for
     requests without the header, and for values that no other route names. AWS's JSON protocols have one path for all operations."""
-    errors: ErrorFormat = ErrorFormat.PLAIN
+    group: RouteGroup = PLAIN
 
 
-def with_errors(errors: ErrorFormat, routes: Iterable[Route]) -> list[Route]:
-    """The same routes, with errors in this format."""
-    return [route._replace(errors=errors) for route in routes]
+def in_group(group: RouteGroup, routes: Iterable[Route]) -> list[Route]:
+    """The same routes, in this group."""
+    return [route._replace(group=group) for route in routes]
 
 
 class Match(NamedTuple):
@@ -69,8 +55,8 @@ class Match(NamedTuple):
     path: str
     """The path as the client sent it."""
     policy: RoutePolicy
-    errors: ErrorFormat
-    """The format of the route. If the policy is that of an unknown operation: the format that routes with a similar path have."""
+    group: RouteGroup
+    """The group of the route. If the policy is that of an unknown operation: the group that owns the path (`RouteGroup.owns`)."""
     labels: tuple[str, ...] = ()
     """The labels in the path, decoded."""
     handler: Handler | None = None
@@ -97,6 +83,7 @@ class Router:
         for route in routes:
             places.setdefault(route.path, {}).setdefault(route.method, {})[route.target] = route
         self._places = [(re.compile(path), by_method) for path, by_method in places.items()]
+        self.groups = tuple(dict.fromkeys((PLAIN, *(route.group for route in routes))))
         self._cached = lru_cache(maxsize=_CACHED_MATCHES)(self._match)
 
     def find(self, method: str, path: str, target: str | None = None) -> Match:
@@ -113,12 +100,19 @@ class Router:
                 labels = tuple(map(unquote, found.groups()))
                 route = _targeted(by_method.get(method, {}), target)
                 if route is not None:
-                    return Match(path, route.policy, _errors_of(route, path, target), labels, route.handler)
+                    return Match(path, route.policy, self._group_of(route, path, target), labels, route.handler)
                 # A HEAD needs the same permission as a GET, because it shows no more. It is refused if no route has the method HEAD.
                 shown = _targeted(by_method.get("GET", {}), target) if method == "HEAD" else None
                 policy = UNKNOWN if shown is None else shown.policy
-                return Match(path, policy, _errors_of(shown, path, target), labels, allowed=tuple(sorted(by_method)))
-        return Match(path, UNKNOWN, _errors_of(None, path, target))
+                return Match(path, policy, self._group_of(shown, path, target), labels, allowed=tuple(sorted(by_method)))
+        return Match(path, UNKNOWN, self._group_of(None, path, target))
+
+    def _group_of(self, route: Route | None, path: str, target: str | None) -> RouteGroup:
+        """The group of a request. If the request has no route, or a route for unknown operations, the beginning of its path and its
+        X-Amz-Target decide: they show which kind of client sends such requests."""
+        if route is not None and route.policy.operation != UNKNOWN.operation:
+            return route.group
+        return next((group for group in self.groups if group.owns(path, target)), PLAIN)
 
 
 def target_of(scope: Scope, path: str) -> str | None:
@@ -140,15 +134,3 @@ def _targeted(routes: Mapping[str | None, Route], target: str | None) -> Route |
     service), then the route without a target. None if there is none of these."""
     service = None if target is None else target.partition(".")[0] + "."
     return routes.get(target) or routes.get(service) or routes.get(None)
-
-
-def _errors_of(route: Route | None, path: str, target: str | None) -> ErrorFormat:
-    """The format of errors for a request. If the request has no route, or a route for unknown operations, the beginning of its path and its
-    X-Amz-Target decide: they show which kind of client sends such requests."""
-    if route is not None and route.policy.operation != UNKNOWN.operation:
-        return route.errors
-    if path.startswith("/v1/") or path == "/v1":
-        return ErrorFormat.WORKERS
-    if path.startswith("/console/") or path == "/console":
-        return ErrorFormat.PAGE
-    return ErrorFormat.AWS if _DATED.match(path) or target is not None else ErrorFormat.PLAIN

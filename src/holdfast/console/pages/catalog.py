@@ -8,6 +8,7 @@ import msgspec
 from markupsafe import Markup
 
 from holdfast.console import schema_form
+from holdfast.console.page_errors import error_page
 from holdfast.console.page_request import PageRequest
 from holdfast.console.rendering import address
 from holdfast.console.schema_form import SchemaForm, form_of, rows_of
@@ -18,7 +19,6 @@ from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Contract
 from holdfast.model.errors import FunctionNotFound, Rejected
 from holdfast.model.operations import Kind
-from holdfast.web.page_errors import error_page
 from holdfast.web.policy import Needs
 from holdfast.web.replies import Reply
 from holdfast.web.routing import Route

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from holdfast.console.page_errors import SAFE_HEADERS
 from holdfast.console.page_request import PageRequest
 from holdfast.console.run_as_test import RecordedRun, written
 from holdfast.console.site import Site
 from holdfast.model.errors import InvalidParameter
-from holdfast.web.page_errors import SAFE_HEADERS
 from holdfast.web.replies import Reply
 from holdfast.web.routing import Route
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.console.page_errors import SAFE_HEADERS
 from holdfast.console.page_request import PageRequest
 from holdfast.console.query import FACETS, TIMES, Query, query_from
 from holdfast.console.rendering import address
 from holdfast.console.site import Site, redirect
 from holdfast.model.errors import InvalidParameter
-from holdfast.web.page_errors import SAFE_HEADERS
 from holdfast.web.policy import Needs
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.routing import Route

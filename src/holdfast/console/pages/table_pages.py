@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote
 
+from holdfast.console.page_errors import SAFE_HEADERS
 from holdfast.console.page_request import PageRequest
 from holdfast.console.query import Query
 from holdfast.console.rendering import Rendering, address
 from holdfast.console.tables import ConsolePage, csv_text
-from holdfast.web.page_errors import SAFE_HEADERS
 from holdfast.web.refusals import Refused
 from holdfast.web.replies import Reply
 

@@ -4,11 +4,12 @@ plain or percent-encoded."""
 from __future__ import annotations
 
 from holdfast.lambda_api.operations import LambdaApi
+from holdfast.lambda_api.routes.aws_errors import AWS
 from holdfast.model.operations import Failure
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import ErrorFormat, Route, with_errors
+from holdfast.web.routing import Route, in_group
 
 _CALLBACK = "/2025-12-01/durable-execution-callbacks/(.+)"
 
@@ -30,7 +31,7 @@ class Callbacks:
             Route("POST", f"{_CALLBACK}/fail", self.fail, _answers("SendDurableExecutionCallbackFailure")),
             Route("POST", f"{_CALLBACK}/heartbeat", self.heartbeat, _answers("SendDurableExecutionCallbackHeartbeat")),
         ]
-        return with_errors(ErrorFormat.AWS, routes)
+        return in_group(AWS, routes)
 
     async def succeed(self, request: Request) -> Reply:
         """SendDurableExecutionCallbackSuccess. The whole body is the result."""

@@ -9,6 +9,7 @@ from typing import Final
 from holdfast.lambda_api.functions.function_records import Alias, Code, Config, Version, about
 from holdfast.lambda_api.operations import checks
 from holdfast.lambda_api.operations.lookup import FoundFunction, configuration, page
+from holdfast.lambda_api.routes.aws_errors import AWS
 from holdfast.lambda_api.routes.deploy_requests import AliasAsked, CodeAsked, Configured, Create, Publish, UpdateCode
 from holdfast.lambda_api.serving import Serving
 from holdfast.lambda_api.templates.descriptions import FolderCode
@@ -17,7 +18,7 @@ from holdfast.model.execution import Terms
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import ErrorFormat, Route, with_errors
+from holdfast.web.routing import Route, in_group
 
 LOCAL_BUCKET: Final = "holdfast-local"
 """An S3 bucket of this name stands for the folders of the server's machine: the key is the absolute path of a folder with code."""
@@ -54,7 +55,7 @@ class DeployRoutes:
             Route("DELETE", f"{one}/aliases/([^/]+)", self.delete_alias, _deploys("DeleteAlias")),
             Route("DELETE", one, self.delete, _deploys("DeleteFunction")),
         ]
-        return with_errors(ErrorFormat.AWS, routes)
+        return in_group(AWS, routes)
 
     # --- functions
 

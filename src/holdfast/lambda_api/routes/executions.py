@@ -6,6 +6,7 @@ import msgspec
 
 from holdfast.lambda_api.operations import LambdaApi
 from holdfast.lambda_api.operations.executions import ListRequest
+from holdfast.lambda_api.routes.aws_errors import AWS
 from holdfast.model import wire
 from holdfast.model.errors import ExecutionNotFound, InvalidParameter, InvalidToken
 from holdfast.model.operations import Failure
@@ -13,7 +14,7 @@ from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.refusals import unreadable
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import ErrorFormat, Route, with_errors
+from holdfast.web.routing import Route, in_group
 
 _EXECUTION = "/2025-12-01/durable-executions/(.+)"
 _FUNCTION = "/2025-12-01/functions/([^/]+)"
@@ -45,7 +46,7 @@ class Executions:
             Route("GET", _EXECUTION, self.get, _of_one("GetDurableExecution", Needs.VIEW)),
             Route("GET", f"{_FUNCTION}/durable-executions/?", self.list, _of_many("ListDurableExecutionsByFunction")),
         ]
-        return with_errors(ErrorFormat.AWS, routes)
+        return in_group(AWS, routes)
 
     async def checkpoint(self, request: Request) -> Reply:
         """CheckpointDurableExecution. AWS's model has no 404 for this operation, so a missing execution is reported as an invalid token."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from holdfast.lambda_api.operations import LambdaApi
 from holdfast.lambda_api.operations.invoke import SYNC_BYTES, Invoke, Invoked
+from holdfast.lambda_api.routes.aws_errors import AWS
 from holdfast.web.policy import HeaderOf, Needs, Reach, RoutePolicy, Waits
 from holdfast.web.refusals import Header
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import ErrorFormat, Route, with_errors
+from holdfast.web.routing import Route, in_group
 
 _FUNCTIONS = "/2015-03-31/functions"
 
@@ -39,7 +40,7 @@ class Functions:
             Route("GET", f"{_FUNCTIONS}/?", self.list, _shows("ListFunctions")),
             Route("GET", f"{_FUNCTIONS}/([^/]+)", self.get, _shows("GetFunction")),
         ]
-        return with_errors(ErrorFormat.AWS, routes)
+        return in_group(AWS, routes)
 
     async def invoke(self, request: Request) -> Reply:
         """Invoke. The body is the payload. The other members are in the path, in the query and in headers."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.lambda_api.operations import LambdaApi
+from holdfast.lambda_api.routes.aws_errors import HOOKS
 from holdfast.model.errors import InvalidParameter
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.refusals import retry_after
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import Route
+from holdfast.web.routing import Route, in_group
 
 _PROBE = RoutePolicy("Health", Needs.NOTHING, Reach.ALL)
 
@@ -33,12 +34,13 @@ class HookRoutes:
 
     def routes(self) -> list[Route]:
         """The routes of these handlers."""
-        return [
+        routes = [
             Route("POST", "/start-durable-execution", self.start, RoutePolicy("StartDurableExecution", Needs.OPERATE, Reach.NONE)),
             Route("GET", "/health", self.health, _PROBE),
             Route("HEAD", "/health", self.health, _PROBE),
             Route("GET", "/ready", self.ready, _PROBE),
         ]
+        return in_group(HOOKS, routes)
 
     async def start(self, request: Request) -> Reply:
         """Start an execution of a function that is served here. Other members of SAM's request (account, trace, invocation id, endpoint)

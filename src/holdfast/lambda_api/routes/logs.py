@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.lambda_api.logs.log_operations import Logs
 from holdfast.lambda_api.logs.log_requests import DescribeLogGroups, DescribeLogStreams, FilterLogEvents, GetLogEvents
+from holdfast.lambda_api.routes.aws_errors import AWS
 from holdfast.model.deploy_errors import LogNotFound
 from holdfast.model.errors import HoldfastError, Rejected
 from holdfast.model.threads import Purpose, in_thread
@@ -16,7 +17,7 @@ from holdfast.web.policy import UNKNOWN, Needs, Reach, RoutePolicy
 from holdfast.web.refusals import Header, Refused, retry_after
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import ErrorFormat, Route
+from holdfast.web.routing import Route
 
 TARGET: Final = "Logs_20140328."
 _CONTENT: Final[Header] = (b"content-type", b"application/x-amz-json-1.1")
@@ -50,7 +51,7 @@ class LogRoutes:
             TARGET: _policy(UNKNOWN.operation, UNKNOWN.needs, UNKNOWN.reach),
             None: msgspec.structs.replace(UNKNOWN, body_bytes=_BODY_BYTES),
         }
-        return [Route("POST", "/", self.answer, policy, target, ErrorFormat.AWS) for target, policy in (known | unknown).items()]
+        return [Route("POST", "/", self.answer, policy, target, AWS) for target, policy in (known | unknown).items()]
 
     async def answer(self, request: Request) -> Reply:
         """Answer any of the operations. The operation runs in a thread, because it reads files."""

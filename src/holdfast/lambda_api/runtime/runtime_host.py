@@ -31,7 +31,7 @@ from holdfast.model.ids import IdSource, id_at
 from holdfast.model.operations import Operation
 from holdfast.model.ports import Invocation, Port
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.web.aws_errors import shaped
+from holdfast.web.error_shapes import shaped
 from holdfast.web.refusals import retry_after
 from holdfast.web.replies import json_reply
 from holdfast.web.routing import path_of

@@ -1,9 +1,9 @@
 """server.protocol — the worker protocol over HTTP: workers, runs and their events, approvals and links to them, queues, restarts, costs,
 artifacts.
 
-Belongs: the routes under /v1 with their policies, and their handlers.
+Belongs: the routes under /v1 with their policies, their handlers, and the replies of the protocol (worker_replies.py).
 Does not: what a request means (holdfast.workers), how a request is admitted, limited and answered (holdfast.web).
-May import: holdfast.web, holdfast.service, holdfast.pipelines, holdfast.workers, holdfast.contract, holdfast.engine, holdfast.store,
-holdfast.model.
+May import: holdfast.web, holdfast.service, holdfast.pipelines, holdfast.workers, holdfast.contract, holdfast.signals, holdfast.engine,
+holdfast.store, holdfast.model.
 Start reading at routes.py, then workers.py.
 """

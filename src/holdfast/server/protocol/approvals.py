@@ -14,12 +14,12 @@ from holdfast.model.durations import HINT, parsed
 from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.protocol.served_workers import ServedWorkers
+from holdfast.server.protocol.worker_replies import document_reply
 from holdfast.web.asker import asker_of
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
-from holdfast.web.worker_replies import document_reply
 from holdfast.workers import batches, links
 from holdfast.workers.approval_pages import MOST_SHOWN, ApprovalPage, approval_page
 from holdfast.workers.approvals import Approval, Decision, check_settles, is_approval_id

@@ -16,6 +16,7 @@ from holdfast.contract.protocol import ArtifactRef
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.protocol.served_workers import ServedWorkers
+from holdfast.server.protocol.worker_replies import document_reply
 from holdfast.web.asker import asker_of
 from holdfast.web.capacity import UPLOADS
 from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
@@ -23,7 +24,6 @@ from holdfast.web.refusals import Header
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
-from holdfast.web.worker_replies import document_reply
 from holdfast.workers.tools.seam import ToolFailed
 
 _CHUNK: Final = 256 * 1024

@@ -13,6 +13,7 @@ from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.protocol.served_workers import ServedWorkers
+from holdfast.server.protocol.worker_replies import document_reply
 from holdfast.service.costs.reports import cost_report, question_of
 from holdfast.service.descriptions.pipeline_view import why_no_view
 from holdfast.web.asker import asker_of
@@ -20,7 +21,6 @@ from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
-from holdfast.web.worker_replies import document_reply
 from holdfast.workers import accept
 from holdfast.workers.run_lookup import find_run
 

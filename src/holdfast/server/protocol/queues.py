@@ -32,16 +32,17 @@ from holdfast.model.execution import Execution
 from holdfast.model.ids import IdSource
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.threads import Purpose, in_thread
+from holdfast.server.protocol.request_head import trace_of
+from holdfast.server.protocol.worker_replies import WORKERS, document_reply
 from holdfast.service.queues.documents import parked_document, queue_document, queue_page, settings_document
 from holdfast.service.queues.redrives import start_again
 from holdfast.service.queues.setting_names import flattened
 from holdfast.service.queues.store_queues import QueueView, StoreQueues, new_queue, note_of_queue
-from holdfast.web.asker import asker_of, trace_of
+from holdfast.web.asker import asker_of
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Header, Reply
 from holdfast.web.requests import Request
-from holdfast.web.routing import ErrorFormat, Route, with_errors
-from holdfast.web.worker_replies import document_reply
+from holdfast.web.routing import Route, in_group
 from holdfast.workers.run_lookup import Asker, state_of
 from holdfast.workers.service import WorkerService
 
@@ -105,7 +106,7 @@ class Queues:
                 for verb, handler in changes.items()
             ),
         ]
-        return with_errors(ErrorFormat.WORKERS, routes)
+        return in_group(WORKERS, routes)
 
     # --- looking
 

@@ -12,11 +12,12 @@ from holdfast.server.protocol.links import Links
 from holdfast.server.protocol.restarts import Restarts
 from holdfast.server.protocol.runs import Runs
 from holdfast.server.protocol.served_workers import ServedWorkers
+from holdfast.server.protocol.worker_replies import WORKERS
 from holdfast.server.protocol.workers import Workers
-from holdfast.web.routing import ErrorFormat, Route, with_errors
+from holdfast.web.routing import Route, in_group
 
 
 def worker_routes(served: ServedWorkers) -> Sequence[Route]:
     """The routes for workers, runs, restarts, approvals, links, artifacts and costs."""
     parts = (Workers(served), Runs(served), Restarts(served), Approvals(served), Links(served), ArtifactRoutes(served), Costs(served))
-    return with_errors(ErrorFormat.WORKERS, (route for part in parts for route in part.routes()))
+    return in_group(WORKERS, (route for part in parts for route in part.routes()))

@@ -19,10 +19,11 @@ from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.pipelines.draw.svg import draw_svg
+from holdfast.server.protocol.request_head import patience
 from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.service.descriptions.pipeline_view import pipeline_view, why_no_view
 from holdfast.web import sse
-from holdfast.web.asker import asker_of, patience
+from holdfast.web.asker import asker_of
 from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
 from holdfast.web.replies import Header, Reply, json_reply
 from holdfast.web.requests import Request

@@ -10,6 +10,7 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.execution import Execution, State
 from holdfast.model.threads import Purpose, in_thread
+from holdfast.server.protocol.worker_replies import open_reply, response_reply
 from holdfast.service.costs.estimates import Estimates
 from holdfast.service.costs.reports import CostStore
 from holdfast.service.descriptions.executions import DescriptionStore
@@ -18,7 +19,6 @@ from holdfast.web.limits import WebLimits
 from holdfast.web.refusals import Refused
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
-from holdfast.web.worker_replies import open_reply, response_reply
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.decisions import DecisionStore
 from holdfast.workers.run_lookup import response_of, state_of

@@ -12,13 +12,14 @@ from holdfast.contract.protocol import Response, WorkerRequest, request_from
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Contract
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
+from holdfast.server.protocol.request_head import is_async, patience, trace_of
 from holdfast.server.protocol.served_workers import ServedWorkers
-from holdfast.web.asker import asker_of, is_async, patience, trace_of
+from holdfast.server.protocol.worker_replies import document_reply, response_reply
+from holdfast.web.asker import asker_of
 from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
-from holdfast.web.worker_replies import document_reply, response_reply
 from holdfast.workers.accept import not_served
 
 _MAX_KEY: Final = 512

@@ -20,10 +20,13 @@ from holdfast.model.queue_errors import QueueFull, QueueNotFound
 from holdfast.model.restart_errors import NodeNotFound, RestartRefused
 from holdfast.model.schedule_errors import ScheduleChanged, ScheduleNotFound
 from holdfast.signals.traceparent import header_of, parent_of
-from holdfast.web.aws_errors import SHAPES
-from holdfast.web.refusals import RETRY_SECONDS, Header, Refused
+from holdfast.web.auth.denials import Denial, Denied
+from holdfast.web.capacity import ApiCapacity
+from holdfast.web.error_shapes import SHAPES
+from holdfast.web.refusals import RETRY_SECONDS, Header, Refused, unavailable
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
+from holdfast.web.route_groups import RouteGroup, challenge
 from holdfast.web.routing import path_of
 from holdfast.workers.approvals import ApprovalNotFound, ApprovalRefused, ApproverRefused, VotedBefore
 from holdfast.workers.artifacts import ArtifactMissing
@@ -49,7 +52,7 @@ _HTTP: Final[Mapping[type[HoldfastError], int]] = {
     errors.ExtraMissing: 501,
 }
 """The HTTP statuses of some of Holdfast's errors in the worker protocol. An error that is not listed has the status that AWS's clients get
-(aws_errors.SHAPES). If the table of codes has the code of the error, the status of that table replaces it, unless it is 401 or 403. A 503
+(error_shapes.SHAPES). If the table of codes has the code of the error, the status of that table replaces it, unless it is 401 or 403. A 503
 whose code is not in the table is sent as `overloaded`."""
 _SHAPES: Final = {
     "UnknownOperationException": "route_not_found",
@@ -83,6 +86,32 @@ def subject_of(request: Request) -> RequestSubject:
         run_id=label if kind == "runs" else "",
         trace_id=None if parent is None else parent.trace_id,
     )
+
+
+class WorkerGroup(RouteGroup):
+    """The routes of the worker protocol. An error has the form of a run's response."""
+
+    prefix = "/v1"
+    capacity = ApiCapacity("worker protocol", share=4)
+    """One tenant may use at most a quarter, so that other tenants have room too."""
+
+    def denial(self, refused: Refused, request: Request) -> Reply:
+        if not isinstance(refused, Denied):
+            return reply_to(refused, RequestSubject())
+        code, status = "overloaded" if refused.why is Denial.TROUBLE else "access_denied", refused.why.plain_status
+        return error_reply(code, str(refused), RequestSubject(), status, headers=challenge(status))
+
+    def failure(self, error: Exception, request: Request) -> Reply:
+        if isinstance(error, TimeoutError):
+            error = unavailable(
+                "The request took too long. It may still be carried out. Send it again, with the same idempotency key if it has one."
+            )
+        if isinstance(error, HoldfastError | Refused):
+            return reply_to(error, subject_of(request))
+        return error_reply("internal_error", "The server had an internal error. Its log has the details.", subject_of(request), 500)
+
+
+WORKERS: Final = WorkerGroup()
 
 
 def http_status(response: Response) -> int:

@@ -1,9 +1,8 @@
 """Errors in the form that AWS's clients read: the name of the error in `x-amzn-errortype`, an HTTP status, and a body with Type and
-message."""
+message. All routes have errors of this form, unless their group has another (route_groups.py)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -33,25 +32,14 @@ SHAPES: Final[Mapping[type[HoldfastError], tuple[int, str]]] = {
 }
 """The HTTP status and AWS's name for each of Holdfast's errors. A class that is not listed has those of its nearest parent."""
 
-STALE: Final = "Invalid checkpoint token"
-STALE_TITLE: Final = "Invalid Checkpoint Token"
-_SDK: Final = re.compile(r"aws-durable-execution-sdk-(python|js|java)/(\d+)\.(\d+)\.(\d+)")
-_LAST_TITLE_CASED: Final[Mapping[str, tuple[int, int, int]]] = {"python": (2, 0, 0), "js": (2, 4, 0)}
 
-
-def reply_to(error: HoldfastError | Refused, agent: str = "") -> Reply:
-    """The reply to a request that failed with `error`, in AWS's form. `agent` is the client's User-Agent: for an old checkpoint token, some
-    SDKs need another message (`stale_message`)."""
+def reply_to(error: HoldfastError | Refused, message: str = "") -> Reply:
+    """The reply to a request that failed with `error`. `message` replaces the message of the error, unless it is empty."""
     if isinstance(error, Refused):
-        return shaped(error.status, error.shape, str(error), headers=error.headers, reason=error.reason)
+        return shaped(error.status, error.shape, message or str(error), headers=error.headers, reason=error.reason)
     status, shape = next(SHAPES[cls] for cls in type(error).__mro__ if cls in SHAPES)
-    message = str(error)
-    if isinstance(error, errors.InvalidToken | errors.LeaseLost):
-        message = stale_message(agent)
-    elif isinstance(error, errors.ExecutionAlreadyStarted):
-        message = error.on_the_wire
     reason = "ConcurrentInvocationLimitExceeded" if status == 429 else None
-    return shaped(status, shape, message, headers=retry_after() if status in (429, 503) else (), reason=reason)
+    return shaped(status, shape, message or str(error), headers=retry_after() if status in (429, 503) else (), reason=reason)
 
 
 def shaped(status: int, shape: str, message: str, *, headers: tuple[Header, ...] = (), reason: str | None = None) -> Reply:
@@ -62,14 +50,3 @@ def shaped(status: int, shape: str, message: str, *, headers: tuple[Header, ...]
     if reason is not None:
         body |= {"Reason": reason, "retryAfterSeconds": str(RETRY_SECONDS)}
     return json_reply(body, status, (*headers, (b"x-amzn-errortype", shape.encode())))
-
-
-def stale_message(agent: str) -> str:
-    """The message by which an SDK recognises that its checkpoint token is old. `agent` is the SDK's User-Agent. Some versions of SDKs
-    recognise the message only in title case. With any other message they fail the execution."""
-    found = _SDK.search(agent)
-    if found is None:
-        return STALE
-    language, version = found[1], (int(found[2]), int(found[3]), int(found[4]))
-    titled = language == "java" or version <= _LAST_TITLE_CASED[language]
-    return STALE_TITLE if titled else STALE

@@ -16,6 +16,7 @@ from holdfast.web.plain_html import shown
 from holdfast.web.refusals import Header, Refused
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
+from holdfast.web.route_groups import RouteGroup
 from holdfast.web.routing import path_of
 
 PREFIX: Final = "/console/"
@@ -43,37 +44,43 @@ def root_of(path: str) -> str:
     return "../" * path.removeprefix(PREFIX).count("/") or "./"
 
 
-def denial_page(refused: Refused, request: Request) -> Reply:
-    """The reply to a request that the gate does not admit. If a login can help, and the browser asked for a whole page with GET: a redirect
-    to the login page. In all other cases: an error page."""
-    path = path_of(request.scope)
-    if isinstance(refused, Denied) and refused.why in _LOGIN:
-        login = f"{root_of(path)}login"
-        if request.method == "GET" and request.header(_FRAGMENT) is None:
-            query = request.scope.get("query_string", b"").decode("latin-1")
-            back = path.removeprefix(PREFIX) + (f"?{query}" if query else "")
-            return Reply(303, headers=((b"location", f"{login}?next={quote(back[:1000], safe='')}".encode()), *SAFE_HEADERS[1:]))
-        return error_page(request, 401, AccessRefused.code, "You are not logged in. Log in, and try again.")
-    status = refused.why.plain_status if isinstance(refused, Denied) else refused.status
-    return error_page(request, status, AccessRefused.code, str(refused), refused.headers)
+class ConsoleGroup(RouteGroup):
+    """The routes of the console. An error is an HTML page, for a person."""
+
+    prefix = PREFIX.rstrip("/")
+
+    def denial(self, refused: Refused, request: Request) -> Reply:
+        """If a login can help, and the browser asked for a whole page with GET: a redirect to the login page. In all other cases: an error
+        page."""
+        path = path_of(request.scope)
+        if isinstance(refused, Denied) and refused.why in _LOGIN:
+            login = f"{root_of(path)}login"
+            if request.method == "GET" and request.header(_FRAGMENT) is None:
+                query = request.scope.get("query_string", b"").decode("latin-1")
+                back = path.removeprefix(PREFIX) + (f"?{query}" if query else "")
+                return Reply(303, headers=((b"location", f"{login}?next={quote(back[:1000], safe='')}".encode()), *SAFE_HEADERS[1:]))
+            return error_page(request, 401, AccessRefused.code, "You are not logged in. Log in, and try again.")
+        status = refused.why.plain_status if isinstance(refused, Denied) else refused.status
+        return error_page(request, status, AccessRefused.code, str(refused), refused.headers)
+
+    def failure(self, error: Exception, request: Request) -> Reply:
+        if isinstance(error, TimeoutError):
+            return error_page(
+                request,
+                503,
+                "overloaded",
+                "The page took too long. A change that you asked for may still be made: look first. To see a page, try again, or ask for "
+                "less: a shorter time, fewer rows.",
+            )
+        if isinstance(error, Refused):
+            return error_page(request, error.status, error.shape, str(error), error.headers)
+        if isinstance(error, HoldfastError):
+            status = 404 if isinstance(error, ExecutionNotFound) else 422 if isinstance(error, Rejected) else 503
+            return error_page(request, status, error.code, str(error))
+        return error_page(request, 500, "internal_error", "The server had an internal error. Its log has the details.")
 
 
-def failure_page(error: Exception, request: Request) -> Reply:
-    """The error page for a request that the gate admitted and that failed."""
-    if isinstance(error, TimeoutError):
-        return error_page(
-            request,
-            503,
-            "overloaded",
-            "The page took too long. A change that you asked for may still be made: look first. To see a page, try again, or ask for less: "
-            "a shorter time, fewer rows.",
-        )
-    if isinstance(error, Refused):
-        return error_page(request, error.status, error.shape, str(error), error.headers)
-    if isinstance(error, HoldfastError):
-        status = 404 if isinstance(error, ExecutionNotFound) else 422 if isinstance(error, Rejected) else 503
-        return error_page(request, status, error.code, str(error))
-    return error_page(request, 500, "internal_error", "The server had an internal error. Its log has the details.")
+PAGES: Final = ConsoleGroup()
 
 
 def error_page(request: Request, status: int, code: str, message: str, headers: tuple[Header, ...] = ()) -> Reply:
