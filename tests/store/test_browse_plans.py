@@ -140,11 +140,11 @@ class Spy:
 
     def __init__(self, store: SqliteStore | PostgresStore, patch: pytest.MonkeyPatch) -> None:
         self.considered = self.counted = 0
-        looking = store._looking
+        searching = store._search_connection
 
         @contextlib.contextmanager
         def spied(seconds: float) -> Iterator[Any]:
-            with looking(seconds) as ask:
+            with searching(seconds) as ask:
 
                 def heard(question: str, asked: Mapping[str, object]) -> list[rows.Row]:
                     found = ask(question, asked)
@@ -159,7 +159,7 @@ class Spy:
 
                 yield heard
 
-        patch.setattr(store, "_looking", spied)
+        patch.setattr(store, "_search_connection", spied)
 
 
 # --- the bound ---------------------------------------------------------------------------------------------------------------
@@ -280,13 +280,13 @@ def test_a_look_ends_at_its_deadline_in_the_middle_of_a_statement(sqlite: Sqlite
 
 
 def test_postgres_ends_a_statement_at_the_deadline(postgres: PostgresStore) -> None:
-    with pytest.raises(ReadTooLong), postgres._looking(0.2) as ask:
+    with pytest.raises(ReadTooLong), postgres._search_connection(0.2) as ask:
         ask("SELECT pg_sleep(%(seconds)s)", {"seconds": 30})
     assert postgres.browse(Browse(), 60).rows
 
 
 def test_the_connection_of_looks_cannot_write(store: SqliteStore | PostgresStore) -> None:
-    with pytest.raises(Exception, match=r"may not write|read-only"), store._looking(60) as ask:
+    with pytest.raises(Exception, match=r"may not write|read-only"), store._search_connection(60) as ask:
         ask("DELETE FROM executions", {})
 
 

@@ -38,7 +38,7 @@ STRUCT_READERS = re.compile(r"msgspec\.(?:(?:json|msgpack)\.Decoder|convert)\(|m
 
 # Words that were renamed: a newcomer could not tell from them what was meant. The first are in no name at all; the others are in no name
 # of a module or a class, where they stood for a thing.
-OLD_WORDS = {"staff", "hired", "workforce", "tender", "tending", "desk", "landed", "aboard", "catalogue"}
+OLD_WORDS = {"staff", "hired", "workforce", "tend", "tender", "tending", "desk", "landed", "aboard", "catalogue"}
 OLD_THINGS = OLD_WORDS | {
     "visit", "way", "room", "rooms", "slots", "eye", "eyes", "standing", "announcing", "observing", "looking", "watching",
     "plays", "storms", "turns",

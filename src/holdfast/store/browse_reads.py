@@ -43,14 +43,14 @@ class BrowseReads(Reads):
     _looks: BrowseQuery
 
     @abstractmethod
-    def _looking(self, seconds: float) -> AbstractContextManager[Ask]:
+    def _search_connection(self, seconds: float) -> AbstractContextManager[Ask]:
         """A context in which statements run on a separate connection (a store in memory has only one). A statement raises ReadTooLong when
         `seconds` are over."""
 
     def browse(self, wanted: Browse, seconds: float) -> Browsed:
         """One page of the executions that match, newest first. Raises ReadTooLong if it takes longer than `seconds`."""
         limit = max(wanted.limit, 0)
-        with self._looking(seconds) as ask:
+        with self._search_connection(seconds) as ask:
             walk = BrowseWalk(ask, self._looks, wanted)
             found, searched_to = walk.matches("browse_rows", _browsed, limit + 1, first=8 * limit)
         more = len(found) > limit
@@ -59,7 +59,7 @@ class BrowseReads(Reads):
     def facets(self, wanted: Browse, seconds: float, most: int = MAX_COUNTED) -> Facets:
         """Counts by field over the newest executions that match, at most `most` of them. Raises ReadTooLong if it takes longer than
         `seconds`."""
-        with self._looking(seconds) as ask:
+        with self._search_connection(seconds) as ask:
             walk = BrowseWalk(ask, self._looks, wanted)
             found, searched_to = walk.matches("browse_facets", tuple, most + 1, first=most + 1)
         counted = found[:most]

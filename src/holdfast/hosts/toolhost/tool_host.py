@@ -157,7 +157,7 @@ class ToolHost:
 
     async def _taken(self, hosted: HostedTool) -> tuple[ToolProcess, bool]:
         """A process for a call of this tool; and True if it is a warm process, False if it was started now because there is no warm one."""
-        await self._tend()
+        await self._end_stale()
         for at in range(len(self._idle) - 1, -1, -1):
             if self._idle[at][1].hosted == hosted:
                 process = self._idle.pop(at)[1]
@@ -187,7 +187,7 @@ class ToolHost:
         else:
             await self._end(process)
 
-    async def _tend(self) -> None:
+    async def _end_stale(self) -> None:
         """End the processes that have been idle for longer than `idle_seconds`. Called when a call takes a process."""
         oldest = monotonic() - self._limits.idle_seconds
         stale = [process for since, process in self._idle if since < oldest]
