@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.hosts.sandbox.inside import kernel
 from holdfast.hosts.sandbox.inside.limit_watch import LimitWatch
-from holdfast.hosts.sandbox.inside.plan import Plan
+from holdfast.hosts.sandbox.inside.plan import JailPlan
 
 NO_PROCESS = 2**22 + 1
 """No process of Linux has this id, so there is nothing about it in /proc, as on other systems."""
@@ -17,7 +17,7 @@ NO_PROCESS = 2**22 + 1
 
 def test_only_the_scratch_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "LINUX", False)
-    plan = Plan("", "", [], [], [], [], 64, 1.0, 1, 64, False, 1, "none")
+    plan = JailPlan("", "", [], [], [], [], 64, 1.0, 1, 64, False, 1, "none")
     watch = LimitWatch(NO_PROCESS, plan, str(tmp_path), whole_tree=False, own_network=False)
     assert watch.look() is None
     (tmp_path / "large").write_bytes(os.urandom(2 << 20))

@@ -60,8 +60,8 @@ ACTIVITIES = {
     "web/routing.py": "routes requests",
 }
 
-# Public classes that share a name, and why. Everywhere else a name stands for one class.
-ONE_NAME_TWO_CLASSES = {
+# Public classes and type aliases that share a name, and why. Everywhere else a name stands for one type.
+ONE_NAME_TWO_TYPES = {
     "BatchResult": "AWS's SDK has a protocol of this name in `types`, and the class in `concurrency.models`",
     "Callback": "AWS's SDK has a protocol of this name in `types`; the class fits it",
     "DurableContext": "AWS's SDK has a protocol of this name in `types`, and the class in `context`",
@@ -138,15 +138,15 @@ def test_old_names_do_not_come_back() -> None:
     assert broken(lambda module: [name for name in _names(module, "def") if set(_words(name)) & OLD_WORDS]) == {}
 
 
-def test_no_two_public_classes_have_one_name() -> None:
-    """Who reads `Part` in an error, a search result or a review must not ask which of six classes it is."""
+def test_no_two_public_types_have_one_name() -> None:
+    """Who reads `Part` in an error, a search result or a review must not ask which of six types it is: a class, or an alias."""
     places: dict[str, list[str]] = {}
     for module in MODULES:
-        for found in module.classes():
-            places.setdefault(found.name, []).append(module.name)
+        for name in [*(found.name for found in module.classes()), *module.type_aliases()]:
+            places.setdefault(name, []).append(module.name)
     shared = {name: where for name, where in places.items() if len(where) > 1 and name[0] != "_"}
-    assert {name: where for name, where in shared.items() if name not in ONE_NAME_TWO_CLASSES} == {}
-    assert ONE_NAME_TWO_CLASSES.keys() - shared.keys() == set(), "only one class has this name now: take it off the list"
+    assert {name: where for name, where in shared.items() if name not in ONE_NAME_TWO_TYPES} == {}
+    assert ONE_NAME_TWO_TYPES.keys() - shared.keys() == set(), "only one type has this name now: take it off the list"
 
 
 def test_a_module_with_the_name_of_an_activity_is_one() -> None:

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from holdfast.engine.outbox import NO_SUBSCRIBERS
 from holdfast.model.clock import Clock, VirtualClock
 from holdfast.model.ids import Ids
-from holdfast.service.engines import Opening
+from holdfast.service.engines import EngineOpening
 from holdfast.service.settings import Settings
 from holdfast.signals.metrics import Metrics
 from holdfast.signals.tracing import Tracing
@@ -88,7 +88,7 @@ async def crashing(worker: InlineWorker, folder: Path, crash: Crash) -> AsyncIte
     service = WorkerService(policy=Policy(), artifacts=Artifacts(Folder(folder), 1_000_000), find=not_found)
     service.serve(worker)
     settings = Settings(clock=VirtualClock(), ids=Ids(Random(0)), resting=0, tune=False)
-    opening = Opening(":memory:", service.functions(), NO_SUBSCRIBERS, settings)
+    opening = EngineOpening(":memory:", service.functions(), NO_SUBSCRIBERS, settings)
     opening.wrap = lambda host: Crashing(host, ["w"], crash)
     async with opening as engine:
         service.attach(engine._engine)

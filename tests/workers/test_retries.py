@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.contract.terms import Retries, RunLimits
-from holdfast.hosts.sandbox.jail import BodyEnd, Code
+from holdfast.hosts.sandbox.jail import BodyEnd, EndCode
 from holdfast.model.clock import VirtualClock, monotonic
 from holdfast.model.execution import State
 from holdfast.model.life import next_try
@@ -256,7 +256,7 @@ class Lingering(InlineBody):
     def over(self, _: bool) -> None:
         """It is dead when it was killed."""
 
-    async def kill(self, code: Code = "cancelled", detail: str = "") -> BodyEnd:
+    async def kill(self, code: EndCode = "cancelled", detail: str = "") -> BodyEnd:
         ended = await super().kill(code, detail)
         for _ in range(100):
             await asyncio.sleep(0)

@@ -22,7 +22,7 @@ from holdfast.signals.tracing import Tracing
 from holdfast.testing.crashing import AFTER, BEFORE, LAST, Crash
 from holdfast.workers.approvals import Decision
 from holdfast.workers.body.errors import WorkerError
-from holdfast.workers.tools.seam import Call, CallResult, DidNotHappen, Effect, Happened, ToolFailed, Usage, Verdict
+from holdfast.workers.tools.seam import Call, CallResult, CallVerdict, DidNotHappen, Effect, Happened, ToolFailed, Usage
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 from tests.workers.recording_observer import Seen, crashing, parent_id, span_id, trace_id
 
@@ -52,7 +52,7 @@ class Model(Counted):
 class Till(Counted):
     """Knows what it did."""
 
-    async def reconcile(self, call: Call, arguments: Any) -> Verdict:
+    async def reconcile(self, call: Call, arguments: Any) -> CallVerdict:
         return Happened({"cents": 5}) if any(made.idempotency_key == call.idempotency_key for made in self.calls) else DidNotHappen()
 
 

@@ -17,7 +17,7 @@ _SHOWN_CHARACTERS = 60
 _MESSAGE_CHARACTERS = 900
 
 
-class Notes:
+class PageNotes:
     """The problems of one page, collected while it is read. The first MAX_PROBLEMS are kept, and in any case the first error."""
 
     def __init__(self) -> None:

@@ -59,7 +59,7 @@ OccurrenceAcceptor = Callable[[OccurrenceAsked], Awaitable[Ordered | Failure]]
 """Accepts the run of a worker that a schedule asks for. Returns the order with which the run can be started, or the failure if it is
 refused. It starts nothing."""
 
-Saw = Callable[[str, str, int, int | None], None]
+SawFiring = Callable[[str, str, int, int | None], None]
 """Called with the schedule, the outcome, the number of occurrences, and how many milliseconds late an occurrence was started; the last is
 None if nothing was started (model.ports.ScheduleObserver)."""
 
@@ -82,7 +82,7 @@ class Timetable:
         self._store, self._registry, self._invocations, self._reservations = store, registry, invocations, reservations
         self._endings, self._agenda, self._clock, self._ids = endings, agenda, clock, ids
         self.acceptor: OccurrenceAcceptor | None = None
-        self.saw: Saw | None = None
+        self.saw: SawFiring | None = None
         self._functions: list[str] = []
         self._has_news = True
         self._next_at: int | None = None

@@ -39,7 +39,7 @@ class IndexRange(NamedTuple):
     upper: str = LAST
 
 
-Plan = Sequence[IndexRange]
+IndexPlan = Sequence[IndexRange]
 """A list of parts that together contain every execution which the filter can match."""
 
 BY_TEXT: Final = frozenset({"named", "former"})
@@ -79,7 +79,7 @@ def bounds_of(wanted: Browse) -> IdRange:
     return IdRange(FIRST if wanted.since is None else id_at(wanted.since), min(uppers))
 
 
-def plans(wanted: Browse, functions_of_kinds: Sequence[str] | None, bad_outcomes: Sequence[str]) -> Iterator[Plan]:
+def plans(wanted: Browse, functions_of_kinds: Sequence[str] | None, bad_outcomes: Sequence[str]) -> Iterator[IndexPlan]:
     """The plans that can answer a look. The plan that probably reads the fewest rows comes first; the last plan reads all executions.
 
     `functions_of_kinds` are the published functions of the wanted kinds; None if no kind is wanted, or if functions that are not published
@@ -104,12 +104,12 @@ def plans(wanted: Browse, functions_of_kinds: Sequence[str] | None, bad_outcomes
     yield (IndexRange("id"),)
 
 
-def text_plan(text: str) -> Plan:
+def text_plan(text: str) -> IndexPlan:
     """The parts that contain all executions whose id, name or former name begins with a text."""
     return (IndexRange("named"), IndexRange("former"), IndexRange("id", lower=text, upper=end_of(text)))
 
 
-def _by_value(name: str, values: Sequence[str], *, empty: bool = False) -> Iterator[Plan]:
+def _by_value(name: str, values: Sequence[str], *, empty: bool = False) -> Iterator[IndexPlan]:
     if (values or empty) and len(values) <= _MOST_PARTS:
         yield tuple(IndexRange(name, asked_text(value)) for value in dict.fromkeys(values))
 

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from holdfast.model.shown_status import ShownStatus
 from holdfast.store import rows
 from holdfast.store.browse import Browse
-from holdfast.store.browse_query import BY_TEXT, BrowseQuery, IdRange, IndexRange, Plan, bounds_of, only_published, plans, text_plan
+from holdfast.store.browse_query import BY_TEXT, BrowseQuery, IdRange, IndexPlan, IndexRange, bounds_of, only_published, plans, text_plan
 
 T = TypeVar("T")
 Ask = Callable[[str, Mapping[str, object]], list[rows.Row]]
@@ -57,7 +57,7 @@ class BrowseWalk:
 
     # --- the plan
 
-    def _plan(self, bounds: IdRange) -> Plan:
+    def _plan(self, bounds: IdRange) -> IndexPlan:
         """The plan with the fewest candidates. Each plan is counted in its index, up to a small bound. If all plans reach the bound, the
         plan that comes first is taken."""
         known = list(plans(self._wanted, self._functions(), self._bad_outcomes()))
@@ -71,7 +71,7 @@ class BrowseWalk:
             few.append((named + self._probed(plan[-1:], bounds, most), plan))
         return min(few, key=lambda one: one[0])[1] if few else known[0]
 
-    def _probed(self, plan: Plan, bounds: IdRange, most: int) -> int:
+    def _probed(self, plan: IndexPlan, bounds: IdRange, most: int) -> int:
         return sum(self._count(part, bounds, -(-most // len(plan)))[0] for part in plan)
 
     def _named(self) -> int | None:

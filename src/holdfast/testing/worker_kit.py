@@ -19,7 +19,7 @@ from holdfast.engine.outbox import NO_SUBSCRIBERS
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.ids import Ids
-from holdfast.service.engines import OpenEngine, Opening
+from holdfast.service.engines import EngineOpening, OpenEngine
 from holdfast.service.runtimes.worker_runtime import WorkerRuntime, WorkerSettings
 from holdfast.service.settings import Settings
 from holdfast.testing.crashing import AFTER, BEFORE, LAST, Crash, CrashDiffers, Crashing
@@ -27,7 +27,7 @@ from holdfast.workers.approvals import Decision
 from holdfast.workers.policy import Policy
 from holdfast.workers.run_lookup import Asker
 from holdfast.workers.tools.read_repo import RepoSettings
-from holdfast.workers.tools.seam import Call, CallResult, DidNotHappen, Effect, Happened, Remaining, Reservation, Tool, Usage, Verdict
+from holdfast.workers.tools.seam import Call, CallResult, CallVerdict, DidNotHappen, Effect, Happened, Remaining, Reservation, Tool, Usage
 
 _BOUND = 50
 """The kit answers the questions of one run at most this many times, one after the other. Then it raises InvalidParameter."""
@@ -76,7 +76,7 @@ class Stub:
         self._happened[call.idempotency_key] = answer
         return CallResult(answer, Usage())
 
-    async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
+    async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> CallVerdict:
         """Whether a call with this idempotency key returned an answer before: Happened with the answer, else DidNotHappen."""
         known = call.idempotency_key in self._happened
         return Happened(self._happened[call.idempotency_key]) if known else DidNotHappen()
@@ -187,7 +187,7 @@ async def _ran(
 
     runtime.replaced = replaced
     clock = _Clock()
-    opening = Opening(":memory:", [], NO_SUBSCRIBERS, Settings(clock=clock, ids=Ids(Random(0)), resting=0, tune=False), runtime)
+    opening = EngineOpening(":memory:", [], NO_SUBSCRIBERS, Settings(clock=clock, ids=Ids(Random(0)), resting=0, tune=False), runtime)
     names = [package.contract.worker_id for package in runtime.packages]
     wanted = worker or next(iter(names), "")
     if crash is not None:

@@ -83,7 +83,7 @@ class TimelineFilter(msgspec.Struct, frozen=True):
         return ",".join(map(str, sorted(self.toggled if place is None else self.toggled ^ {place})))
 
 
-class Tree:
+class TimelineTree:
     """The rows of one execution at one revision."""
 
     def __init__(

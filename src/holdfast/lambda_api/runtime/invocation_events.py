@@ -20,7 +20,7 @@ from holdfast.model.shapes import crowding
 
 _DEPTH: Final = 500
 
-Token = Callable[[Position], str]
+TokenAt = Callable[[Position], str]
 """Makes the checkpoint token of a position. A token cannot be forged."""
 EVENT_RETRY_SECONDS: Final = (60, 120)
 """How many seconds pass before the first and before the second new try of a failed Event invocation of a plain function. As on Lambda,
@@ -41,7 +41,7 @@ def seen_by(invocation: Invocation, port: Port) -> int:
         return invocation.token.revision
 
 
-def durable_event(invocation: Invocation, port: Port, token: Token, room: int = PAGE_BYTES) -> bytes:
+def durable_event(invocation: Invocation, port: Port, token: TokenAt, room: int = PAGE_BYTES) -> bytes:
     """The event of a durable function, with the first page of its state. The function asks for the other pages later. `room` is how many
     bytes the input and the operations may have. If the input alone is larger, the event has no operations, and the function asks for all of
     them. `token` makes the checkpoint token."""

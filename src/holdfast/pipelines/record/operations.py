@@ -14,7 +14,7 @@ import msgspec
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import identity_of
 from holdfast.model.operations import RUN, SubType, Type
-from holdfast.workers.approvals import ApprovalPlace, Kind, approval_at
+from holdfast.workers.approvals import ApprovalPlace, AskKind, approval_at
 from holdfast.workers.run_operations import node_at as node_at
 from holdfast.workers.run_operations import undone_at as undone_at
 
@@ -69,7 +69,7 @@ def node_time_at(node: str, turn: int) -> Identity:
     return identity_of(Type.WAIT, SubType.WAIT.value, node, "time-limit", turn)
 
 
-def question_at(kind: Kind, position: NodePosition, part: str, number: int = 1) -> ApprovalPlace:
+def question_at(kind: AskKind, position: NodePosition, part: str, number: int = 1) -> ApprovalPlace:
     """The two identities of a question to a person: that of the callback which waits for the decision, and that of the step which records
     what is asked. `part` and `number` name the question inside the node."""
     return approval_at(kind, position.node, f"{position.round}/{position.turn}/{part}", number)

@@ -25,7 +25,7 @@ from holdfast.pipelines.scene.children import ChildRuns
 from holdfast.pipelines.scene.invocation import PipelineRun
 from holdfast.pipelines.scene.mismatch import no_object_error, unresolved_error
 from holdfast.workers.accepted_request import Labels
-from holdfast.workers.approvals import ApprovalPlace, Decision, Kind, Requested, arguments_hash, decision_of
+from holdfast.workers.approvals import ApprovalPlace, AskKind, Decision, Requested, arguments_hash, decision_of
 from holdfast.workers.demands import demands_of
 
 
@@ -187,7 +187,7 @@ class Scene(ChildRuns):
 
     def ask(
         self,
-        kind: Kind,
+        kind: AskKind,
         part: str,
         shown: dict[str, Any],
         *,

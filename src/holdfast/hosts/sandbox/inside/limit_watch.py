@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from holdfast.hosts import processes
 from holdfast.hosts.sandbox.inside import kernel, kernel_limits
 from holdfast.hosts.sandbox.inside.kernel_memory import MOST_LOCKS, KernelMemory
-from holdfast.hosts.sandbox.inside.plan import BUSY_SECONDS, NICE_OF_BUSY, TASKS, Plan
+from holdfast.hosts.sandbox.inside.plan import BUSY_SECONDS, NICE_OF_BUSY, TASKS, JailPlan
 
 _MB: Final = 1 << 20
 _BLOCK: Final = 512
@@ -34,7 +34,7 @@ class LimitWatch:
     descendants of the keeper are measured, because orphans of the body become children of the keeper. `own_network`: the body has a network
     namespace of its own."""
 
-    def __init__(self, body: int, plan: Plan, scratch: int | str, whole_tree: bool, own_network: bool) -> None:
+    def __init__(self, body: int, plan: JailPlan, scratch: int | str, whole_tree: bool, own_network: bool) -> None:
         self._body = body
         self._plan = plan
         self._memory_mb = plan.memory_mb
