@@ -65,7 +65,6 @@ ONE_NAME_TWO_TYPES = {
     "BatchResult": "AWS's SDK has a protocol of this name in `types`, and the class in `concurrency.models`",
     "Callback": "AWS's SDK has a protocol of this name in `types`; the class fits it",
     "DurableContext": "AWS's SDK has a protocol of this name in `types`, and the class in `context`",
-    "Ran": "a public name of `testing.worker_kit` and of `testing.pipeline_kit`: each is the run of a test",
 }
 
 # Spelled in pieces: this file is one of those it reads.

@@ -93,7 +93,7 @@ def stubbed_settings(settings: WorkerSettings | None, tools: Mapping[str, Any]) 
     return settings
 
 
-class Ran(msgspec.Struct, frozen=True):
+class WorkerRan(msgspec.Struct, frozen=True):
     """A run of a worker: its response, and the calls of stubbed tools. Members of the response can be read directly: `ran.status`,
     `ran.outputs`, `ran.error`."""
 
@@ -116,7 +116,7 @@ def run(
     worker: str | None = None,
     worker_settings: WorkerSettings | None = None,
     **request: Any,
-) -> Ran:
+) -> WorkerRan:
     """Run a worker once. `worker` is its id. Without it, the file must declare exactly one worker; if it declares several, InvalidParameter
     is raised. `request` are further members of the request, such as `idempotency_key`.
 
@@ -176,7 +176,7 @@ async def _ran(
     worker_settings: WorkerSettings | None,
     request: Mapping[str, Any],
     crash: Crash | None,
-) -> Ran:
+) -> WorkerRan:
     calls: list[tuple[str, dict[str, Any]]] = []
     effects: dict[str, Effect] = {}
     runtime = WorkerRuntime([file], stubbed_settings(worker_settings, tools), None)
@@ -199,7 +199,7 @@ async def _ran(
             raise InvalidParameter(f"{file.name} has several workers: {', '.join(names)}. Say which one runs: worker={names[0]!r}.")
         asked = request_from({"worker_id": wanted, "inputs": dict(inputs), **request})
         response = await _decided(engine, await engine.worker_service.invoke(asked, _TESTER), decisions)
-    return Ran(response, tuple(calls), tuple(call for call in calls if effects[call[0]] is Effect.WRITE))
+    return WorkerRan(response, tuple(calls), tuple(call for call in calls if effects[call[0]] is Effect.WRITE))
 
 
 async def _decided(engine: OpenEngine, response: Response, decisions: Mapping[str, Any]) -> Response:
@@ -227,6 +227,6 @@ def meaning(response: Response) -> dict[str, Any]:
     return document
 
 
-def _written(ran: Ran) -> list[str]:
+def _written(ran: WorkerRan) -> list[str]:
     """The calls of stubbed tools whose effect is `write`, as sorted texts. Other calls are left out, because they may be made again."""
     return sorted(map(repr, ran.writes))
