@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.hosts.sandbox.inside import kernel
+from holdfast.hosts.sandbox.inside.jail_plan import JailPlan
 from holdfast.hosts.sandbox.inside.limit_watch import LimitWatch
-from holdfast.hosts.sandbox.inside.plan import JailPlan
 
 NO_PROCESS = 2**22 + 1
 """No process of Linux has this id, so there is nothing about it in /proc, as on other systems."""

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from holdfast.contract.patterns import MAX_CHARACTERS, program_size
-from holdfast.contract.references import References, SchemaPath
+from holdfast.contract.schema_references import References, SchemaPath
 from holdfast.model import codec
 
 MAX_BYTES: Final = 64 * 1024

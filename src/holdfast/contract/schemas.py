@@ -12,7 +12,7 @@ from holdfast.contract.costs import MANY, NAMED, ONE, SchemaInvalid, pointer
 from holdfast.contract.jsonblocks import JsonBlock
 from holdfast.contract.notes import PageNotes, meant, shown
 from holdfast.contract.page import SPEC
-from holdfast.contract.references import References
+from holdfast.contract.schema_references import References
 from holdfast.contract.terms import Field
 
 T = TypeVar("T", list[Any], dict[str, Any])

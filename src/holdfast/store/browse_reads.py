@@ -29,7 +29,7 @@ from holdfast.store.browse import (
 )
 from holdfast.store.browse_query import LAST, BrowseQuery, asked_text, end_of
 from holdfast.store.browse_walk import Ask, BrowseWalk
-from holdfast.store.pages import readable_execution
+from holdfast.store.damaged_rows import readable_execution
 from holdfast.store.reads import Reads
 from holdfast.store.values import HistoryEntry, Hosted
 

@@ -18,8 +18,8 @@ import msgspec
 
 from holdfast.hosts.sandbox.jail import BodyEnd, BodyUsage, EndCode, Frame
 from holdfast.model import codec
-from holdfast.workers.body.links import AsyncAsking, BodyFrame, Received
 from holdfast.workers.body.main import answered, awaited
+from holdfast.workers.body.runner_connection import AsyncAsking, BodyFrame, Received
 
 
 class InlineBody:

@@ -18,7 +18,7 @@ from holdfast.console.sources.viewer import Viewer
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import RUN, Operation, Type
 from holdfast.pipelines.graph.graph import kind_of
-from holdfast.pipelines.graph.text import graph_from
+from holdfast.pipelines.graph.graph_json import graph_from
 from holdfast.store.seam import Filter, Store
 
 PAGE: Final = 200

@@ -17,8 +17,8 @@ from weakref import WeakValueDictionary
 
 from holdfast.contract.refusals import Overloaded
 from holdfast.hosts.cpu_shares import CpuShares
+from holdfast.hosts.sandbox.inside.jail_plan import NICE, NICE_OF_BUSY, PERIOD_MS
 from holdfast.hosts.sandbox.inside.kernel_features import cgroup_v2
-from holdfast.hosts.sandbox.inside.plan import NICE, NICE_OF_BUSY, PERIOD_MS
 from holdfast.hosts.sandbox.jail import EndCode
 from holdfast.model.clock import monotonic
 

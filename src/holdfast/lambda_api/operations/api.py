@@ -23,7 +23,7 @@ from holdfast.model.errors import HoldfastError, InvalidParameter, PayloadTooLar
 from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, Terms
 from holdfast.model.ids import IdSource, id_at
 from holdfast.model.operations import Failure
-from holdfast.model.pages import PAGE_BYTES, Mark, cut, state_marker, weight
+from holdfast.model.state_pages import PAGE_BYTES, Mark, cut, state_marker, weight
 from holdfast.model.verbs import Checkpointed
 from holdfast.model.wire import Wire
 from holdfast.service.descriptions.executions import arn_of

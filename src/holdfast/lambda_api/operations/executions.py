@@ -17,7 +17,18 @@ from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.history import event_to_wire
 from holdfast.model.ids import Arn, Position
 from holdfast.model.operations import Operation, replayed_contexts
-from holdfast.model.pages import BEGINNING, FIRST_OPERATION, PAGE_BYTES, Mark, cut, marker, number, read_marker, state_mark, state_marker
+from holdfast.model.state_pages import (
+    BEGINNING,
+    FIRST_OPERATION,
+    PAGE_BYTES,
+    Mark,
+    cut,
+    marker,
+    number,
+    read_marker,
+    state_mark,
+    state_marker,
+)
 from holdfast.model.wire import Wire
 from holdfast.service.descriptions.executions import arn_of
 from holdfast.store.seam import Filter, HistoryEntry, Store

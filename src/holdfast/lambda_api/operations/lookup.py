@@ -16,7 +16,7 @@ from holdfast.lambda_api.operations.checks import FunctionReference, page_size
 from holdfast.model.errors import FunctionNotFound, InvalidParameter
 from holdfast.model.execution import Terms
 from holdfast.model.operations import Kind
-from holdfast.model.pages import marker, number, read_marker
+from holdfast.model.state_pages import marker, number, read_marker
 from holdfast.model.wire import Wire
 from holdfast.store.seam import Hosted
 

@@ -14,9 +14,9 @@ from holdfast.model.errors import EngineClosed, HoldfastError, PayloadNotJson
 from holdfast.model.execution import Execution, Outcome, OutcomeStatus
 from holdfast.model.ids import Position
 from holdfast.model.operations import Failure, Operation, served_since
-from holdfast.model.pages import BEGINNING, FIRST_OPERATION, PAGE_BYTES, cut, state_marker
 from holdfast.model.ports import Invocation, Port
 from holdfast.model.shapes import crowding
+from holdfast.model.state_pages import BEGINNING, FIRST_OPERATION, PAGE_BYTES, cut, state_marker
 
 _DEPTH: Final = 500
 

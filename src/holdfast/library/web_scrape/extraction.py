@@ -15,10 +15,10 @@ from typing import Any, Final
 from msgspec import Struct
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from holdfast.library.web_scrape.paths import PathTooCostly
 from holdfast.library.web_scrape.specs import SpecField, SpecInvalid, fields_of
 from holdfast.library.web_scrape.values import LONGEST, PageContext, Unfit, made
-from holdfast.workers.tools.pages import attribute, base_of, json_ld_of, meta_of, parsed, readable
+from holdfast.library.web_scrape.xpaths import PathTooCostly
+from holdfast.workers.tools.parse_html import attribute, base_of, json_ld_of, meta_of, parsed, readable
 
 __all__ = ["Extraction", "SpecInvalid", "extract", "extract_fields"]
 

@@ -8,7 +8,7 @@ from holdfast.pipelines.check import safety, structure
 from holdfast.pipelines.check.fit import SchemaComparison
 from holdfast.pipelines.check.inputs import Fits, check_inputs
 from holdfast.pipelines.check.known import WorkersById
-from holdfast.pipelines.check.references import Types
+from holdfast.pipelines.check.reference_types import Types
 from holdfast.pipelines.check.table import Found, GraphProblem
 from holdfast.pipelines.graph.graph import Graph, SourceLine
 from holdfast.pipelines.graph.order import NodeOrder

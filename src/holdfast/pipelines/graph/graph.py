@@ -2,7 +2,7 @@
 not the file or the page.
 
 A graph has nodes. A node's inputs are a template: JSON in which references (templates.py) stand for values that are known only when the
-node runs. Edges follow from references; `after` adds an edge without data. `text.py` writes and reads graphs and gives them their id.
+node runs. Edges follow from references; `after` adds an edge without data. `graph_json.py` writes and reads graphs and gives them their id.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from holdfast.pipelines.graph.bounds import check_node
 from holdfast.pipelines.graph.graph import After, AnyNode, MapNode, MergePart, Node, StepNode
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 from holdfast.pipelines.page.node_fields import KIND, KINDS, PageField, fields_of, is_template
-from holdfast.pipelines.page.references import template
+from holdfast.pipelines.page.template_text import template
 from holdfast.pipelines.page.trees import Keyed, Listed, PageUnreadable, Scalar, Tree, constant, inline, plain_value, without_comment
 
 _PERCENT: Final = re.compile(r"(100|[1-9]?[0-9])%", re.ASCII)

@@ -23,8 +23,8 @@ from holdfast.contract.terms import Contract, Problem
 from holdfast.pipelines.graph.bounds import MAX_LISTED, MAX_NODES, check_template
 from holdfast.pipelines.graph.contract import json_of
 from holdfast.pipelines.graph.graph import GIVES, AnyNode, Graph, MapNode
+from holdfast.pipelines.graph.graph_json import graph_from, graph_text
 from holdfast.pipelines.graph.refusals import PipelineInvalid
-from holdfast.pipelines.graph.text import graph_from, graph_text
 from holdfast.pipelines.page.blocks import SpecParts, parts_of, rows_of, tree_of
 from holdfast.pipelines.page.field_reader import FieldReader, StepFunction, word
 from holdfast.pipelines.page.node_fields import KIND, NODE_KEYS

@@ -16,7 +16,7 @@ from holdfast.pipelines.record.responses import was_refused
 from holdfast.pipelines.restart.forerunners import Earlier
 from holdfast.pipelines.scene.environment import RunService
 from holdfast.pipelines.scene.mismatch import edge_error
-from holdfast.pipelines.scene.values import Values
+from holdfast.pipelines.scene.run_values import Values
 from holdfast.workers.accepted_request import AcceptedRequest, Budget, Labels
 from holdfast.workers.child_requests import ChildRequest
 

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.durable.identifier import Identity
 from holdfast.model.operations import OPEN
 from holdfast.pipelines.graph.graph import AnyNode, Template, parted
-from holdfast.pipelines.graph.references import MapItem, Unresolved
+from holdfast.pipelines.graph.resolved_templates import MapItem, Unresolved
 from holdfast.pipelines.graph.templates import INDEX, ITEM
 from holdfast.pipelines.record.operations import NodePosition, question_at
 from holdfast.pipelines.record.results import NodeError

@@ -20,7 +20,7 @@ from holdfast.durable.journal import Journal, started
 from holdfast.model import json_structs
 from holdfast.model.operations import OPEN, Kind, Operation, Order, Update
 from holdfast.pipelines.graph.graph import MapNode, Template
-from holdfast.pipelines.graph.references import MapItem, Unresolved, resolved
+from holdfast.pipelines.graph.resolved_templates import MapItem, Unresolved, resolved
 from holdfast.pipelines.record.operations import NodePosition, run_at
 from holdfast.pipelines.record.records import Records
 from holdfast.pipelines.record.responses import child_response, made_response, was_refused
@@ -33,8 +33,8 @@ from holdfast.pipelines.scene.earlier_items import WORK, earlier_items, item_for
 from holdfast.pipelines.scene.environment import RunService
 from holdfast.pipelines.scene.failure import MOST_TURNS, ended, ran
 from holdfast.pipelines.scene.mismatch import no_object_error, unresolved_error
+from holdfast.pipelines.scene.run_values import Values
 from holdfast.pipelines.scene.scene import Scene
-from holdfast.pipelines.scene.values import Values
 from holdfast.workers.accepted_request import SHARD, AcceptedRequest, Labels, Lineage
 from holdfast.workers.run_operations import CANCEL_AT
 from holdfast.workers.run_reporters import SILENT

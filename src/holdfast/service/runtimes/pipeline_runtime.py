@@ -15,8 +15,8 @@ from holdfast.pipelines.check.known import workers_of as workers_named
 from holdfast.pipelines.check.nested import with_pipelines
 from holdfast.pipelines.check.whole import problems
 from holdfast.pipelines.graph.graph import Built, Graph, parted
+from holdfast.pipelines.graph.graph_json import graph_from
 from holdfast.pipelines.graph.refusals import PipelineInvalid
-from holdfast.pipelines.graph.text import graph_from
 from holdfast.pipelines.run.served_pipeline import ServedPipeline
 from holdfast.pipelines.steps.steps import Steps
 from holdfast.workers.packages import Package, Packages

@@ -20,7 +20,7 @@ from holdfast.model.outside import Answering, Stop
 from holdfast.model.verbs import Answer, Started
 from holdfast.store.seam import Filter, Store
 from holdfast.testing.stores.chained_writes import birth, invoking
-from holdfast.testing.stores.handles import Opening, TwoHandles
+from holdfast.testing.stores.opened_stores import Opening, TwoHandles
 from holdfast.testing.stores.writes import (
     LEASE,
     answers,

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from holdfast.model.console import ConsoleSession
+from holdfast.model.console_state import ConsoleSession
 from holdfast.model.credentials import Credential
 from holdfast.store.browse_seam import SessionStore
 from holdfast.web.auth.key_sealing import Chance

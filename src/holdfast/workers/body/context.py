@@ -20,7 +20,7 @@ from typing import IO, Any, Protocol, cast
 from holdfast.contract.terms import Contract
 from holdfast.model.clock import monotonic
 from holdfast.workers.body.errors import ToolError, WorkerError, as_frame
-from holdfast.workers.body.links import Asking, AsyncAsking, BodyFrame, Received
+from holdfast.workers.body.runner_connection import Asking, AsyncAsking, BodyFrame, Received
 from holdfast.workers.tools.pure import PURE, call_pure
 from holdfast.workers.tools.seam import ToolFailed
 

@@ -18,7 +18,7 @@ from holdfast.model.errors import HoldfastError
 from holdfast.model.json_structs import converted, decoder
 from holdfast.workers.body.context import AsyncContext, BlockingContext
 from holdfast.workers.body.errors import WorkerError, as_frame
-from holdfast.workers.body.links import MOST_ENCODED, Asking, AsyncAsking, BodyFrame, RunnerConnection, SocketLink, reading
+from holdfast.workers.body.runner_connection import MOST_ENCODED, Asking, AsyncAsking, BodyFrame, RunnerConnection, SocketLink, reading
 
 BodyFunction = Callable[[Any, Any], Any]
 decoder(Contract)  # msgspec needs milliseconds to prepare a type. Done here, this happens once, before the bodies are forked

@@ -21,8 +21,8 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from holdfast.hosts.sandbox.inside import body_channel, kernel, launch, lockdown, mounts, namespaces
 from holdfast.hosts.sandbox.inside.cleanup import clear, kill_below
+from holdfast.hosts.sandbox.inside.jail_plan import BODY_FD, EXITS, PERIOD_MS, JailPlan, KernelFeatures
 from holdfast.hosts.sandbox.inside.limit_watch import Breach, LimitWatch
-from holdfast.hosts.sandbox.inside.plan import BODY_FD, EXITS, PERIOD_MS, JailPlan, KernelFeatures
 
 _SPARE_PERIOD_MS: Final = 200
 _NEARLY: Final = 0.9

@@ -8,7 +8,7 @@ import socket
 from typing import Final
 
 from holdfast.hosts.sandbox.inside import filters, kernel, landlock, mounts, namespaces
-from holdfast.hosts.sandbox.inside.plan import JailPlan, KernelFeatures
+from holdfast.hosts.sandbox.inside.jail_plan import JailPlan, KernelFeatures
 
 _CGROUP: Final = "/sys/fs/cgroup/cgroup.controllers"
 

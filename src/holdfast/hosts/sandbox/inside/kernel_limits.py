@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.hosts import processes
 from holdfast.hosts.sandbox.inside import kernel
-from holdfast.hosts.sandbox.inside.plan import TASKS, JailPlan
+from holdfast.hosts.sandbox.inside.jail_plan import TASKS, JailPlan
 
 _MB: Final = 1 << 20
 _SLACK_MB: Final = 64

@@ -13,7 +13,7 @@ import traceback
 from types import TracebackType
 from typing import Final, NoReturn
 
-from holdfast.hosts.sandbox.inside.plan import BODY_FD, EXITS, JailPlan
+from holdfast.hosts.sandbox.inside.jail_plan import BODY_FD, EXITS, JailPlan
 
 _STACK: Final = 2 << 20
 _OF_LIMITS: Final = {code: number for number, code in EXITS.items()}

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from holdfast.hosts import processes
 from holdfast.hosts.sandbox.inside import kernel, kernel_limits
+from holdfast.hosts.sandbox.inside.jail_plan import BUSY_SECONDS, NICE_OF_BUSY, TASKS, JailPlan
 from holdfast.hosts.sandbox.inside.kernel_memory import MOST_LOCKS, KernelMemory
-from holdfast.hosts.sandbox.inside.plan import BUSY_SECONDS, NICE_OF_BUSY, TASKS, JailPlan
 
 _MB: Final = 1 << 20
 _BLOCK: Final = 512

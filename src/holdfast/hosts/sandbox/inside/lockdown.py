@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from holdfast.hosts import processes
 from holdfast.hosts.sandbox.inside import body_channel, filters, kernel, kernel_limits, landlock, mounts, namespaces
-from holdfast.hosts.sandbox.inside.plan import PERIOD_MS, JailPlan, KernelFeatures
+from holdfast.hosts.sandbox.inside.jail_plan import PERIOD_MS, JailPlan, KernelFeatures
 
 _FILTERED: Final = 2
 _PR_GET_NO_NEW_PRIVS: Final = 39

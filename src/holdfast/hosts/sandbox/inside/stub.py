@@ -26,8 +26,8 @@ if __name__ == "__main__":
 from holdfast.hosts import processes
 from holdfast.hosts.sandbox.inside import body_channel, keeper, kernel, lockdown, namespaces
 from holdfast.hosts.sandbox.inside.cleanup import clear, make_folder, sweep
+from holdfast.hosts.sandbox.inside.jail_plan import JailPlan, KernelFeatures
 from holdfast.hosts.sandbox.inside.kernel_features import find
-from holdfast.hosts.sandbox.inside.plan import JailPlan, KernelFeatures
 
 _keepers: set[int] = set()
 

@@ -15,7 +15,7 @@ import msgspec
 from holdfast.model.restart_errors import NodeNotFound
 from holdfast.pipelines.graph.edges import templates_of
 from holdfast.pipelines.graph.graph import AnyNode, Graph, MapNode, kind_of
-from holdfast.pipelines.graph.references import resolved
+from holdfast.pipelines.graph.resolved_templates import resolved
 from holdfast.pipelines.graph.structure import Structure
 from holdfast.pipelines.graph.templates import INPUTS, references_in
 from holdfast.pipelines.record.operations import node_at
