@@ -176,6 +176,12 @@ def test_chance_is_an_argument() -> None:
     assert broken(lambda module: not module.inside(*CHANCE) and _used(module, CHANCE_CALLS)) == {}
 
 
+def test_the_model_waits_for_nothing() -> None:
+    """It is pure data and rules: the same inputs give the same answer, in a simulation and in a sandbox."""
+    waits = re.compile(r"^(?:import|from) (?:asyncio|concurrent|socket|sqlite3|subprocess|tempfile)\b", re.M)
+    assert set(broken(lambda module: module.inside("model") and waits.findall(module.text))) == {"model/threads.py"}
+
+
 def test_structs_are_read_in_one_place() -> None:
     readers = broken(lambda module: module.name != "model/json_structs.py" and STRUCT_READERS.findall(module.text))
     assert not readers, "two threads that read a struct for the first time at once end the process: use model/json_structs.py"
