@@ -91,8 +91,8 @@ async def _undone(run: PipelineRun, node: _Undoable, round: int) -> Unfinished |
     if run.records.find(done) is not None:
         return None
     error = NodeError(code="undo_failed", message="The undo was tried too often.")
-    for turn in range(1, _MOST_TRIES + 1):
-        scene = Scene(run, node, NodePosition(node.name, round, turn), results=run.results_in(node.name, round))
+    for try_number in range(1, _MOST_TRIES + 1):
+        scene = Scene(run, node, NodePosition(node.name, round, try_number), results=run.results_in(node.name, round))
         while (tried := await _tried(scene, node, round)) is None:
             await run.records.rest()
         if not isinstance(tried, NodeError):

@@ -34,7 +34,7 @@ class TimeOver(Exception):
 
 
 class ChildRuns:
-    """Runs workers for one node, in one round and in one turn (try) of the node, or for one item of a map."""
+    """Runs workers for one node, in one round and in one try of the node, or for one item of a map."""
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ class Silence(msgspec.Struct, frozen=True):
 
 
 class Scene(ChildRuns):
-    """What one node may ask for, in one round and one turn (`NodePosition`)."""
+    """What one node may ask for, in one round and one try (`NodePosition`)."""
 
     def __init__(
         self, run: PipelineRun, node: AnyNode, position: NodePosition, *, is_over: bool = False, results: Mapping[str, Any] | None = None
@@ -128,9 +128,9 @@ class Scene(ChildRuns):
         values.append(await self.value(part))
         return {"$from": "values", "path": [len(values) - 1]}
 
-    def in_turn(self, turn: int) -> Scene:
-        """The scene of the same node in the same round, but in another turn (try)."""
-        return Scene(self.run_state, self.node, NodePosition(self.position.node, self.position.round, turn), results=self._results)
+    def in_try(self, try_number: int) -> Scene:
+        """The scene of the same node in the same round, but in another try."""
+        return Scene(self.run_state, self.node, NodePosition(self.position.node, self.position.round, try_number), results=self._results)
 
     def is_lost(self, source: str) -> bool:
         """Whether a result that the author wanted from the node `source` is missing or partial (`Settled.lost`)."""
