@@ -154,5 +154,5 @@ def serving(folder: Path) -> Iterator[ServingScene]:
     opening = EngineOpening(where, FUNCTIONS, NO_SUBSCRIBERS, Settings(tune=False), runtime)
     with opening as engine, contextlib.closing(open_store(where, id_at(SystemClock().now()))) as store:
         loop = engine._loop_thread._loop
-        served = ServerProcess(loop, workers=runtime.worker_service, functions=FUNCTIONS, look=opening.engine.look)
+        served = ServerProcess(loop, workers=runtime.worker_service, functions=FUNCTIONS, look_for_work=opening.engine.look_for_work)
         yield ServingScene(store, where, store.clock(SystemClock()), engine, served)

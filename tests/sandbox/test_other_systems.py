@@ -19,7 +19,7 @@ def test_only_the_scratch_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(kernel, "LINUX", False)
     plan = JailPlan("", "", [], [], [], [], 64, 1.0, 1, 64, False, 1, "none")
     watch = LimitWatch(NO_PROCESS, plan, str(tmp_path), whole_tree=False, own_network=False)
-    assert watch.look() is None
+    assert watch.check() is None
     (tmp_path / "large").write_bytes(os.urandom(2 << 20))
-    breach = watch.look()
+    breach = watch.check()
     assert (breach and breach.code) == "disk_exceeded"

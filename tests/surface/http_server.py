@@ -211,7 +211,7 @@ class SilentHost:
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         """Nothing listens."""
 
-    def look(self, execution: str) -> None:
+    def recheck(self, execution: str) -> None:
         """Nothing stays live."""
 
     def idle(self) -> bool:
@@ -297,7 +297,7 @@ class AwayHost:
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         """A Lambda function hears of nothing between its invocations."""
 
-    def look(self, execution: str) -> None:
+    def recheck(self, execution: str) -> None:
         """Nothing stays live."""
 
     def idle(self) -> bool:

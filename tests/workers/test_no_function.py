@@ -136,7 +136,7 @@ async def test_a_row_that_was_not_accepted_runs_nothing_and_is_no_run(tmp_path: 
         mine = (await service.accept(request(), LOCAL))[0]
         await asyncio.wait_for(service._engine.ending(mine.id), 30)
         made_up = row(store, clock)
-        service._engine.look()
+        service._engine.look_for_work()
         over, _ = await asyncio.wait_for(service._engine.ending(made_up), 30)
         assert over.status is ExecutionStatus.FAILED
         assert RAN == ["body"]
@@ -152,7 +152,7 @@ async def test_rows_from_before_runs_were_marked_stay_runs(tmp_path: Path, monke
         store = service._engine.store
         old = row(store, clock, name="old")
         monkeypatch.setattr(type(store), "unmarked", old)
-        service._engine.look()
+        service._engine.look_for_work()
         over, _ = await asyncio.wait_for(service._engine.ending(old), 30)
         assert over.status is ExecutionStatus.SUCCEEDED
         assert find_run(store, old, Asker())[0].id == old

@@ -80,7 +80,7 @@ async def test_runs_that_wait_follow_a_rate_that_changes(tmp_path: Path, changed
     renewed = contract(version="1.0" if changed == "the operator's file" else "1.1", rate_limit=slow if "file" in changed else quick)
     policy = Policy(rate_limits={"w": quick}) if "file" in changed and quick is not None else Policy()
     async with worker_service(InlineWorker(renewed, nothing), where, folder=tmp_path, clock=clock, policy=policy) as service:
-        service._engine.look()
+        service._engine.look_for_work()
         for run in runs:
             assert (await service.response(run.id, LOCAL)).status is ResponseStatus.OK
         assert admitted_seconds(service, *(run.id for run in runs)) == ([0, 0, 0] if quick is None else [0, 60, 120])

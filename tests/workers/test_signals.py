@@ -317,7 +317,7 @@ async def test_a_run_that_is_ended_from_outside_is_counted_too(tmp_path: Path) -
         unwanted = await service.invoke(request(), LOCAL)
         await service.cancel(unwanted.run_id, LOCAL)
         clock.move_to(clock.now() + 6000)
-        service._engine.look()
+        service._engine.look_for_work()
         response = await service.response(late.run_id, LOCAL)
         while response.status is ResponseStatus.NEEDS_HUMAN:
             await asyncio.sleep(0)

@@ -203,7 +203,7 @@ class Serving:
         if fresh:
             terms = [Hosted(name, one.version, one.config.terms or NOT_DURABLE) for one in fresh]
             await in_thread(Purpose.HOUSE, self.engine.store.publish, terms)
-            self.engine.look()
+            self.engine.look_for_work()
 
     def runs_on(self, runtime: str) -> str:
         """The interpreter that runs functions of this runtime here, such as `Python 3.13`, if its version differs from the one in the

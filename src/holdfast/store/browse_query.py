@@ -1,9 +1,9 @@
-"""The SQL of a search by a person (a look): which index finds the candidates, and which candidates match.
+"""The SQL of a search by a person: which index finds the candidates, and which candidates match.
 
 Candidates are the newest executions of some parts. A part is an ordered range of one index: all ids, the ids of one function, and so on. A
 statement reads a bounded number of candidates of one part, and returns those that match. So it does not read more rows, even if few of them
-match the filter. The texts are in browse.sql of each backend; a line of its filter is kept if the look gives a value for each parameter of
-that line, as in list_query.py.
+match the filter. The texts are in browse.sql of each backend; a line of its filter is kept if the search gives a value for each parameter
+of that line, as in list_query.py.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def end_of(prefix: str) -> str:
 
 
 class IdRange(NamedTuple):
-    """The range of ids that a look considers: `lower` and larger ids, but only those smaller than `upper`."""
+    """The range of ids that a search considers: `lower` and larger ids, but only those smaller than `upper`."""
 
     lower: str
     upper: str
@@ -80,7 +80,7 @@ def bounds_of(wanted: Browse) -> IdRange:
 
 
 def plans(wanted: Browse, functions_of_kinds: Sequence[str] | None, bad_outcomes: Sequence[str]) -> Iterator[IndexPlan]:
-    """The plans that can answer a look. The plan that probably reads the fewest rows comes first; the last plan reads all executions.
+    """The plans that can answer a search. The plan that probably reads the fewest rows comes first; the last plan reads all executions.
 
     `functions_of_kinds` are the published functions of the wanted kinds; None if no kind is wanted, or if functions that are not published
     may also be of a wanted kind. `bad_outcomes` are the outcomes other than `ok`.
@@ -128,7 +128,7 @@ def _of_statuses(statuses: Sequence[ShownStatus], bad_outcomes: Sequence[str]) -
 
 
 class BrowseQuery:
-    """Makes the statements of a look, in one dialect."""
+    """Makes the statements of a search, in one dialect."""
 
     def __init__(self, sql: Mapping[str, str], dialect: Dialect) -> None:
         self._sql, self._dialect = sql, dialect

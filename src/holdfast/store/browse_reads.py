@@ -40,7 +40,7 @@ _NEWEST: Final = 10_000
 class BrowseReads(Reads):
     """The part of a store with the reads for people."""
 
-    _looks: BrowseQuery
+    _browse_query: BrowseQuery
 
     @abstractmethod
     def _search_connection(self, seconds: float) -> AbstractContextManager[Ask]:
@@ -51,7 +51,7 @@ class BrowseReads(Reads):
         """One page of the executions that match, newest first. Raises ReadTooLong if it takes longer than `seconds`."""
         limit = max(wanted.limit, 0)
         with self._search_connection(seconds) as ask:
-            walk = BrowseWalk(ask, self._looks, wanted)
+            walk = BrowseWalk(ask, self._browse_query, wanted)
             found, searched_to = walk.matches("browse_rows", _browsed, limit + 1, first=8 * limit)
         more = len(found) > limit
         return Browsed(tuple(found[:limit]), more, None if more else searched_to)
@@ -60,7 +60,7 @@ class BrowseReads(Reads):
         """Counts by field over the newest executions that match, at most `most` of them. Raises ReadTooLong if it takes longer than
         `seconds`."""
         with self._search_connection(seconds) as ask:
-            walk = BrowseWalk(ask, self._looks, wanted)
+            walk = BrowseWalk(ask, self._browse_query, wanted)
             found, searched_to = walk.matches("browse_facets", tuple, most + 1, first=most + 1)
         counted = found[:most]
         return Facets(_counts(counted), len(counted), len(found) > most or searched_to is not None)

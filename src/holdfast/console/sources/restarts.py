@@ -313,7 +313,7 @@ class RestartSource:
             raise answer
         assert isinstance(answer, Started)
         if viewer.served is not None:
-            viewer.served.look()
+            viewer.served.look_for_work()
         return answer.header.id
 
 

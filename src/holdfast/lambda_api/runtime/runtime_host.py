@@ -184,7 +184,7 @@ class RuntimeHost:
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         """Do nothing: a process learns of changes from the answers to its checkpoints."""
 
-    def look(self, execution: str) -> None:
+    def recheck(self, execution: str) -> None:
         """Do nothing: an invocation in another process does not stay live while it waits."""
 
     def idle(self) -> bool:

@@ -75,7 +75,7 @@ class PostgresStore(
         self._channel = address.schema
         self._texts = load_queries(address.schema)
         self._lists = ListQuery(self._texts, DIALECT)
-        self._looks = BrowseQuery(self._texts, DIALECT)
+        self._browse_query = BrowseQuery(self._texts, DIALECT)
         self._looker = None
         self._address = address
         self._look_lock = threading.RLock()

@@ -79,7 +79,7 @@ class SqliteStore(
         self._where, self._codec = where, codec
         self._sql = all_statements()
         self._lists = ListQuery(self._sql, DIALECT)
-        self._looks = BrowseQuery(self._sql, DIALECT)
+        self._browse_query = BrowseQuery(self._sql, DIALECT)
         self._looker, self._look_at = None, look_address(where)
         self._bulk = bulk(self._sql)
         self._presence: Presence | None = None

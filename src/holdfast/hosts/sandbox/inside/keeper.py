@@ -171,7 +171,7 @@ def _watched(body: int, watch: LimitWatch, control: socket.socket, woken: int) -
             return None, end
         if deadline is not None and time.monotonic() >= deadline:
             return Breach("timeout", f"not done after {seconds:g} s"), None
-        breach = watch.look()
+        breach = watch.check()
         if breach is not None:
             return breach, None
         changed = abs(watch.kilobytes - told_kilobytes) >= _WORTH_TELLING_KB or watch.processes != told_processes
