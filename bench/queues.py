@@ -124,7 +124,7 @@ async def drain_pair(where: Where, sizes: Sizes) -> tuple[float, float]:
             all_over = ends.more(count)
             began = perf_counter()
             set_mode(store, QUEUE, Mode.OPEN)
-            opened._engine.look()
+            opened._engine.look_for_work()
             await all_over
             times[0].append(perf_counter() - began)
             await drained(store)

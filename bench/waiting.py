@@ -146,7 +146,7 @@ async def _day(opened: OpenEngine, clock: MovableClock, rows: Rows, ended: int) 
     """Seconds until everything has ended after a day passed at once."""
     began = perf_counter()
     clock.move(DAY_SECONDS)
-    opened._engine.look()  # real timers wake it themselves; a clock that jumps does not
+    opened._engine.look_for_work()  # real timers wake it themselves; a clock that jumps does not
     await rows.become("closed", ended)
     return perf_counter() - began
 

@@ -31,9 +31,9 @@ from holdfast.testing import (
     pipeline_kit,
     worker_kit,
 )
-from holdfast.testing.pipeline_kit import NodeRun
+from holdfast.testing.pipeline_kit import NodeRun, PipelineRan
 from holdfast.testing.stores import Opening, SharedStoreSuite, StartingSuite, StoreSuite
-from holdfast.testing.worker_kit import Ran
+from holdfast.testing.worker_kit import WorkerRan
 
 
 @durable_execution
@@ -184,17 +184,17 @@ with tempfile.TemporaryDirectory() as folder, Runner(order) as runner:
         assert "order-42.json" in str(error)
 
 
-# --- run, Ran, worker_kit.crash_everywhere
+# --- run, WorkerRan, worker_kit.crash_everywhere
 refund = Path(str(worker_kit.__file__)).parents[1] / "library" / "refund" / "refund.py"
 inputs = {"order_id": "42", "message": "the cup is broken, I want my 19 euros back"}
 tools = {"language_model": {"decision": "refund", "cents": 1900}, "refund_payment": {"id": "re_1"}}
-ran: Ran = worker_kit.run(refund, inputs, tools=tools, decisions={"refund_payment": "approve"})
+ran: WorkerRan = worker_kit.run(refund, inputs, tools=tools, decisions={"refund_payment": "approve"})
 assert (ran.status, ran.outputs) == ("ok", {"refund_id": "re_1"})
 assert ran.writes == (("refund_payment", {"order_id": "42", "cents": 1900}),)
 assert worker_kit.crash_everywhere(refund, inputs, tools=tools) > 0
 
 
-# --- pipeline_kit.run, pipeline_kit.Ran, NodeRun, pipeline_kit.crash_everywhere
+# --- pipeline_kit.run, PipelineRan, NodeRun, pipeline_kit.crash_everywhere
 p = Pipeline("letters", "1.0", inputs={"type": "object"}, outputs={"type": "object"})
 letters = p.map("letters", "writer-worker", p.inputs.names, {"name": p.item}, at_most=50)
 pause = p.wait("pause", "3d", after=letters)
@@ -207,7 +207,7 @@ stubs = {
     "post-worker": lambda inputs: {"count": len(inputs["letters"])},
 }
 names = {"names": ["Ada", "Bo"]}
-finished: pipeline_kit.Ran = pipeline_kit.run(p, names, workers=stubs, decisions={"sign-off": "approve"})
+finished: PipelineRan = pipeline_kit.run(p, names, workers=stubs, decisions={"sign-off": "approve"})
 assert (finished.status, finished.outputs, finished.nodes["send"].state) == ("ok", {"sent": 2}, "ok")
 first: NodeRun = finished.runs["letters"][0]
 assert (first.worker, first.item, first.inputs, first.outputs) == ("writer-worker", 0, {"name": "Ada"}, {"text": "Dear Ada"})

@@ -15,7 +15,7 @@ from holdfast.durable.retries import RetryPresets
 from holdfast.engine.outbox import NO_SUBSCRIBERS
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.ids import id_at
-from holdfast.service.engines import BlockingEngine, Opening
+from holdfast.service.engines import BlockingEngine, EngineOpening
 from holdfast.service.runtimes.worker_runtime import WorkerRuntime, WorkerSettings
 from holdfast.service.settings import Settings
 from holdfast.store.backends import open_store
@@ -151,8 +151,8 @@ def serving(folder: Path) -> Iterator[ServingScene]:
     flow.write_text(FLOW)
     where, settings = str(folder / "console.db"), WorkerSettings(policy=Policy(isolation="inline"))
     runtime = WorkerRuntime([worker, flow], settings, None)
-    opening = Opening(where, FUNCTIONS, NO_SUBSCRIBERS, Settings(tune=False), runtime)
+    opening = EngineOpening(where, FUNCTIONS, NO_SUBSCRIBERS, Settings(tune=False), runtime)
     with opening as engine, contextlib.closing(open_store(where, id_at(SystemClock().now()))) as store:
         loop = engine._loop_thread._loop
-        served = ServerProcess(loop, workers=runtime.worker_service, functions=FUNCTIONS, look=opening.engine.look)
+        served = ServerProcess(loop, workers=runtime.worker_service, functions=FUNCTIONS, look_for_work=opening.engine.look_for_work)
         yield ServingScene(store, where, store.clock(SystemClock()), engine, served)

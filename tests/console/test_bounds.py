@@ -18,7 +18,7 @@ from holdfast.console.sources import runs as runs_source
 from holdfast.console.sources.approvals import ApprovalsSource
 from holdfast.console.sources.bulk import BulkRun, BulkSource, Verb
 from holdfast.console.sources.gate_verdicts import few_enough
-from holdfast.console.sources.timeline_tree import TimelineFilter, Tree
+from holdfast.console.sources.timeline_tree import TimelineFilter, TimelineTree
 from holdfast.console.sources.viewer import Viewer
 from holdfast.console.ticks import Ticks, _Stream
 from holdfast.model.audit import Actor, NoteFilter
@@ -43,7 +43,7 @@ def test_a_row_below_forty_thousand_maps_is_found_as_quickly_as_another(scene: S
     history, parent = History("deep", scene.clock.now() - 1_000_000), None
     for number in range(40_000):
         parent = history.context("n", SubType.MAP if number % 2 else SubType.MAP_ITERATION, parent)
-    tree = Tree(history.header, history._operations, {}, scene.clock.now(), msgspec.UNSET, whole=False)  # type: ignore[arg-type]
+    tree = TimelineTree(history.header, history._operations, {}, scene.clock.now(), msgspec.UNSET, whole=False)  # type: ignore[arg-type]
     began = time.process_time()
     row, choice = tree.shown_at(len(tree.entries) - 1, TimelineFilter())
     assert (row, len(choice.toggled)) == (39_999, 39_999)

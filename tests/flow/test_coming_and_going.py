@@ -46,7 +46,7 @@ def inner(engine: OpenEngine) -> Engine:
 def come(engine: Engine, function: Function) -> None:
     engine.registry.put(function)
     engine.store.publish([Hosted(function.name, function.version, function.terms)])
-    engine.look()
+    engine.look_for_work()
 
 
 async def test_executions_of_a_function_that_left_wait_until_it_is_back(harness: Harness) -> None:
@@ -146,8 +146,8 @@ class Home:
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         self.asked.append("learn")
 
-    def look(self, execution: str) -> None:
-        self.asked.append("look")
+    def recheck(self, execution: str) -> None:
+        self.asked.append("recheck")
 
     def idle(self) -> bool:
         return "invoke" not in self.asked
@@ -166,7 +166,7 @@ async def test_each_invocation_goes_to_the_host_of_its_function(harness: Harness
     host.cancel("x")
     assert header is not None
     host.learn(header, ())
-    host.look("x")
-    assert first.asked == second.asked[1:] == ["cancel", "learn", "look"]
+    host.recheck("x")
+    assert first.asked == second.asked[1:] == ["cancel", "learn", "recheck"]
     with pytest.raises(FunctionNotFound, match="Function 'twice' has no version 1 here"):
         ChoosingHost([first]).invoke(invocation, none, none)

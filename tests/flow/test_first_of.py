@@ -64,7 +64,7 @@ async def test_the_first_answer_decides_and_a_later_one_changes_nothing(harness:
         await pending(execution, "stay")
         await engine.succeed_callback(manager, "too late")
         clock.move_to(clock.now() + 1_000)
-        engine._engine.look()
+        engine._engine.look_for_work()
         assert await execution.result() == [1, "yes"]
         told = types(wire(await execution.history()))
         assert told.count("WaitCancelled") == 1
@@ -126,7 +126,7 @@ async def test_of_two_that_are_over_the_one_that_ended_first_is_the_first(harnes
             await engine.succeed_callback(callback, "yes")
             clock.move_to(clock.now() + 1_000)
         clock.move_to(clock.now() + 5_000)
-        engine._engine.look()
+        engine._engine.look_for_work()
         assert await execution.result() == 1
 
 

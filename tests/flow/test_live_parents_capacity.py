@@ -198,14 +198,14 @@ async def test_what_follows_from_a_commit_is_told_after_its_answers_also_from_a_
     writer = Writer(cast("Any", Following()), SystemClock(), loop, range(100), Health("runner", lambda: None))
     writer.tell(lambda changes: told.append(str(changes)), lambda: None)
     writer._disk_seconds = 1.0  # a slow disk: a thread writes
-    landed = asyncio.Event()
+    delivered = asyncio.Event()
 
     def deliver(answer: Any) -> None:
         told.append(str(answer))
         loop.call_soon(told.append, "later")
-        loop.call_soon(landed.set)
+        loop.call_soon(delivered.set)
 
     writer.submit(cast("Any", "answer"), deliver)
-    await landed.wait()
+    await delivered.wait()
     writer.close()
     assert told == ["answer", "['followed']", "later"]

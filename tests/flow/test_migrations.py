@@ -42,8 +42,8 @@ async def test_everything_in_flight_in_a_store_of_a_release_comes_to_its_right_e
         assert len(store.dead(flight.LEASE_UNTIL + 1)) == 1, "the runner that was killed in the middle of a step"
     flight.done.clear()
     signals: list[StatusSignal] = []
-    async with flight.opened(old, tmp_path, flight.MADE_AT + flight.HOUR // 2, signals.append, skipping=False) as (engine, force, clock):
-        await _answer(engine, force)
+    async with flight.opened(old, tmp_path, flight.MADE_AT + flight.HOUR // 2, signals.append, skipping=False) as (engine, service, clock):
+        await _answer(engine, service)
         clock.skipping = True
         ended = {
             name: await (await named(engine, name, f"{name}-1")).result() for name in ("bill", "ask", "parent", "fan", "retried", "busy")
@@ -75,13 +75,13 @@ async def named(engine: OpenEngine, function: str, name: str) -> OpenExecution:
     return await engine.get(found.id)
 
 
-async def _answer(engine: OpenEngine, force: WorkerService) -> None:
+async def _answer(engine: OpenEngine, service: WorkerService) -> None:
     """What people do: they answer the callback and decide the approval."""
     asking = await named(engine, "ask", "ask-1")
     await engine.succeed_callback((await pending(asking)).callback_id or "", "yes")
-    (approval,) = force.approvals(LOCAL)
-    await force.decide(approval.approval_id, Decision(verdict="approve", decided_by="bob", decided_at=1), LOCAL)
-    response = await force.response(approval.run_id, LOCAL)
+    (approval,) = service.approvals(LOCAL)
+    await service.decide(approval.approval_id, Decision(verdict="approve", decided_by="bob", decided_at=1), LOCAL)
+    response = await service.response(approval.run_id, LOCAL)
     assert (response.status, response.outputs) == (ResponseStatus.OK, {"paid": {"cents": 5}})
 
 

@@ -136,7 +136,7 @@ async def test_our_def_handler_leaves_the_official_history(case: Case, official_
     assert_same_history(case, ending, await official_ending(case, official_endings))
 
 
-@pytest.mark.parametrize("resting", [pytest.param(100, id="resting"), pytest.param(0, id="unparked")])
+@pytest.mark.parametrize("resting", [pytest.param(100, id="resting"), pytest.param(0, id="not resting")])
 @every_twin
 async def test_our_async_handler_leaves_the_official_history(case: Case, resting: int, official_endings: dict[str, Ending]) -> None:
     sdk = Sdk(OURS)

@@ -276,7 +276,7 @@ async def test_what_a_hook_sets_in_a_branch_and_forgets_stays_there(harness: Har
     assert here.get() == "nowhere"
 
 
-async def test_each_invocation_of_a_parked_coroutine_has_plugins_of_its_own(harness: Harness) -> None:
+async def test_each_invocation_of_a_resting_coroutine_has_plugins_of_its_own(harness: Harness) -> None:
     told: list[tuple[int, str]] = []
     runs: list[str] = []
 

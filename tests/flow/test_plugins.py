@@ -99,7 +99,7 @@ async def test_an_async_handler_tells_plugins_what_the_official_one_tells(case: 
 
 
 @every_twin
-async def test_a_parked_handler_tells_the_plugins_of_each_invocation_what_a_replay_tells(case: Case, kept: dict[str, Record]) -> None:
+async def test_a_resting_handler_tells_the_plugins_of_each_invocation_what_a_replay_tells(case: Case, kept: dict[str, Record]) -> None:
     resting, replayed = await recorded(case, OURS, resting=100), copy.copy(await told_by_official(case, kept))
     replayed.told = without_second_runs(replayed.told)
     assert resting.told == without_second_runs(resting.told), "what has ended is not run again"

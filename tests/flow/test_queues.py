@@ -41,7 +41,7 @@ async def ends(engine: Engine, *executions: str) -> list[Any]:
 def set_mode(engine: Engine, mode: Mode, queue: str = "emails") -> None:
     row = engine.store.queue(queue) or QueueRow(name=queue)
     assert engine.store.set_queue(msgspec.structs.replace(row, mode=mode))
-    engine.look()
+    engine.look_for_work()
 
 
 # --- admission
@@ -191,7 +191,7 @@ async def test_a_rate_that_opens_while_there_is_no_room_here_does_not_make_the_r
         jobs = [await engine.enqueue("job", str(n), queue="emails") for n in range(2)]
         await eventually(lambda: line.came)
         harness.clock.skip_to(harness.clock.now() + 20_000)
-        engine.look()
+        engine.look_for_work()
         await eventually(lambda: (engine._agenda.timer_at or 0) > harness.clock.now())
         line.open.set()
         assert await ends(engine, *(job.id for job in jobs)) == [0, 1]

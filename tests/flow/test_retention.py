@@ -209,7 +209,7 @@ async def test_an_end_waits_for_the_present_chore_and_begins_no_further_one() ->
         done.append("second")
 
     kept_in_order = upkeep.Upkeep(Mock(), VirtualClock(), [first, second])
-    kept_in_order.look(1)
+    kept_in_order.begin_due(1)
     await came.wait()
     ending = asyncio.create_task(kept_in_order.end())
     await asyncio.sleep(0)
@@ -230,7 +230,7 @@ async def test_a_chore_that_fails_keeps_neither_the_other_chores_nor_the_removal
     store = Mock()
     store.expire.side_effect = lambda now, rows: done.append("expired")
     kept_in_order = upkeep.Upkeep(store, VirtualClock(), [fails, second])
-    kept_in_order.look(1)
+    kept_in_order.begin_due(1)
     while len(done) < 2:
         await asyncio.sleep(0)
     await kept_in_order.end()

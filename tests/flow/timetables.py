@@ -75,7 +75,7 @@ class Stage:
     async def settled(self) -> None:
         """Wait until all that is due now is done."""
         for engine in self.engines:
-            engine._engine.look()
+            engine._engine.look_for_work()
         await in_real_time(self._is_settled, seconds=60)
 
     def _is_settled(self) -> bool:

@@ -21,7 +21,7 @@ PARTS = [{"source": "a", "value": {"name": "Acme", "founded": 1987}}, {"source":
 BOTH = [{"path": ".founded", "values": [{"source": "a", "value": 1987}, {"source": "b", "value": 1986}]}]
 
 
-def aggregated(policy: str, parts: Any = None, *, model: Any = None, **inputs: Any) -> worker_kit.Ran:
+def aggregated(policy: str, parts: Any = None, *, model: Any = None, **inputs: Any) -> worker_kit.WorkerRan:
     """A run in this process, with a model that gives this answer."""
     return worker_kit.run(WORKER, {"parts": parts or PARTS, "merge_policy": policy, **inputs}, tools={"language_model": model})
 

@@ -38,7 +38,7 @@ def said(*issues: dict[str, Any], risk: str = "low", summary: str = "It adds a t
     return {"summary": summary, "risk": risk, "issues": list(issues)}
 
 
-def reviewed(answer: Any, **inputs: Any) -> worker_kit.Ran:
+def reviewed(answer: Any, **inputs: Any) -> worker_kit.WorkerRan:
     """A run in this process, with a model that gives this answer."""
     return worker_kit.run(WORKER, {**CASE, **inputs}, tools={"language_model": answer})
 

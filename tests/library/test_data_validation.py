@@ -24,7 +24,7 @@ PARAMETERS = file_of(WORKER).with_name("parameters.toml")
 
 def validated(
     records: list[Any], parameters: Path = PARAMETERS, request: Mapping[str, Any] = MappingProxyType({}), **inputs: Any
-) -> worker_kit.Ran:
+) -> worker_kit.WorkerRan:
     """A run in this process, with what the operator keeps in a file. `request`: further members of the request."""
     settings = WorkerSettings(policy=Policy(isolation="inline"), parameters=str(parameters))
     return worker_kit.run(WORKER, {**CASE, "records": records, **inputs}, worker_settings=settings, **request)

@@ -29,12 +29,12 @@ def said(
     return {"summary": summary, "key_points": ["The teapot is broken."], "action_items": [item], "tone": "neutral"}
 
 
-def summarized(answer: Any, **inputs: Any) -> worker_kit.Ran:
+def summarized(answer: Any, **inputs: Any) -> worker_kit.WorkerRan:
     """A run in this process, with a model that gives this answer."""
     return worker_kit.run(WORKER, {**CASE, **inputs}, tools={"language_model": answer})
 
 
-def prompt_of(told: worker_kit.Ran) -> str:
+def prompt_of(told: worker_kit.WorkerRan) -> str:
     ((_, arguments),) = told.calls
     return str(arguments["prompt"])
 

@@ -24,7 +24,7 @@ def said(label: str, confidence: float = 0.9) -> dict[str, Any]:
     return {"label": label, "reason": "It says so.", "confidence": confidence}
 
 
-def routed(answer: Any, **inputs: Any) -> worker_kit.Ran:
+def routed(answer: Any, **inputs: Any) -> worker_kit.WorkerRan:
     """A run in this process, with a model that gives this answer."""
     return worker_kit.run(WORKER, {**CASE, **inputs}, tools={"language_model": answer})
 

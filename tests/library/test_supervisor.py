@@ -23,7 +23,7 @@ def said(choice: str, *, inputs: Any = None, outputs: Any = None) -> dict[str, A
     return {"choice": choice, "reason": "It comes next.", "inputs": inputs, "outputs": outputs}
 
 
-def chose(answer: Any, **inputs: Any) -> worker_kit.Ran:
+def chose(answer: Any, **inputs: Any) -> worker_kit.WorkerRan:
     """A run in this process, with a model that gives this answer."""
     return worker_kit.run(WORKER, {**CASE, **inputs}, tools={"language_model": answer})
 

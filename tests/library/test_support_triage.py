@@ -16,7 +16,7 @@ import pytest
 import holdfast
 from holdfast.pipelines.builder.build import build
 from holdfast.pipelines.draw.text import draw_text
-from holdfast.pipelines.graph.text import graph_id
+from holdfast.pipelines.graph.graph_json import graph_id
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.testing import pipeline_kit
 from holdfast.workers.approvals import Decision

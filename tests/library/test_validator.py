@@ -30,7 +30,7 @@ def reason(code: str = "not_neutral", path: str = ".price", severity: str = "err
     return {"code": code, "path": path, "message": message, "severity": severity}
 
 
-def judged(*, model: Any = None, candidate: Any = None, **inputs: Any) -> worker_kit.Ran:
+def judged(*, model: Any = None, candidate: Any = None, **inputs: Any) -> worker_kit.WorkerRan:
     """A run in this process, with a model that gives this answer."""
     return worker_kit.run(WORKER, {"candidate": CANDIDATE if candidate is None else candidate, **inputs}, tools={"language_model": model})
 

@@ -213,7 +213,7 @@ def passes(seconds: int) -> Act:
 
     async def moved(made: Stage, _: str) -> None:
         made.clock.move_to(made.clock.now() + seconds * 1000)
-        made.engine._engine.look()
+        made.engine._engine.look_for_work()
 
     return moved
 

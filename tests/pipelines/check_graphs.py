@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.contract.terms import Contract, RunLimits, ToolGrant
-from holdfast.pipelines.check.known import Known, Workers, known_worker
+from holdfast.pipelines.check.known import Known, WorkersById, known_worker
 from holdfast.pipelines.graph.graph import After, AnyNode, GateNode, Graph, HumanNode, MapNode, MergeNode, MergePart, Rule, Undo, WorkerNode
 from tests.pipelines.templates import out, ref
 
@@ -34,7 +34,7 @@ def worker(name: str, takes: Any = None, gives: Any = None, *, tools: str = "", 
     return known_worker(contract)
 
 
-def known(*workers: Known) -> Workers:
+def known(*workers: Known) -> WorkersById:
     """The workers as a check takes them."""
     found: dict[str, dict[str, Known]] = {}
     for one in workers:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.service.engines import Opening
+from holdfast.service.engines import EngineOpening
 from holdfast.testing import pipeline_stage
 from tests.postgres import empty_store
 
@@ -15,9 +15,9 @@ from tests.postgres import empty_store
 def kit_store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Let every run of the kit have a store of this kind."""
 
-    def on_postgres(where: str, *more: Any) -> Opening:
-        return Opening(empty_store(), *more)
+    def on_postgres(where: str, *more: Any) -> EngineOpening:
+        return EngineOpening(empty_store(), *more)
 
     if request.param == "postgres":
-        monkeypatch.setattr(pipeline_stage, "Opening", on_postgres)
+        monkeypatch.setattr(pipeline_stage, "EngineOpening", on_postgres)
     return str(request.param)

@@ -13,8 +13,8 @@ from holdfast.pipelines.builder.build import build
 from holdfast.pipelines.builder.entry import drafted
 from holdfast.pipelines.graph.contract import contract_in
 from holdfast.pipelines.graph.graph import GIVES, Built, SourceLine
+from holdfast.pipelines.graph.graph_json import graph_from, graph_id, graph_text
 from holdfast.pipelines.graph.refusals import PipelineInvalid
-from holdfast.pipelines.graph.text import graph_from, graph_id, graph_text
 from holdfast.pipelines.steps.steps import StepDone, StepFailure, Steps
 from holdfast.workers.packages import Packages, WorkerChanged, WorkerInvalid, WorkerMissing
 from holdfast.workers.policy import Policy
@@ -182,7 +182,7 @@ SENT = {
 """What code may write to the channel itself, and what the runner says to it."""
 SENDER = """
 import os, struct
-from holdfast.hosts.sandbox.inside.plan import BODY_FD
+from holdfast.hosts.sandbox.inside.jail_plan import BODY_FD
 text = {text!r}.encode()
 os.write(BODY_FD, struct.pack(">I", len(text)) + text)
 os._exit(0)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from holdfast.contract.terms import ProblemLevel
-from holdfast.pipelines.check.known import Workers
+from holdfast.pipelines.check.known import WorkersById
 from holdfast.pipelines.check.nested import with_pipelines
 from holdfast.pipelines.check.table import MEANINGS, Found
 from holdfast.pipelines.check.whole import problems
@@ -58,7 +58,7 @@ class Case(NamedTuple):
     code: str
     node: str | None
     graph: Graph
-    workers: Workers = KNOWN
+    workers: WorkersById = KNOWN
     says: str = ""
 
 
@@ -307,7 +307,7 @@ def test_one_mistake_is_told_by_few_problems(case: Case) -> None:
         (graph(nested(), gives=OF_SUB), with_pipelines(KNOWN, [named("inner", graph(work("x"), gate("g", "x"), _guarded()))])),
     ],
 )
-def test_loops_and_pipelines_that_are_good_have_no_problem(good: Graph, workers: Workers) -> None:
+def test_loops_and_pipelines_that_are_good_have_no_problem(good: Graph, workers: WorkersById) -> None:
     assert [str(problem) for problem in problems(good, workers)] == []
 
 

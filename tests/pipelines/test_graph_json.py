@@ -25,9 +25,9 @@ from holdfast.pipelines.graph.graph import (
     WaitNode,
     WorkerNode,
 )
-from holdfast.pipelines.graph.references import resolved
+from holdfast.pipelines.graph.graph_json import graph_from, graph_id, graph_text, text_id
 from holdfast.pipelines.graph.refusals import PipelineInvalid
-from holdfast.pipelines.graph.text import graph_from, graph_id, graph_text, text_id
+from holdfast.pipelines.graph.resolved_templates import resolved
 from tests import parts
 from tests.pipelines.values import CONTRACT, GRAPHS, RULE, WHOLE
 

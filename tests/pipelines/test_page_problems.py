@@ -13,7 +13,7 @@ from holdfast.contract.page_reader import read
 from holdfast.contract.terms import ProblemLevel
 from holdfast.pipelines.graph.contract import contract_in
 from holdfast.pipelines.graph.graph import GateNode, HumanNode
-from holdfast.pipelines.graph.text import graph_from, graph_text
+from holdfast.pipelines.graph.graph_json import graph_from, graph_text
 from holdfast.pipelines.page.reader import MAX_PAGE_BYTES, PipelinePage, is_pipeline, read_pipeline
 from tests import parts
 from tests.pipelines.pipeline_pages import NOTICE, RENDERINGS, Rendering, flat, graph_of, problems_of, site

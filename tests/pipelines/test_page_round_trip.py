@@ -20,12 +20,12 @@ from holdfast.pipelines.draw.text import draw_text
 from holdfast.pipelines.graph.bounds import check_node
 from holdfast.pipelines.graph.contract import contract_in, json_of
 from holdfast.pipelines.graph.graph import AnyNode, Built, Graph, StepNode
+from holdfast.pipelines.graph.graph_json import graph_from, graph_id, graph_text
 from holdfast.pipelines.graph.refusals import PipelineInvalid
-from holdfast.pipelines.graph.text import graph_from, graph_id, graph_text
 from holdfast.pipelines.page.layout import WIDTH
 from holdfast.pipelines.page.node_fields import is_template
 from holdfast.pipelines.page.reader import read_pipeline
-from holdfast.pipelines.page.references import template_doc
+from holdfast.pipelines.page.template_text import template_doc
 from holdfast.pipelines.page.writer import _difference, page_of
 from holdfast.workers.packages import Packages
 from holdfast.workers.policy import Policy

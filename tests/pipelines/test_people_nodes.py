@@ -235,7 +235,7 @@ async def test_a_silence_adds_the_approvers_of_the_chain_to_the_same_question(tm
             await vote(made, approval, "eve")
         for expected in (("ann", "bob"), ("ann", "bob", "heads")):
             made.clock.move_to(made.clock.now() + HOUR * 1000)
-            made.engine._engine.look()
+            made.engine._engine.look_for_work()
             approval = await until_approvers(made, expected)
         await vote(made, approval, "eve")
         response = await made.service.response(run, LOCAL)

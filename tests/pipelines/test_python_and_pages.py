@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.pipelines.builder.build import build
 from holdfast.pipelines.draw.text import draw_text
 from holdfast.pipelines.graph.graph import Built
-from holdfast.pipelines.graph.text import graph_id
+from holdfast.pipelines.graph.graph_json import graph_id
 from holdfast.pipelines.page.writer import page_of
 from holdfast.workers.packages import Packages
 from holdfast.workers.policy import Policy

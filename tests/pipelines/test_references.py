@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.model import codec
-from holdfast.pipelines.graph.references import MapItem, Unresolved, resolved
+from holdfast.pipelines.graph.resolved_templates import MapItem, Unresolved, resolved
 from holdfast.pipelines.graph.templates import flaws_in, references_in, sources_in
 from tests import parts
 from tests.pipelines.values import JSON, TEMPLATES

@@ -73,7 +73,7 @@ async def test_a_pipeline_is_started_once_at_each_time_of_its_page_and_of_a_prog
         ) as engine:
             for moment in ("2026-01-01 01:00", "2026-01-01 12:00", "2026-01-02 01:00"):
                 clock.move_to(at(moment))
-                engine._engine.look()
+                engine._engine.look_for_work()
                 await in_real_time(lambda: not store.due_schedules(["nightly-sum"], clock.now(), 1) and engine._engine.idle)
         asker = Asker()
         found = (run_view(store, one.header.id, asker) for one in run_views(store, asker, limit=50))

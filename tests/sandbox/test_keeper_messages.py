@@ -22,7 +22,7 @@ class Watch:
         self._looks = 0
         self.heard = b""
 
-    def look(self) -> Breach | None:
+    def check(self) -> Breach | None:
         self._looks += 1
         if self._looks >= 3:
             while True:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.hosts.sandbox.inside import kernel
+from holdfast.hosts.sandbox.inside.jail_plan import JailPlan
 from holdfast.hosts.sandbox.inside.limit_watch import LimitWatch
-from holdfast.hosts.sandbox.inside.plan import Plan
 
 NO_PROCESS = 2**22 + 1
 """No process of Linux has this id, so there is nothing about it in /proc, as on other systems."""
@@ -17,9 +17,9 @@ NO_PROCESS = 2**22 + 1
 
 def test_only_the_scratch_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "LINUX", False)
-    plan = Plan("", "", [], [], [], [], 64, 1.0, 1, 64, False, 1, "none")
+    plan = JailPlan("", "", [], [], [], [], 64, 1.0, 1, 64, False, 1, "none")
     watch = LimitWatch(NO_PROCESS, plan, str(tmp_path), whole_tree=False, own_network=False)
-    assert watch.look() is None
+    assert watch.check() is None
     (tmp_path / "large").write_bytes(os.urandom(2 << 20))
-    breach = watch.look()
+    breach = watch.check()
     assert (breach and breach.code) == "disk_exceeded"

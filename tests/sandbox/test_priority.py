@@ -16,7 +16,7 @@ import pytest
 from holdfast.contract.refusals import Overloaded
 from holdfast.hosts.cpu_shares import CpuShares
 from holdfast.hosts.processes import give_way
-from holdfast.hosts.sandbox.inside.plan import NICE, NICE_OF_BUSY
+from holdfast.hosts.sandbox.inside.jail_plan import NICE, NICE_OF_BUSY
 from holdfast.hosts.sandbox.jailed_body import JailedBody
 from holdfast.hosts.sandbox.sandbox import Sandbox
 from holdfast.hosts.sandbox.server_limits import ServerLimits

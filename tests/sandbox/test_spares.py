@@ -109,7 +109,7 @@ async def test_a_body_is_not_idle_while_the_runner_works_for_it(sandboxes: Any) 
     assert end.code == "idle_timeout"
 
 
-async def test_the_time_of_a_body_stands_still_while_it_is_parked(sandboxes: Any) -> None:
+async def test_the_time_of_a_body_stands_still_while_it_rests(sandboxes: Any) -> None:
     sandbox = sandboxes("greedy:sleep")
     await sandbox.start()
     await sandbox._spare.settled()  # else the start of the sandbox, which takes long on a busy machine, would use up the body's time

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.contract.refusals import Overloaded
-from holdfast.hosts.sandbox.jail import BodyEnd, Code, TighterLimits
+from holdfast.hosts.sandbox.jail import BodyEnd, EndCode, TighterLimits
 from holdfast.hosts.sandbox.jailed_body import JailedBody
 from holdfast.hosts.sandbox.sandbox import Sandbox
 from holdfast.hosts.sandbox.server_limits import ServerLimits, machine_memory_mb
@@ -142,9 +142,9 @@ class Body:
     """A body as far as the rule sees it."""
 
     def __init__(self) -> None:
-        self.ended: Code | None = None
+        self.ended: EndCode | None = None
 
-    def stop(self, code: Code, detail: str) -> None:
+    def stop(self, code: EndCode, detail: str) -> None:
         self.ended = code
 
 

@@ -209,11 +209,11 @@ class Chaos:
 
     async def _set_queue(self, engine: Engine) -> None:
         self._world.tell(set_by_chance(engine.store, self._chance))
-        engine.look()
+        engine.look_for_work()
 
     async def _open_queues(self, engine: Engine) -> None:
         open_all(engine.store)
-        engine.look()
+        engine.look_for_work()
 
     def answer(self) -> None:
         """Any callback that the world was told of, also one that was answered before."""

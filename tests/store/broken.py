@@ -13,7 +13,7 @@ from holdfast.model.errors import HoldfastError, StoreBroken
 from holdfast.model.execution import Birth, Execution, View
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.seal import Seal
-from holdfast.model.verbs import Checkpoint, Claim, Decision, Settle, Start, Write
+from holdfast.model.verbs import Checkpoint, Claim, Settle, Start, VerbDecision, Write
 from holdfast.store.seam import Committed, Filter
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.stores import Opening, SharedStoreSuite
@@ -25,11 +25,11 @@ from tests.store.files import quick_store
 class Twisted:
     """A write that decides otherwise than it should."""
 
-    def __init__(self, write: Write, decide: Callable[[Write, View, int, Seal], Decision]) -> None:
+    def __init__(self, write: Write, decide: Callable[[Write, View, int, Seal], VerbDecision]) -> None:
         self.execution = write.execution
         self._write, self._decide = write, decide
 
-    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+    def decide(self, view: View, now: int, seal: Seal) -> VerbDecision:
         return self._decide(self._write, view, now, seal)
 
 
@@ -47,7 +47,7 @@ class IgnoresFences(SqliteStore):
     """Any writer may write, as the row stands."""
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
-        def decide(write: Any, view: View, now: int, seal: Seal) -> Decision:
+        def decide(write: Any, view: View, now: int, seal: Seal) -> VerbDecision:
             return msgspec.structs.replace(write, at=position(view.header)).decide(view, now, seal)  # type: ignore[no-any-return]
 
         return super().commit([Twisted(write, decide) if isinstance(write, Checkpoint) else write for write in batch], now)
@@ -57,7 +57,7 @@ class LosesWakeUps(SqliteStore):
     """Suspends without a look at what came since."""
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
-        def decide(write: Any, view: View, now: int, seal: Seal) -> Decision:
+        def decide(write: Any, view: View, now: int, seal: Seal) -> VerbDecision:
             return msgspec.structs.replace(write, seen=view.header.revision).decide(view, now, seal)  # type: ignore[no-any-return]
 
         return super().commit([Twisted(write, decide) if isinstance(write, Settle) else write for write in batch], now)
@@ -76,7 +76,7 @@ class GivesUpABatch(SqliteStore):
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
         refused: list[HoldfastError] = []
 
-        def decide(write: Write, view: View, now: int, seal: Seal) -> Decision:
+        def decide(write: Write, view: View, now: int, seal: Seal) -> VerbDecision:
             if refused:
                 raise refused[0]
             try:
@@ -94,7 +94,7 @@ class FailsTogether(SqliteStore):
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
         bugs: list[Exception] = []
 
-        def decide(write: Write, view: View, now: int, seal: Seal) -> Decision:
+        def decide(write: Write, view: View, now: int, seal: Seal) -> VerbDecision:
             try:
                 return write.decide(view, now, seal)
             except HoldfastError:
@@ -138,7 +138,7 @@ class TrustsItsMemory(SqliteStore):
         self._known: dict[str, Execution] = {}
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
-        def decide(write: Write, view: View, now: int, seal: Seal) -> Decision:
+        def decide(write: Write, view: View, now: int, seal: Seal) -> VerbDecision:
             known = msgspec.structs.replace(self._known.get(write.execution, view.header), events=view.header.events)
             return write.decide(Seen(view, known), now, seal)
 
@@ -170,7 +170,7 @@ class LooksBeforeItsTurn(SqliteStore):
         looked = {write.execution: self.find(write.execution) for write in batch}
         self.gate.wait(10)
 
-        def decide(write: Write, view: View, now: int, seal: Seal) -> Decision:
+        def decide(write: Write, view: View, now: int, seal: Seal) -> VerbDecision:
             return write.decide(Seen(view, looked[write.execution] or view.header), now, seal)
 
         return super().commit([Twisted(write, decide) for write in batch], now)

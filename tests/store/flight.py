@@ -162,14 +162,14 @@ async def opened(
 
     pay = Counted("pay", Effect.WRITE, lambda cents: {"cents": cents})
     policy = Policy(caps=DayCaps(runs=100))
-    force = WorkerService(policy=policy, artifacts=Artifacts(Folder(folder), policy.artifact_bytes), find=unknown)
-    force.serve(InlineWorker(contract("pay"), paying, pay, approvals=frozenset({"pay"})))
+    service = WorkerService(policy=policy, artifacts=Artifacts(Folder(folder), policy.artifact_bytes), find=unknown)
+    service.serve(InlineWorker(contract("pay"), paying, pay, approvals=frozenset({"pay"})))
     clock = VirtualClock(now, skipping=skipping)
     settings = Settings(clock=clock, ids=Ids(Random(now)), tune=False)
-    functions = [*FUNCTIONS, *force.functions()]
+    functions = [*FUNCTIONS, *service.functions()]
     async with holdfast.open(where, functions=functions, subscribers={"billing": subscriber}, settings=settings) as engine:
-        force.attach(engine._engine)
-        yield engine, force, clock
+        service.attach(engine._engine)
+        yield engine, service, clock
 
 
 async def fly(where: str, folder: Path) -> None:
@@ -183,13 +183,13 @@ async def fly(where: str, folder: Path) -> None:
     def undelivered(signal: holdfast.StatusSignal) -> None:
         raise ValueError("the subscriber is away")
 
-    async with opened(where, folder, MADE_AT, undelivered, skipping=False) as (engine, force, _):
+    async with opened(where, folder, MADE_AT, undelivered, skipping=False) as (engine, service, _):
         for event in ("right", "wrong"):
             ended = await engine.start(over, event, name=event)
             with contextlib.suppress(holdfast.HoldfastError):
                 await ended.result()
         flying = {f.name: await engine.start(f, {"order": 42}, name=f"{f.name}-1") for f in (bill, ask, parent, fan, retried, busy)}
-        await force.invoke(request(cents=5, idempotency_key="case-7"), LOCAL)
+        await service.invoke(request(cents=5, idempotency_key="case-7"), LOCAL)
         for name in ("bill", "ask", "parent", "fan", "retried"):
             await pending(flying[name])
         await eventually(lambda: "second" in done)

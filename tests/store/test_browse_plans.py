@@ -136,15 +136,15 @@ def store(request: pytest.FixtureRequest) -> SqliteStore | PostgresStore:
 
 
 class Spy:
-    """Counts what the statements of a look may read at most."""
+    """Counts what the statements of a search may read at most."""
 
     def __init__(self, store: SqliteStore | PostgresStore, patch: pytest.MonkeyPatch) -> None:
         self.considered = self.counted = 0
-        looking = store._looking
+        searching = store._search_connection
 
         @contextlib.contextmanager
         def spied(seconds: float) -> Iterator[Any]:
-            with looking(seconds) as ask:
+            with searching(seconds) as ask:
 
                 def heard(question: str, asked: Mapping[str, object]) -> list[rows.Row]:
                     found = ask(question, asked)
@@ -159,7 +159,7 @@ class Spy:
 
                 yield heard
 
-        patch.setattr(store, "_looking", spied)
+        patch.setattr(store, "_search_connection", spied)
 
 
 # --- the bound ---------------------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def parts() -> list[IndexRange]:
 
 @pytest.mark.parametrize("part", parts(), ids=lambda part: part.name)
 def test_sqlite_finds_the_candidates_of_a_part_in_its_index_and_their_rows_by_key(sqlite: SqliteStore, part: IndexRange) -> None:
-    looks = sqlite._looks
+    looks = sqlite._browse_query
     asked = looks.asked(Browse(statuses=(ShownStatus.PERSON,), tenant="acme", kinds=(Kind.WORKER,), text="x"))
     given = asked | {"lower": "0", "upper": "~", "most": 10, "limit": 10, "value": "x"}
     for name in ("browse_rows", "browse_facets"):
@@ -242,7 +242,7 @@ def test_sqlite_finds_the_candidates_of_a_part_in_its_index_and_their_rows_by_ke
 def test_postgres_finds_the_candidates_of_every_part_in_its_index(postgres: PostgresStore, is_empty: bool) -> None:
     with contextlib.ExitStack() as closing:
         store = closing.enter_context(contextlib.closing(PostgresStore(new_schema(), "empty"))) if is_empty else postgres
-        looks = store._looks
+        looks = store._browse_query
         asked = looks.asked(Browse(statuses=(ShownStatus.PERSON,), tenant="acme", kinds=(Kind.WORKER,), text="x"))
         given = asked | {"lower": "0", "upper": "~", "most": 10, "limit": 10, "value": "f0"}
         for part in parts():
@@ -258,7 +258,7 @@ def test_postgres_finds_the_candidates_of_every_part_in_its_index(postgres: Post
     ids=lambda part: part.name,
 )
 def test_postgres_reads_no_more_rows_than_a_step_may(postgres: PostgresStore, part: IndexRange) -> None:
-    looks, most = postgres._looks, 77
+    looks, most = postgres._browse_query, 77
     asked = looks.asked(Browse(versions=("none",)))
     given = asked | {"lower": "0", "upper": "~", "most": most, "limit": 50, "value": part.value}
     text = looks.matches("browse_rows", part, asked)
@@ -280,13 +280,13 @@ def test_a_look_ends_at_its_deadline_in_the_middle_of_a_statement(sqlite: Sqlite
 
 
 def test_postgres_ends_a_statement_at_the_deadline(postgres: PostgresStore) -> None:
-    with pytest.raises(ReadTooLong), postgres._looking(0.2) as ask:
+    with pytest.raises(ReadTooLong), postgres._search_connection(0.2) as ask:
         ask("SELECT pg_sleep(%(seconds)s)", {"seconds": 30})
     assert postgres.browse(Browse(), 60).rows
 
 
 def test_the_connection_of_looks_cannot_write(store: SqliteStore | PostgresStore) -> None:
-    with pytest.raises(Exception, match=r"may not write|read-only"), store._looking(60) as ask:
+    with pytest.raises(Exception, match=r"may not write|read-only"), store._search_connection(60) as ask:
         ask("DELETE FROM executions", {})
 
 

@@ -29,9 +29,9 @@ from holdfast.lambda_api.routes.app import make_app
 from holdfast.model import wire
 from holdfast.model.execution import Execution, Outcome, OutcomeStatus
 from holdfast.model.operations import Failure, Operation, served_since
-from holdfast.model.pages import FIRST_OPERATION, cut, state_marker
 from holdfast.model.ports import Host, Invocation, Port
 from holdfast.model.seal import Seal
+from holdfast.model.state_pages import FIRST_OPERATION, cut, state_marker
 from holdfast.service import engines as opening
 from holdfast.service.engines import OpenEngine
 from holdfast.service.settings import Settings
@@ -211,7 +211,7 @@ class SilentHost:
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         """Nothing listens."""
 
-    def look(self, execution: str) -> None:
+    def recheck(self, execution: str) -> None:
         """Nothing stays live."""
 
     def idle(self) -> bool:
@@ -297,7 +297,7 @@ class AwayHost:
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         """A Lambda function hears of nothing between its invocations."""
 
-    def look(self, execution: str) -> None:
+    def recheck(self, execution: str) -> None:
         """Nothing stays live."""
 
     def idle(self) -> bool:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from holdfast.pipelines.graph.text import graph_text
+from holdfast.pipelines.graph.graph_json import graph_text
 from tests.pipelines.check_graphs import vendor_research
 from tests.surface.cli_program import Program
 

@@ -18,7 +18,7 @@ from holdfast.model.ids import id_at
 from holdfast.server.protocol.queues import Queues
 from holdfast.server.protocol.routes import worker_routes
 from holdfast.server.protocol.served_workers import ServedWorkers
-from holdfast.service.engines import Opening
+from holdfast.service.engines import EngineOpening
 from holdfast.web.app import App
 from holdfast.web.auth.gate import open_gate
 from holdfast.web.limits import WebLimits
@@ -51,7 +51,7 @@ def _never() -> Any:
 class Scene:
     """One server in this process."""
 
-    def __init__(self, opening: Opening, http: httpx.AsyncClient) -> None:
+    def __init__(self, opening: EngineOpening, http: httpx.AsyncClient) -> None:
         self.engine, self.store, self.http = opening.engine, opening.engine.store, http
 
     async def post(self, path: str, body: Any = None, **options: Any) -> httpx.Response:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.library.web_scrape.extraction import MAX_ITEMS, MAX_WARNINGS, SpecInvalid, extract
-from holdfast.library.web_scrape.paths import path_of
+from holdfast.library.web_scrape.xpaths import path_of
 from holdfast.model import codec
 from tests.parts import examples
 

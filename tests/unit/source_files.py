@@ -44,6 +44,17 @@ class Module:
     def classes(self) -> Iterator[ast.ClassDef]:
         return (node for node in self.nodes if isinstance(node, ast.ClassDef))
 
+    def type_aliases(self) -> Iterator[str]:
+        """The names of types that this file defines without `class`: `Frame = dict[str, Any]`, and type variables. A name of one letter is
+        a type variable by convention, and a name in capitals is a constant."""
+        for node in self.tree.body:
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                    if name.lstrip("_")[:1].isupper() and not name.isupper():
+                        yield name
+                case _:
+                    pass
+
     def strings(self) -> Iterator[tuple[int, str]]:
         """Every text literal with its line; an f-string gives its fixed parts."""
         for node in self.nodes:

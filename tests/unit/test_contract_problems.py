@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.contract.notes import MAX_PROBLEMS, Notes
+from holdfast.contract.notes import MAX_PROBLEMS, PageNotes
 from holdfast.contract.page_reader import MAX_PAGE_BYTES, contract_of, read
 from holdfast.contract.refusals import ContractInvalid
 from holdfast.contract.terms import Problem, ProblemLevel
@@ -125,7 +125,7 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_page() -> None:
 
 
 def test_any_number_of_warnings_leaves_the_errors_in_the_list() -> None:
-    notes = Notes()
+    notes = PageNotes()
     for line in range(MAX_PROBLEMS + 1):
         notes.warning("odd", "", line, "odd")
     notes.error("bad_value", "", 500, "wrong")

@@ -49,7 +49,7 @@ STRUCT_READERS = re.compile(r"msgspec\.(?:(?:json|msgpack)\.Decoder|convert)\(|m
 
 # Words that were renamed: a newcomer could not tell from them what was meant. The first are in no name at all; the others are in no name
 # of a module or a class, where they stood for a thing.
-OLD_WORDS = {"staff", "hired", "workforce", "tender", "tending", "desk", "landed", "aboard", "catalogue"}
+OLD_WORDS = {"staff", "hired", "workforce", "tend", "tender", "tending", "desk", "landed", "aboard", "catalogue"}
 OLD_THINGS = OLD_WORDS | {
     "visit", "way", "room", "rooms", "slots", "eye", "eyes", "standing", "announcing", "observing", "looking", "watching",
     "plays", "storms", "turns",
@@ -71,12 +71,11 @@ ACTIVITIES = {
     "web/routing.py": "routes requests",
 }
 
-# Public classes that share a name, and why. Everywhere else a name stands for one class.
-ONE_NAME_TWO_CLASSES = {
+# Public classes and type aliases that share a name, and why. Everywhere else a name stands for one type.
+ONE_NAME_TWO_TYPES = {
     "BatchResult": "AWS's SDK has a protocol of this name in `types`, and the class in `concurrency.models`",
     "Callback": "AWS's SDK has a protocol of this name in `types`; the class fits it",
     "DurableContext": "AWS's SDK has a protocol of this name in `types`, and the class in `context`",
-    "Ran": "a public name of `testing.worker_kit` and of `testing.pipeline_kit`: each is the run of a test",
 }
 
 # Spelled in pieces: this file is one of those it reads.
@@ -149,15 +148,15 @@ def test_old_names_do_not_come_back() -> None:
     assert broken(lambda module: [name for name in _names(module, "def") if set(_words(name)) & OLD_WORDS]) == {}
 
 
-def test_no_two_public_classes_have_one_name() -> None:
-    """Who reads `Part` in an error, a search result or a review must not ask which of six classes it is."""
+def test_no_two_public_types_have_one_name() -> None:
+    """Who reads `Part` in an error, a search result or a review must not ask which of six types it is: a class, or an alias."""
     places: dict[str, list[str]] = {}
     for module in MODULES:
-        for found in module.classes():
-            places.setdefault(found.name, []).append(module.name)
+        for name in [*(found.name for found in module.classes()), *module.type_aliases()]:
+            places.setdefault(name, []).append(module.name)
     shared = {name: where for name, where in places.items() if len(where) > 1 and name[0] != "_"}
-    assert {name: where for name, where in shared.items() if name not in ONE_NAME_TWO_CLASSES} == {}
-    assert ONE_NAME_TWO_CLASSES.keys() - shared.keys() == set(), "only one class has this name now: take it off the list"
+    assert {name: where for name, where in shared.items() if name not in ONE_NAME_TWO_TYPES} == {}
+    assert ONE_NAME_TWO_TYPES.keys() - shared.keys() == set(), "only one type has this name now: take it off the list"
 
 
 def test_a_module_with_the_name_of_an_activity_is_one() -> None:
@@ -186,6 +185,12 @@ def test_time_is_an_argument() -> None:
 def test_chance_is_an_argument() -> None:
     """Else a replay is not the first run again, and a failing test cannot be repeated."""
     assert broken(lambda module: not module.inside(*CHANCE) and _used(module, CHANCE_CALLS)) == {}
+
+
+def test_the_model_waits_for_nothing() -> None:
+    """It is pure data and rules: the same inputs give the same answer, in a simulation and in a sandbox."""
+    waits = re.compile(r"^(?:import|from) (?:asyncio|concurrent|socket|sqlite3|subprocess|tempfile)\b", re.M)
+    assert set(broken(lambda module: module.inside("model") and waits.findall(module.text))) == {"model/threads.py"}
 
 
 def test_structs_are_read_in_one_place() -> None:

@@ -41,7 +41,7 @@ class Stage:
         """What the watch sees in this time."""
         for _ in range(round(seconds * 20)):
             self.time += 0.05
-            self.watch.look()
+            self.watch.check()
 
 
 def blocks(stage: Stage) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.operations import Failure, Operation, Status, Type
-from holdfast.model.pages import BEGINNING, FIRST_OPERATION, Mark, cut, marker, number, read_marker, state_mark, state_marker, weight
+from holdfast.model.state_pages import BEGINNING, FIRST_OPERATION, Mark, cut, marker, number, read_marker, state_mark, state_marker, weight
 
 
 def operation(place: int, payload: int = 0) -> Operation:

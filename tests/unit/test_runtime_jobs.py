@@ -16,8 +16,8 @@ from holdfast.model.errors import DiskFull, EngineClosed, InvalidParameter
 from holdfast.model.execution import Execution, OutcomeStatus, Terms
 from holdfast.model.ids import Position
 from holdfast.model.operations import Failure, Operation, Status, Type
-from holdfast.model.pages import BEGINNING, Mark, state_mark
 from holdfast.model.ports import Invocation, Port
+from holdfast.model.state_pages import BEGINNING, Mark, state_mark
 
 DURABLE = Runtime(function="f", folder=".", handler="a.b")
 PLAIN = Runtime(function="f", folder=".", handler="a.b", durable=False)

@@ -100,12 +100,12 @@ async def worker_service(
     async def not_found(worker_id: str, package: str) -> Any:
         raise AssertionError("every package of these tests is served")
 
-    force = WorkerService(policy=policy, artifacts=Artifacts(Folder(folder), policy.artifact_bytes), find=not_found)
-    force.serve(worker)
+    service = WorkerService(policy=policy, artifacts=Artifacts(Folder(folder), policy.artifact_bytes), find=not_found)
+    service.serve(worker)
     settings = Settings(clock=clock or VirtualClock(), ids=Ids(Random(0)), resting=resting, tune=False)
-    async with holdfast.open(where, functions=force.functions(), settings=settings) as engine:
-        force.attach(engine._engine)
-        yield force
+    async with holdfast.open(where, functions=service.functions(), settings=settings) as engine:
+        service.attach(engine._engine)
+        yield service
 
 
 def request(**inputs: Any) -> WorkerRequest:

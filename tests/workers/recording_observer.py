@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from holdfast.engine.outbox import NO_SUBSCRIBERS
 from holdfast.model.clock import Clock, VirtualClock
 from holdfast.model.ids import Ids
-from holdfast.service.engines import Opening
+from holdfast.service.engines import EngineOpening
 from holdfast.service.settings import Settings
 from holdfast.signals.metrics import Metrics
 from holdfast.signals.tracing import Tracing
@@ -39,9 +39,9 @@ class Seen:
         self.metrics = Metrics()
         self.tracing = Tracing(SimpleSpanProcessor(self._exporter), {})
 
-    def watch(self, force: WorkerService) -> Seen:
+    def watch(self, service: WorkerService) -> Seen:
         for observer in (self.log, self.metrics, self.tracing):
-            force.observe(observer)
+            service.observe(observer)
         return self
 
     def lines(self, event: str | None = None) -> list[dict[str, Any]]:
@@ -85,11 +85,11 @@ async def crashing(worker: InlineWorker, folder: Path, crash: Crash) -> AsyncIte
     async def not_found(worker_id: str, package: str) -> Any:
         raise AssertionError("every package of these tests is served")
 
-    force = WorkerService(policy=Policy(), artifacts=Artifacts(Folder(folder), 1_000_000), find=not_found)
-    force.serve(worker)
+    service = WorkerService(policy=Policy(), artifacts=Artifacts(Folder(folder), 1_000_000), find=not_found)
+    service.serve(worker)
     settings = Settings(clock=VirtualClock(), ids=Ids(Random(0)), resting=0, tune=False)
-    opening = Opening(":memory:", force.functions(), NO_SUBSCRIBERS, settings)
+    opening = EngineOpening(":memory:", service.functions(), NO_SUBSCRIBERS, settings)
     opening.wrap = lambda host: Crashing(host, ["w"], crash)
     async with opening as engine:
-        force.attach(engine._engine)
-        yield force
+        service.attach(engine._engine)
+        yield service

@@ -185,10 +185,10 @@ async def test_a_bucket_that_goes_away_costs_an_attempt_and_nothing_is_told_as_s
         return {"large": "x" * 100_000} if inputs["do"] == "move out" else {"kept": await ctx.artifact("a", b"x")}
 
     worker = InlineWorker(contract(retries=Retries(max_attempts=2)), body)
-    async with worker_service(worker, folder=tmp_path) as force:
-        force.artifacts = Artifacts(storage, MOST)
+    async with worker_service(worker, folder=tmp_path) as service:
+        service.artifacts = Artifacts(storage, MOST)
         for do in ("keep", "open", "move out"):
-            response = await force.invoke(request(do=do), LOCAL)
+            response = await service.invoke(request(do=do), LOCAL)
             assert response.error is not None
             assert (response.error.error_code, response.status, response.outputs) == (
                 "tool_unavailable",
@@ -197,7 +197,7 @@ async def test_a_bucket_that_goes_away_costs_an_attempt_and_nothing_is_told_as_s
             )
             assert (tried, "passing" in response.error.message) == ([do, do], False)
             tried.clear()
-        response = await force.invoke(request(do="come back"), LOCAL)
+        response = await service.invoke(request(do="come back"), LOCAL)
         assert (response.status, len(tried)) == (ResponseStatus.OK, 2)
 
 

@@ -100,10 +100,10 @@ async def stepping(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
 
 async def test_steps_have_a_cap_and_the_run_ends_with_its_name(tmp_path: Path) -> None:
     policy = Policy(most=Most(steps=3))
-    async with worker_service(InlineWorker(contract(), stepping), folder=tmp_path, policy=policy) as force:
-        fits = await force.invoke(request(steps=3), LOCAL)
-        over = await force.invoke(request(steps=10_000), LOCAL)
-        written = [one for one in force.operations(over.run_id, LOCAL.tenant) or () if one.sub_type == "BodyStep"]
+    async with worker_service(InlineWorker(contract(), stepping), folder=tmp_path, policy=policy) as service:
+        fits = await service.invoke(request(steps=3), LOCAL)
+        over = await service.invoke(request(steps=10_000), LOCAL)
+        written = [one for one in service.operations(over.run_id, LOCAL.tenant) or () if one.sub_type == "BodyStep"]
     assert fits.status == "ok"
     assert over.error is not None
     assert (over.status, over.error.error_code, over.error.retryable) == ("permanent_error", "step_limit", False)
@@ -120,8 +120,8 @@ async def calling(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
 async def test_tool_calls_have_a_cap_where_the_contract_has_none(tmp_path: Path) -> None:
     look = Counted("look", Effect.READ)
     policy = Policy(most=Most(tool_calls=4))
-    async with worker_service(InlineWorker(contract("look"), calling, look), folder=tmp_path, policy=policy) as force:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(InlineWorker(contract("look"), calling, look), folder=tmp_path, policy=policy) as service:
+        response = await service.invoke(request(), LOCAL)
     assert response.error is not None
     assert (response.error.error_code, len(look.calls)) == ("budget_exceeded", 4)
 
@@ -135,8 +135,8 @@ async def talking(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
 
 async def test_progress_and_lines_of_the_log_have_caps_and_what_is_missing_is_told(tmp_path: Path) -> None:
     policy = Policy(most=Most(progress=5, log_lines=10))
-    async with worker_service(InlineWorker(contract(), talking), folder=tmp_path, policy=policy) as force:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(InlineWorker(contract(), talking), folder=tmp_path, policy=policy) as service:
+        response = await service.invoke(request(), LOCAL)
     said = [line["message"] for line in response.logs]
     assert len(said) == 11
     assert any("policy.most.progress" in message for message in said)
@@ -148,8 +148,8 @@ async def asking(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
 
 
 async def test_questions_to_people_have_a_cap(tmp_path: Path) -> None:
-    async with worker_service(InlineWorker(contract(), asking), folder=tmp_path, policy=Policy(most=Most(questions=0))) as force:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(InlineWorker(contract(), asking), folder=tmp_path, policy=Policy(most=Most(questions=0))) as service:
+        response = await service.invoke(request(), LOCAL)
     assert response.error is not None
     assert (response.error.error_code, response.approvals) == ("budget_exceeded", ())
 
@@ -225,9 +225,9 @@ async def test_opening_artifacts_again_and_again_has_a_bound(tmp_path: Path) -> 
                 pass
         return {}
 
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, policy=Policy(most=Most(artifacts=3))) as force:
-        kept = force.artifacts.keep(LOCAL.tenant, "a", "text/plain", handed(_file(tmp_path / "a", b"a")).read)
-        response = await force.invoke(request(id=kept.artifact_id), LOCAL)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, policy=Policy(most=Most(artifacts=3))) as service:
+        kept = service.artifacts.keep(LOCAL.tenant, "a", "text/plain", handed(_file(tmp_path / "a", b"a")).read)
+        response = await service.invoke(request(id=kept.artifact_id), LOCAL)
     assert response.error is not None
     assert response.error.error_code == "artifact_too_large"
 

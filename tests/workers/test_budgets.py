@@ -145,14 +145,14 @@ async def test_what_was_reserved_before_midnight_is_not_given_back_to_the_next_d
     model = Slow("model", Effect.READ, lambda: "hm", reservation=Reservation(100), usage=Usage(10, 10))
     clock = VirtualClock(skipping=False)
     worker = InlineWorker(contract("model"), body, model)
-    async with worker_service(worker, folder=tmp_path, clock=clock, policy=Policy(caps=DayCaps(tokens=110))) as force:
-        late = (await force.accept(request(), Asker()))[0]
+    async with worker_service(worker, folder=tmp_path, clock=clock, policy=Policy(caps=DayCaps(tokens=110))) as service:
+        late = (await service.accept(request(), Asker()))[0]
         await came.wait()
         clock.move_to(clock.now() + 86_400_000)
-        first = await force.invoke(request(), Asker())
+        first = await service.invoke(request(), Asker())
         go_on.set()
-        await force.response(late.id, Asker())
-        second = await force.invoke(request(), Asker())
+        await service.response(late.id, Asker())
+        second = await service.invoke(request(), Asker())
     assert (first.status, second.status) == (ResponseStatus.OK, ResponseStatus.RETRYABLE_ERROR), (
         "20 of 110 are used, and 100 more do not fit"
     )

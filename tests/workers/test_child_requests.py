@@ -55,9 +55,9 @@ def run_above(**more: Any) -> AcceptedRequest:
 
 
 async def accepted(
-    force: WorkerService, of: Execution, run: AcceptedRequest | None = None, at: Identity = AT, **asked: Any
+    service: WorkerService, of: Execution, run: AcceptedRequest | None = None, at: Identity = AT, **asked: Any
 ) -> Order | Failure:
-    return await force.accept_child(of, run, at, ChildRequest(**{"worker_id": "w", "inputs": {"text": "x"}, **asked}))
+    return await service.accept_child(of, run, at, ChildRequest(**{"worker_id": "w", "inputs": {"text": "x"}, **asked}))
 
 
 async def order(*arguments: Any, **asked: Any) -> Order:
@@ -73,9 +73,9 @@ async def refusal(*arguments: Any, **asked: Any) -> Response:
 
 
 async def test_a_child_of_a_plain_function_belongs_to_its_tenant_and_is_asked_for_by_the_execution(tmp_path: Path) -> None:
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
-        child = await order(force, parent(tenant="acme", trace=TRACEPARENT))
-        without = await order(force, parent())
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as service:
+        child = await order(service, parent(tenant="acme", trace=TRACEPARENT))
+        without = await order(service, parent())
     run = accepted_from(child.input)
     assert (child.kind, run.request.worker_id, child.tenant) == (Kind.WORKER, "w", "acme")
     assert (run.tenant, run.requested_by, run.depth, run.budgets) == ("acme", "execution:e1", 1, ())
@@ -87,8 +87,8 @@ async def test_a_child_of_a_plain_function_belongs_to_its_tenant_and_is_asked_fo
 async def test_a_child_of_a_run_takes_tenant_requester_user_trace_and_budgets_from_the_order_of_that_run(tmp_path: Path) -> None:
     outer, inner = Budget(key="budget/r0", max_tokens=10, until=1), Budget(key="budget/r1/n", max_cost=Decimal("0.5"), until=2)
     labels = Labels(pipeline="p", node="n", item=3, round=1)
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
-        child = await order(force, parent(tenant="acme"), run_above(depth=2, budgets=(outer,)), budget=(inner,), labels=labels)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as service:
+        child = await order(service, parent(tenant="acme"), run_above(depth=2, budgets=(outer,)), budget=(inner,), labels=labels)
     run = accepted_from(child.input)
     assert (run.tenant, run.requested_by, run.request.user, run.depth) == ("acme", "key:7", "ann", 3)
     assert (run.trace_id, run.request.trace.parent_span_id, run.sampled) == ("t" * 32, "s" * 16, True)
@@ -98,9 +98,9 @@ async def test_a_child_of_a_run_takes_tenant_requester_user_trace_and_budgets_fr
 
 
 async def test_the_same_operation_makes_an_equal_order_again_and_another_operation_another_family(tmp_path: Path) -> None:
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
-        first, again = await order(force, parent()), await order(force, parent())
-        other = await order(force, parent(), at=identity_of(Type.CHAINED_INVOKE, "Run", "scrape", 2))
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as service:
+        first, again = await order(service, parent()), await order(service, parent())
+        other = await order(service, parent(), at=identity_of(Type.CHAINED_INVOKE, "Run", "scrape", 2))
     assert first == again
     run, beside = accepted_from(first.input), accepted_from(other.input)
     assert run.family != beside.family
@@ -108,15 +108,15 @@ async def test_the_same_operation_makes_an_equal_order_again_and_another_operati
 
 
 async def test_the_run_stands_below_the_span_that_the_request_names(tmp_path: Path) -> None:
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
-        child = await order(force, parent(), run_above(), parent_span_id="n" * 16)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as service:
+        child = await order(service, parent(), run_above(), parent_span_id="n" * 16)
     assert accepted_from(child.input).request.trace.parent_span_id == "n" * 16
 
 
 async def test_terms_limits_and_charges_are_those_of_a_run_that_a_caller_asks_for(tmp_path: Path) -> None:
     rated = contract(limits={"timeout_seconds": 9, "run_timeout_seconds": 60}, rate_limit=RateLimit(per="tenant", count=2, per_seconds=60))
-    async with worker_service(InlineWorker(rated, body), folder=tmp_path, policy=Policy()) as force:
-        child = await order(force, parent(tenant="acme"), constraints={"timeout_seconds": 5})
+    async with worker_service(InlineWorker(rated, body), folder=tmp_path, policy=Policy()) as service:
+        child = await order(service, parent(tenant="acme"), constraints={"timeout_seconds": 5})
     assert child.terms is not None
     assert child.terms.timeout_seconds == 60
     assert accepted_from(child.input).limits.timeout_seconds == 5
@@ -137,16 +137,16 @@ async def test_terms_limits_and_charges_are_those_of_a_run_that_a_caller_asks_fo
 )
 async def test_a_request_that_does_not_fit_is_answered_as_a_callers_would_be(tmp_path: Path, asked: dict[str, Any], code: str) -> None:
     worker = InlineWorker(contract(input_schema=TAKES_TEXT, limits={"timeout_seconds": 9}), body)
-    async with worker_service(worker, folder=tmp_path) as force:
-        refused = await refusal(force, parent(), **asked)
+    async with worker_service(worker, folder=tmp_path) as service:
+        refused = await refusal(service, parent(), **asked)
     assert refused.error is not None
     assert (refused.status, refused.error.error_code, refused.run_id) == (ResponseStatus.INVALID_REQUEST, code, "")
 
 
 async def test_sixteen_runs_may_stand_one_below_the_other_and_no_seventeenth(tmp_path: Path) -> None:
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
-        last = await order(force, parent(), run_above(depth=MAX_DEPTH - 1))
-        refused = await refusal(force, parent(), run_above(depth=MAX_DEPTH))
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as service:
+        last = await order(service, parent(), run_above(depth=MAX_DEPTH - 1))
+        refused = await refusal(service, parent(), run_above(depth=MAX_DEPTH))
     assert accepted_from(last.input).depth == MAX_DEPTH
     assert refused.error is not None
     assert (refused.status, refused.error.error_code) == (ResponseStatus.PERMANENT_ERROR, "depth_exceeded")

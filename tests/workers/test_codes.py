@@ -105,10 +105,10 @@ class World:
         with holdfast.open(":memory:", workers=[self.file], worker_settings=worker_settings, settings=settings) as engine:
 
             async def over() -> Response:
-                force = engine._inner.worker_service
-                header = (await force.accept(WorkerRequest(worker_id="reaching", inputs=PAY), Asker()))[0]
+                service = engine._inner.worker_service
+                header = (await service.accept(WorkerRequest(worker_id="reaching", inputs=PAY), Asker()))[0]
                 await engine._inner._engine.ending(header.id)
-                return await force.response(header.id, Asker())
+                return await service.response(header.id, Asker())
 
             response: Response = engine._loop_thread.call(over)
             return response
@@ -184,11 +184,11 @@ class World:
 
     def deep(self) -> Response:
         """A run that stands below as many as may be asks for one more."""
-        force = self.engine._inner.worker_service
+        service = self.engine._inner.worker_service
         header, accepted = find_run(self.engine._inner._store, self.run("well").run_id, Asker())
         child = ChildRequest(worker_id="reaching", inputs={"do": "well"})
         run = msgspec.structs.replace(accepted, depth=MAX_DEPTH)
-        refused = self.engine._loop_thread.call(lambda: force.accept_child(header, run, identity_of(Type.STEP, "x", "x"), child))
+        refused = self.engine._loop_thread.call(lambda: service.accept_child(header, run, identity_of(Type.STEP, "x", "x"), child))
         assert isinstance(refused, Failure)
         return response_from(refused.data or "")
 

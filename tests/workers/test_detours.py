@@ -46,8 +46,8 @@ def loser() -> InlineWorker:
     return InlineWorker(contract("pay"), paying, Counted("pay", Effect.WRITE, lost))
 
 
-async def waits(force: WorkerService, asker: Asker = HERE, **more: Any) -> tuple[str, dict[str, Any]]:
-    response = await force.invoke(request(**more), asker)
+async def waits(service: WorkerService, asker: Asker = HERE, **more: Any) -> tuple[str, dict[str, Any]]:
+    response = await service.invoke(request(**more), asker)
     assert response.status is ResponseStatus.NEEDS_HUMAN
     (approval,) = response.approvals
     return response.run_id, approval
@@ -60,9 +60,9 @@ async def waits(force: WorkerService, asker: Asker = HERE, **more: Any) -> tuple
 @pytest.mark.parametrize("kind", ["Cancel", "Approval"])
 async def test_no_answer_to_a_callback_id_cancels_or_decides_a_run(tmp_path: Path, kind: str, how: str) -> None:
     """A caller who may read the history sees the ids there, and an approver may answer callbacks."""
-    async with worker_service(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        run, _ = await waits(force)
-        engine = force._engine
+    async with worker_service(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        run, _ = await waits(service)
+        engine = service._engine
         (callback,) = [op.callback_id for op in engine.store.operations(run) if op.sub_type == kind]
         assert callback is not None
         answers = {
@@ -72,8 +72,8 @@ async def test_no_answer_to_a_callback_id_cancels_or_decides_a_run(tmp_path: Pat
         }
         with pytest.raises(CallbackNotFound):
             await answers[how]()
-        assert (await force.response(run, HERE, wait=0)).status is ResponseStatus.NEEDS_HUMAN
-        cancelled = await force.cancel(run, HERE)
+        assert (await service.response(run, HERE, wait=0)).status is ResponseStatus.NEEDS_HUMAN
+        cancelled = await service.cancel(run, HERE)
     assert cancelled.error is not None
     assert cancelled.error.error_code == "cancelled"
 
@@ -82,10 +82,10 @@ async def test_no_answer_to_a_callback_id_cancels_or_decides_a_run(tmp_path: Pat
 
 
 async def test_a_claimed_user_does_not_make_a_request_anybody_elses(tmp_path: Path) -> None:
-    async with worker_service(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        _, approval = await waits(force, user="boss")
-        decided = await force.decide(approval["approval_id"], decision(), HERE)
-        (noted,) = force._engine.store.audit(NoteFilter())
+    async with worker_service(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        _, approval = await waits(service, user="boss")
+        decided = await service.decide(approval["approval_id"], decision(), HERE)
+        (noted,) = service._engine.store.audit(NoteFilter())
     assert (approval["requested_by"], decided.decided_by, decided.own_request) == ("local:ann", "local:ann", True)
     assert (noted.note.who, noted.note.what, noted.note.on) == ("local:ann", "approve", approval["approval_id"])
     assert noted.note.outcome == "approve, own request"
@@ -96,10 +96,10 @@ async def test_a_claimed_user_says_nothing_but_whose_rate_is_used(tmp_path: Path
         return {}
 
     worker = InlineWorker(contract(rate_limit=RateLimit(1, 60, "user")), body)
-    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
         codes = []
         for user in ("a", "a", "b", None):
-            response = await force.invoke(request(user=user), HERE)
+            response = await service.invoke(request(user=user), HERE)
             codes.append(None if response.error is None else response.error.error_code)
     assert codes == [None, "rate_limited", None, None]
 
@@ -112,34 +112,34 @@ def test_where_nobody_logs_in_the_user_of_the_machine_acts() -> None:
 
 
 async def test_approve_answer_and_reject_do_not_settle_an_unknown_outcome(tmp_path: Path) -> None:
-    async with worker_service(loser(), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        run, approval = await waits(force)
+    async with worker_service(loser(), folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        run, approval = await waits(service)
         assert approval["kind"] == "unknown_outcome"
         for verdict in ("approve", "reject", "answer"):
             with pytest.raises(ApprovalRefused, match="happened or not_happened or stop"):
-                await force.decide(approval["approval_id"], decision(verdict), HERE)
-        await force.decide(approval["approval_id"], decision("happened", result={"id": 7}), HERE)
-        response = await force.response(run, HERE)
-        whats = [noted.note.what for noted in force._engine.store.audit(NoteFilter())]
+                await service.decide(approval["approval_id"], decision(verdict), HERE)
+        await service.decide(approval["approval_id"], decision("happened", result={"id": 7}), HERE)
+        response = await service.response(run, HERE)
+        whats = [noted.note.what for noted in service._engine.store.audit(NoteFilter())]
     assert response.outputs == {"paid": {"id": 7}}
     assert whats == ["settle"]
 
 
 @pytest.mark.parametrize("verdict", ["happened", "not_happened", "stop"])
 async def test_settling_approves_nothing(tmp_path: Path, verdict: str) -> None:
-    async with worker_service(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        _, approval = await waits(force)
+    async with worker_service(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        _, approval = await waits(service)
         with pytest.raises(ApprovalRefused, match="approve or reject"):
-            await force.decide(approval["approval_id"], decision(verdict), HERE)
+            await service.decide(approval["approval_id"], decision(verdict), HERE)
 
 
 async def test_a_question_is_left_unanswered_by_reject_and_not_by_settle(tmp_path: Path) -> None:
-    async with worker_service(InlineWorker(contract(), asking), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        run, approval = await waits(force)
+    async with worker_service(InlineWorker(contract(), asking), folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        run, approval = await waits(service)
         with pytest.raises(ApprovalRefused, match="answer or reject"):
-            await force.decide(approval["approval_id"], decision("stop"), HERE)
-        await force.decide(approval["approval_id"], decision("reject"), HERE)
-        response = await asyncio.wait_for(force.response(run, HERE), 30)
+            await service.decide(approval["approval_id"], decision("stop"), HERE)
+        await service.decide(approval["approval_id"], decision("reject"), HERE)
+        response = await asyncio.wait_for(service.response(run, HERE), 30)
     assert response.error is not None
     assert response.error.error_code == "approval_rejected"
 
@@ -148,18 +148,18 @@ async def test_a_question_is_left_unanswered_by_reject_and_not_by_settle(tmp_pat
 
 
 async def test_a_cancel_is_noted_with_the_write_that_cancels_and_once(tmp_path: Path) -> None:
-    async with worker_service(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        run, _ = await waits(force)
+    async with worker_service(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        run, _ = await waits(service)
         for _ in range(2):
-            await force.cancel(run, HERE)
-        notes = [noted.note for noted in force._engine.store.audit(NoteFilter())]
+            await service.cancel(run, HERE)
+        notes = [noted.note for noted in service._engine.store.audit(NoteFilter())]
     assert [(note.who, note.what, note.on, note.origin, note.outcome) for note in notes] == [
         ("local:ann", "cancel", run, "127.0.0.1", "cancelled")
     ]
 
 
 async def test_a_program_that_decides_for_itself_is_nobody_to_note(tmp_path: Path) -> None:
-    async with worker_service(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        run, _ = await waits(force, LOCAL)
-        await force.cancel(run, LOCAL)
-        assert list(force._engine.store.audit(NoteFilter())) == []
+    async with worker_service(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        run, _ = await waits(service, LOCAL)
+        await service.cancel(run, LOCAL)
+        assert list(service._engine.store.audit(NoteFilter())) == []

@@ -20,8 +20,8 @@ from holdfast.workers.tools.seam import Effect, ToolFailed
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 
 
-async def followed(force: WorkerService, run_id: str, after: int | str = 0) -> list[RunEvent]:
-    return [event async for event in force.follow(run_id, LOCAL, after=after) if event is not None]
+async def followed(service: WorkerService, run_id: str, after: int | str = 0) -> list[RunEvent]:
+    return [event async for event in service.follow(run_id, LOCAL, after=after) if event is not None]
 
 
 def brief(events: list[RunEvent]) -> list[tuple[Any, ...]]:
@@ -36,11 +36,11 @@ async def test_the_history_of_a_run_is_its_events_and_they_can_be_had_from_any_i
     looks = iter([ToolFailed("tool_unavailable", "away"), "x"])
     pay, look = Counted("pay", Effect.WRITE), Counted("look", Effect.READ, lambda: next(looks))
     clock = VirtualClock()
-    async with worker_service(InlineWorker(contract("pay", "look"), body, pay, look), folder=tmp_path, clock=clock) as force:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(InlineWorker(contract("pay", "look"), body, pay, look), folder=tmp_path, clock=clock) as service:
+        response = await service.invoke(request(), LOCAL)
         clock.skipping = False  # else time goes on to when the run is forgotten
-        events = await followed(force, response.run_id)
-        later = [await followed(force, response.run_id, after=event.id or 0) for event in events]
+        events = await followed(service, response.run_id)
+        later = [await followed(service, response.run_id, after=event.id or 0) for event in events]
         gaps = [[event.event for event in rest].count("gap") for rest in later]
         later = [[event for event in rest if event.event != "gap"] for rest in later]
     assert brief(events) == [
@@ -77,17 +77,17 @@ async def test_progress_and_log_lines_come_while_the_body_works(tmp_path: Path) 
         return {}
 
     worker = InlineWorker(contract("pay"), body, Counted("pay", Effect.WRITE))
-    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        header = (await force.accept(request(), LOCAL))[0]
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        header = (await service.accept(request(), LOCAL))[0]
         live: list[RunEvent] = []
         async with asyncio.timeout(10):
-            async for event in force.follow(header.id, LOCAL):
+            async for event in service.follow(header.id, LOCAL):
                 if event is None:
                     continue
                 live.append(event)
                 if event.event == "log":
                     go_on.set()
-        again = await followed(force, header.id)
+        again = await followed(service, header.id)
     told = {event.event: event.data for event in live if isinstance(event.id, str)}
     assert told["progress"] == {"done": 1, "of": 2}
     assert told["log"]["message"] == "half way"
@@ -105,10 +105,10 @@ async def test_a_secret_of_the_inputs_is_not_shown_to_those_who_follow_the_progr
 
     schema = {"type": "object", "properties": {"token": {"type": "string", "writeOnly": True}}}
     worker = InlineWorker(contract(input_schema=schema), body)
-    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        header = (await force.accept(request(token="tok-5f3a9c"), LOCAL))[0]
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        header = (await service.accept(request(token="tok-5f3a9c"), LOCAL))[0]
         async with asyncio.timeout(10):
-            async for event in force.follow(header.id, LOCAL):
+            async for event in service.follow(header.id, LOCAL):
                 if event is not None and event.event == "progress":
                     assert event.data == {"with": "[redacted:token]", "done": 1}
                     go_on.set()
@@ -121,16 +121,16 @@ async def test_an_approval_is_an_event_when_it_is_asked_for_and_when_it_is_decid
         return {"paid": await ctx.tools.pay()}
 
     worker = InlineWorker(contract("pay"), body, Counted("pay", Effect.WRITE), approvals=frozenset({"pay"}))
-    async with worker_service(worker, folder=tmp_path, resting=resting, clock=VirtualClock(skipping=False)) as force:
-        header = (await force.accept(request(), LOCAL))[0]
+    async with worker_service(worker, folder=tmp_path, resting=resting, clock=VirtualClock(skipping=False)) as service:
+        header = (await service.accept(request(), LOCAL))[0]
         states = []
         async with asyncio.timeout(10):
-            async for event in force.follow(header.id, LOCAL):
+            async for event in service.follow(header.id, LOCAL):
                 if event is not None and event.event == "approval":
                     states.append((event.data["tool"], event.data["state"]))
                     if event.data["state"] == "open":
                         decided = Decision(verdict="approve", decided_by="bob", decided_at=1)
-                        await force.decide(event.data["approval_id"], decided, LOCAL)
+                        await service.decide(event.data["approval_id"], decided, LOCAL)
     assert states == [("pay", "open"), ("pay", "approve")]
 
 
@@ -138,9 +138,9 @@ async def test_strangers_follow_nothing_and_followers_leave_nothing_behind(tmp_p
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         raise WorkerError("no")
 
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        response = await force.invoke(request(), Asker(tenant="ann", logged_in=True))
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        response = await service.invoke(request(), Asker(tenant="ann", logged_in=True))
         with pytest.raises(ExecutionNotFound):
-            force.follow(response.run_id, Asker(tenant="bob", logged_in=True))
-        assert brief(await followed(force, response.run_id))[-1] == ("done",)
-    assert (force.followed_runs._followers, force.followed_runs._tenants.total()) == ({}, 0)
+            service.follow(response.run_id, Asker(tenant="bob", logged_in=True))
+        assert brief(await followed(service, response.run_id))[-1] == ("done",)
+    assert (service.followed_runs._followers, service.followed_runs._tenants.total()) == ({}, 0)

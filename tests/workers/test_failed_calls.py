@@ -126,10 +126,10 @@ async def come_to(
     worker = InlineWorker(contract("language_model", limits=limits, retries=Retries(max_attempts=attempts)), body, model)
     policy = Policy(caps=caps)
     try:
-        async with worker_service(worker, folder=folder, policy=policy, clock=VirtualClock()) as force:
-            now = force._engine.clock.now()
-            response = await force.invoke(request(), Asker())
-            return response, {each.what: each.spent for each in spent_today(force._engine.store, policy, ["default"], now)}
+        async with worker_service(worker, folder=folder, policy=policy, clock=VirtualClock()) as service:
+            now = service._engine.clock.now()
+            response = await service.invoke(request(), Asker())
+            return response, {each.what: each.spent for each in spent_today(service._engine.store, policy, ["default"], now)}
     finally:
         await model.close()
 
@@ -206,8 +206,8 @@ async def test_a_result_that_cannot_be_kept_is_booked_by_the_tools_own_count(tmp
         return {"found": await ctx.tools.look()}
 
     tool = Counted("look", Effect.READ, lambda: object(), reservation=Reservation(100, Decimal(1)), usage=Usage(5, 2, Decimal("0.1")))
-    async with worker_service(InlineWorker(contract("look"), looks, tool), folder=tmp_path) as force:
-        response = await force.invoke(request(), Asker())
+    async with worker_service(InlineWorker(contract("look"), looks, tool), folder=tmp_path) as service:
+        response = await service.invoke(request(), Asker())
     assert (error(response).error_code, usage(response)) == ("tool_failed", (5, 2, Decimal("0.1")))
 
 
@@ -219,9 +219,9 @@ async def test_any_tool_with_costs_is_booked_by_what_it_knows(tmp_path: Path, kn
     failure = ToolFailed("tool_failed", "no", known=known)
     tool = Counted("look", Effect.READ, lambda: failure, reservation=Reservation(100, Decimal(1)))
     policy = Policy(caps=WIDE)
-    async with worker_service(InlineWorker(contract("look"), looks, tool), folder=tmp_path, policy=policy) as force:
-        response = await force.invoke(request(), Asker())
-        day = spent_today(force._engine.store, policy, ["default"], force._engine.clock.now())
+    async with worker_service(InlineWorker(contract("look"), looks, tool), folder=tmp_path, policy=policy) as service:
+        response = await service.invoke(request(), Asker())
+        day = spent_today(service._engine.store, policy, ["default"], service._engine.clock.now())
     assert usage(response) == booked
     assert [each.spent for each in day] == [booked[0], booked[2]]
 
@@ -248,9 +248,9 @@ async def test_a_cap_of_the_day_says_until_when_it_holds_and_may_be_tried_again(
 
 async def test_a_cap_on_the_runs_of_a_day_says_until_when_it_holds(tmp_path: Path) -> None:
     worker = InlineWorker(contract(), lambda inputs, ctx: {})
-    async with worker_service(worker, folder=tmp_path, policy=Policy(caps=DayCaps(runs=1))) as force:
-        await force.invoke(request(), Asker())
-        told = error(await force.invoke(request(), Asker()))
+    async with worker_service(worker, folder=tmp_path, policy=Policy(caps=DayCaps(runs=1))) as service:
+        await service.invoke(request(), Asker())
+        told = error(await service.invoke(request(), Asker()))
     assert (told.error_code, told.retryable, told.details["cap"], told.details["until"] in told.message) == (
         "rate_limited",
         True,

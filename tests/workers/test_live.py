@@ -57,8 +57,8 @@ async def thinking(folder: Path, **more: Any) -> AsyncIterator[tuple[WorkerServi
         model.streams()
         tool = LanguageModel(ModelSettings(base_url=model.url, model="m", api_key=KEY))
         made = InlineWorker(contract("language_model", input_schema=SECRET_INPUT, limits={"timeout_seconds": 60}, **more), body, tool)
-        async with worker_service(made, folder=folder, clock=SystemClock()) as force:
-            yield force, model
+        async with worker_service(made, folder=folder, clock=SystemClock()) as service:
+            yield service, model
         await tool.close()
 
 
@@ -73,11 +73,11 @@ def text_of(events: list[RunEvent]) -> str:
 
 
 async def test_text_of_a_model_reaches_a_follower_while_the_model_still_writes(tmp_path: Path) -> None:
-    async with thinking(tmp_path) as (force, model), asyncio.timeout(30):
-        header = (await force.accept(request(), LOCAL))[0]
+    async with thinking(tmp_path) as (service, model), asyncio.timeout(30):
+        header = (await service.accept(request(), LOCAL))[0]
         model.streams("Once upon ")
         seen: list[RunEvent] = []
-        async for event in force.follow(header.id, LOCAL):
+        async for event in service.follow(header.id, LOCAL):
             if event is None:
                 continue
             seen.append(event)
@@ -94,11 +94,11 @@ async def test_text_of_a_model_reaches_a_follower_while_the_model_still_writes(t
 
 
 async def test_a_follower_that_comes_back_after_any_event_misses_and_doubles_nothing(tmp_path: Path) -> None:
-    async with thinking(tmp_path) as (force, model), asyncio.timeout(30):
-        header = (await force.accept(request(), LOCAL))[0]
+    async with thinking(tmp_path) as (service, model), asyncio.timeout(30):
+        header = (await service.accept(request(), LOCAL))[0]
         whole: list[RunEvent] = []
         number = 0
-        async for event in force.follow(header.id, LOCAL):
+        async for event in service.follow(header.id, LOCAL):
             if event is not None:
                 whole.append(event)
             if event is not None and (event.event == "tokens" or (event.event == "tool" and number == 0)) and number < 6:
@@ -106,7 +106,7 @@ async def test_a_follower_that_comes_back_after_any_event_misses_and_doubles_not
                 model.streams(f"part {number} ", *([None] if number == 6 else []))
         for at, event in enumerate(whole[:-1]):
             assert event.id is not None
-            rest = [later async for later in force.follow(header.id, LOCAL, after=event.id) if later is not None]
+            rest = [later async for later in service.follow(header.id, LOCAL, after=event.id) if later is not None]
             assert rest == whole[at + 1 :], event
     assert text_of(whole) == "".join(f"part {number} " for number in range(1, 7))
     positions = [(event.id, 0) if isinstance(event.id, int) else tuple(map(int, str(event.id).split(".")[::2])) for event in whole]
@@ -114,10 +114,10 @@ async def test_a_follower_that_comes_back_after_any_event_misses_and_doubles_not
 
 
 async def test_a_secret_that_is_cut_between_two_pieces_is_not_told(tmp_path: Path) -> None:
-    async with thinking(tmp_path) as (force, model), asyncio.timeout(30):
-        header = (await force.accept(request(token=TOKEN), LOCAL))[0]
+    async with thinking(tmp_path) as (service, model), asyncio.timeout(30):
+        header = (await service.accept(request(token=TOKEN), LOCAL))[0]
         seen: list[RunEvent] = []
-        async for event in force.follow(header.id, LOCAL):
+        async for event in service.follow(header.id, LOCAL):
             if event is None:
                 continue
             seen.append(event)
@@ -139,13 +139,13 @@ async def test_a_follower_that_comes_in_the_middle_of_a_text_gets_its_end_and_kn
         add(self, text)
 
     monkeypatch.setattr(TokenStream, "add", counted)
-    async with thinking(tmp_path) as (force, model), asyncio.timeout(30):
-        header = (await force.accept(request(), LOCAL))[0]
+    async with thinking(tmp_path) as (service, model), asyncio.timeout(30):
+        header = (await service.accept(request(), LOCAL))[0]
         model.streams("word " * 8000)
         while len("".join(arrived)) < 40_000:
             await asyncio.sleep(0)
         seen: list[RunEvent] = []
-        async for event in force.follow(header.id, LOCAL):
+        async for event in service.follow(header.id, LOCAL):
             if event is not None:
                 seen.append(event)
             if event is not None and event.event == "tool" and event.data["state"] == "began":
@@ -157,11 +157,11 @@ async def test_a_follower_that_comes_in_the_middle_of_a_text_gets_its_end_and_kn
 
 
 async def test_without_a_follower_no_text_is_kept_and_none_enters_the_history(tmp_path: Path) -> None:
-    async with thinking(tmp_path) as (force, model), asyncio.timeout(30):
+    async with thinking(tmp_path) as (service, model), asyncio.timeout(30):
         model.streams("piece of ", "text", None)
-        response = await force.invoke(request(), LOCAL)
-        assert len(force.followed_runs._rings) == 0
-        lines = force._engine.store.history(response.run_id, 0, 1000)
+        response = await service.invoke(request(), LOCAL)
+        assert len(service.followed_runs._rings) == 0
+        lines = service._engine.store.history(response.run_id, 0, 1000)
     texts = [line.event.payload or "" for line in lines] + [str(line.operation.result) for line in lines if line.operation is not None]
     assert not any('"tokens"' in text and "piece of" in text and "offset" in text for text in texts)
     assert sum("piece of text" in text for text in {*texts}) >= 1  # in the receipt and the response, as ever
@@ -216,27 +216,27 @@ async def chatty(folder: Path, **limits: Any) -> AsyncIterator[WorkerService]:
         return {}
 
     made = InlineWorker(contract("pay", limits={"timeout_seconds": 60}), body, Counted("pay", Effect.WRITE))
-    async with worker_service(made, folder=folder, clock=VirtualClock(skipping=False)) as force:
-        force.followed_runs = FollowedRuns(**limits)
-        force._reporters._followers = force.followed_runs
-        yield force
+    async with worker_service(made, folder=folder, clock=VirtualClock(skipping=False)) as service:
+        service.followed_runs = FollowedRuns(**limits)
+        service._reporters._followers = service.followed_runs
+        yield service
 
 
 async def test_a_follower_that_does_not_read_costs_a_run_no_write_and_gets_one_gap(tmp_path: Path) -> None:
-    async with chatty(tmp_path, rings=RingLimits(events=20)) as force, asyncio.timeout(30):
-        alone = force._engine.store.find((await force.invoke(request(times=1000), LOCAL)).run_id)
-        header = (await force.accept(request(times=1000), LOCAL))[0]
-        slow = force.follow(header.id, LOCAL)
+    async with chatty(tmp_path, rings=RingLimits(events=20)) as service, asyncio.timeout(30):
+        alone = service._engine.store.find((await service.invoke(request(times=1000), LOCAL)).run_id)
+        header = (await service.accept(request(times=1000), LOCAL))[0]
+        slow = service.follow(header.id, LOCAL)
         first = await anext(slow)
-        await force.response(header.id, LOCAL)
-        followed = force._engine.store.find(header.id)
+        await service.response(header.id, LOCAL)
+        followed = service._engine.store.find(header.id)
         assert alone is not None
         assert followed is not None
         assert (followed.revision, followed.events) == (alone.revision, alone.events)  # as many writes, and the same history
         assert alone.revision > 40
         seen = [first, *[event async for event in slow]]
-        recorded = [event async for event in force.follow(header.id, LOCAL) if event is not None and isinstance(event.id, int)]
-        ring = force.followed_runs._rings.get(header.id)
+        recorded = [event async for event in service.follow(header.id, LOCAL) if event is not None and isinstance(event.id, int)]
+        ring = service.followed_runs._rings.get(header.id)
         assert ring is not None
         assert ring.size < 20_000
     told = [event for event in seen if event is not None]
@@ -248,27 +248,27 @@ async def test_a_follower_that_does_not_read_costs_a_run_no_write_and_gets_one_g
 
 
 async def test_a_follower_from_before_a_restart_is_told_of_the_gap_and_gets_every_recorded_event(tmp_path: Path) -> None:
-    async with chatty(tmp_path) as force, asyncio.timeout(30):
-        response = await force.invoke(request(times=60), LOCAL)
-        recorded = [event async for event in force.follow(response.run_id, LOCAL) if event is not None]
-        again = [event async for event in force.follow(response.run_id, LOCAL, after="2.ffffffff.9") if event is not None]
+    async with chatty(tmp_path) as service, asyncio.timeout(30):
+        response = await service.invoke(request(times=60), LOCAL)
+        recorded = [event async for event in service.follow(response.run_id, LOCAL) if event is not None]
+        again = [event async for event in service.follow(response.run_id, LOCAL, after="2.ffffffff.9") if event is not None]
     assert [event.data for event in again if event.event == "gap"] == [{"missed": None}]
     assert [event for event in again if event.event != "gap"] == [event for event in recorded if event.id > 2]  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("limits,says", [({"of_run": 2}, "This run"), ({"of_tenant": 2}, "The tenant"), ({"all": 2}, "This process")])
 async def test_one_follower_too_many_is_refused_in_words_and_leaving_makes_room(tmp_path: Path, limits: dict[str, int], says: str) -> None:
-    async with chatty(tmp_path, limits=FollowerLimits(**limits)) as force, asyncio.timeout(30):
-        response = await force.invoke(request(times=1), LOCAL)
-        two = [force.follow(response.run_id, LOCAL) for _ in range(2)]
+    async with chatty(tmp_path, limits=FollowerLimits(**limits)) as service, asyncio.timeout(30):
+        response = await service.invoke(request(times=1), LOCAL)
+        two = [service.follow(response.run_id, LOCAL) for _ in range(2)]
         for follower in two:
             await anext(follower)
         with pytest.raises(Overloaded, match=f"{says} has 2 followers"):
-            await anext(force.follow(response.run_id, LOCAL))
+            await anext(service.follow(response.run_id, LOCAL))
         await two[0].aclose()
-        assert await anext(force.follow(response.run_id, LOCAL)) is not None
+        assert await anext(service.follow(response.run_id, LOCAL)) is not None
         await two[1].aclose()
-    assert not force.followed_runs._followers
+    assert not service.followed_runs._followers
 
 
 # --- programs

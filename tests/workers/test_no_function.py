@@ -76,10 +76,10 @@ def row(store: Store, clock: VirtualClock, *, name: str = "forged", kind: Kind =
 
 
 async def test_the_engine_starts_no_worker_by_its_name_with_a_forged_order(tmp_path: Path) -> None:
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as service:
         with pytest.raises(FunctionNotFound, match="No function 'w'"):
-            await force._engine.start("w", forged(), tenant="default")
-        accepted = await force.invoke(request(), LOCAL)
+            await service._engine.start("w", forged(), tenant="default")
+        accepted = await service.invoke(request(), LOCAL)
     assert (accepted.status, RAN) == (ResponseStatus.OK, ["body"])
 
 
@@ -92,11 +92,11 @@ async def test_a_function_that_invokes_a_worker_is_told_that_there_is_no_such_fu
         except InvokeError as error:
             return error.error_type
 
-    force = WorkerService(policy=Policy(), artifacts=Artifacts(Folder(tmp_path), 1000), find=_never)
-    force.serve(InlineWorker(contract(), body))
+    service = WorkerService(policy=Policy(), artifacts=Artifacts(Folder(tmp_path), 1000), find=_never)
+    service.serve(InlineWorker(contract(), body))
     settings = Settings(clock=VirtualClock(), ids=Ids(Random(0)), tune=False)
-    async with holdfast.open(":memory:", functions=[caller, *force.functions()], settings=settings) as engine:
-        force.attach(engine._engine)
+    async with holdfast.open(":memory:", functions=[caller, *service.functions()], settings=settings) as engine:
+        service.attach(engine._engine)
         execution = await engine.start("caller")
         assert await execution.result() == "ResourceNotFoundException"
         assert [header.function for header in [x async for x in engine.list()]] == ["caller"]
@@ -108,8 +108,8 @@ async def _never(worker_id: str, package: str) -> Any:
 
 
 async def test_the_lambda_api_knows_no_worker(tmp_path: Path) -> None:
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
-        api = LambdaApi(force._engine)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as service:
+        api = LambdaApi(service._engine)
         with pytest.raises(FunctionNotFound):
             await api.invoke(Invoke(function="w", qualifier=LATEST, kind="Event", payload=forged().encode(), tenant="default"))
         with pytest.raises(FunctionNotFound):
@@ -131,13 +131,13 @@ def test_no_order_can_be_written_on_the_wire() -> None:
 
 async def test_a_row_that_was_not_accepted_runs_nothing_and_is_no_run(tmp_path: Path) -> None:
     clock = VirtualClock()
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=clock) as force:
-        store = force._engine.store
-        mine = (await force.accept(request(), LOCAL))[0]
-        await asyncio.wait_for(force._engine.ending(mine.id), 30)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=clock) as service:
+        store = service._engine.store
+        mine = (await service.accept(request(), LOCAL))[0]
+        await asyncio.wait_for(service._engine.ending(mine.id), 30)
         made_up = row(store, clock)
-        force._engine.look()
-        over, _ = await asyncio.wait_for(force._engine.ending(made_up), 30)
+        service._engine.look_for_work()
+        over, _ = await asyncio.wait_for(service._engine.ending(made_up), 30)
         assert over.status is ExecutionStatus.FAILED
         assert RAN == ["body"]
         with pytest.raises(ExecutionNotFound):
@@ -148,23 +148,23 @@ async def test_a_row_that_was_not_accepted_runs_nothing_and_is_no_run(tmp_path: 
 
 async def test_rows_from_before_runs_were_marked_stay_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = VirtualClock()
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=clock) as force:
-        store = force._engine.store
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=clock) as service:
+        store = service._engine.store
         old = row(store, clock, name="old")
         monkeypatch.setattr(type(store), "unmarked", old)
-        force._engine.look()
-        over, _ = await asyncio.wait_for(force._engine.ending(old), 30)
+        service._engine.look_for_work()
+        over, _ = await asyncio.wait_for(service._engine.ending(old), 30)
         assert over.status is ExecutionStatus.SUCCEEDED
         assert find_run(store, old, Asker())[0].id == old
     assert RAN == ["body"]
 
 
 async def test_the_mark_is_in_the_history_and_never_on_the_wire(tmp_path: Path) -> None:
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
-        mine = (await force.accept(request(), LOCAL))[0]
-        (line,) = force._engine.store.history(mine.id, 0, 1)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as service:
+        mine = (await service.accept(request(), LOCAL))[0]
+        (line,) = service._engine.store.history(mine.id, 0, 1)
         assert (line.event.detail or {})[KIND] == "worker"
-        shown = LambdaApi(force._engine).history(holdfast_arn(mine), include_data=True)["Events"][0]
+        shown = LambdaApi(service._engine).history(holdfast_arn(mine), include_data=True)["Events"][0]
     assert KIND not in shown["ExecutionStartedDetails"]
 
 

@@ -37,8 +37,8 @@ def payer(*, schema: Any = None) -> tuple[Counted, InlineWorker]:
     return pay, InlineWorker(contract("pay"), paying, pay, approvals=PAY)
 
 
-async def asked(force: WorkerService, asker: Asker = LOCAL, **inputs: Any) -> tuple[str, str]:
-    response = await force.invoke(request(**inputs), asker)
+async def asked(service: WorkerService, asker: Asker = LOCAL, **inputs: Any) -> tuple[str, str]:
+    response = await service.invoke(request(**inputs), asker)
     assert response.status is ResponseStatus.NEEDS_HUMAN
     (approval,) = response.approvals
     return response.run_id, approval["approval_id"]
@@ -47,13 +47,13 @@ async def asked(force: WorkerService, asker: Asker = LOCAL, **inputs: Any) -> tu
 @pytest.mark.parametrize("resting", [1000, 0])
 async def test_a_call_waits_for_its_approval_and_is_made_once_it_is_there(tmp_path: Path, resting: int) -> None:
     pay, worker = payer()
-    async with worker_service(worker, folder=tmp_path, resting=resting, clock=VirtualClock(skipping=False)) as force:
-        run, approval = await asked(force)
+    async with worker_service(worker, folder=tmp_path, resting=resting, clock=VirtualClock(skipping=False)) as service:
+        run, approval = await asked(service)
         assert pay.calls == []
-        assert [found.approval_id for found in force.approvals(LOCAL)] == [approval]
-        await force.decide(approval, decision(), LOCAL)
-        response = await force.response(run, LOCAL)
-        assert force.approvals(LOCAL) == []
+        assert [found.approval_id for found in service.approvals(LOCAL)] == [approval]
+        await service.decide(approval, decision(), LOCAL)
+        response = await service.response(run, LOCAL)
+        assert service.approvals(LOCAL) == []
     assert (response.status, response.outputs) == (ResponseStatus.OK, {"paid": {"cents": 5}})
     assert len(pay.calls) == 1
     assert response.observability.attempt == 1
@@ -61,10 +61,10 @@ async def test_a_call_waits_for_its_approval_and_is_made_once_it_is_there(tmp_pa
 
 async def test_a_rejected_call_is_never_made(tmp_path: Path) -> None:
     pay, worker = payer()
-    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        run, approval = await asked(force)
-        await force.decide(approval, decision("reject", comment="too much"), LOCAL)
-        response = await force.response(run, LOCAL)
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        run, approval = await asked(service)
+        await service.decide(approval, decision("reject", comment="too much"), LOCAL)
+        response = await service.response(run, LOCAL)
     assert response.error is not None
     assert (response.error.error_code, pay.calls) == ("approval_rejected", [])
     assert "bob rejected the call of pay. (too much)" in response.error.message
@@ -73,48 +73,48 @@ async def test_a_rejected_call_is_never_made(tmp_path: Path) -> None:
 async def test_edited_arguments_are_checked_and_are_what_runs(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"cents": {"type": "integer", "maximum": 9}}}
     _pay, worker = payer(schema=schema)
-    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        run, approval = await asked(force)
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        run, approval = await asked(service)
         with pytest.raises(ApprovalRefused, match="/cents"):
-            await force.decide(approval, decision(edited_arguments={"cents": 10}), LOCAL)
-        await force.decide(approval, decision(edited_arguments={"cents": 1}), LOCAL)
-        response = await force.response(run, LOCAL)
+            await service.decide(approval, decision(edited_arguments={"cents": 10}), LOCAL)
+        await service.decide(approval, decision(edited_arguments={"cents": 1}), LOCAL)
+        response = await service.response(run, LOCAL)
     assert response.outputs == {"paid": {"cents": 1}}
 
 
 async def test_a_decision_is_final_and_nobody_decides_what_he_asked_for(tmp_path: Path) -> None:
     pay, worker = payer()
-    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        _, approval = await asked(force, ANN)
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        _, approval = await asked(service, ANN)
         with pytest.raises(ApprovalRefused, match="ann asked for this"):
-            await force.decide(approval, decision(by="bob"), ANN)
+            await service.decide(approval, decision(by="bob"), ANN)
         with pytest.raises(ApprovalRefused, match="approve or reject"):
-            await force.decide(approval, decision("happened"), BOB)
+            await service.decide(approval, decision("happened"), BOB)
         with pytest.raises(ApprovalNotFound):
-            await force.decide("a_nothing", decision(), BOB)
-        decided = await force.decide(approval, decision(by="ann"), BOB)
+            await service.decide("a_nothing", decision(), BOB)
+        decided = await service.decide(approval, decision(by="ann"), BOB)
         assert decided.decided_by == "bob"
         with pytest.raises(CallbackClosed):
-            await force.decide(approval, decision("reject"), BOB)
+            await service.decide(approval, decision("reject"), BOB)
     assert len(pay.calls) <= 1
 
 
 async def test_an_approval_cannot_be_answered_as_a_callback(tmp_path: Path) -> None:
     _, worker = payer()
-    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        run, _ = await asked(force)
-        store = force._engine.store
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        run, _ = await asked(service)
+        store = service._engine.store
         (callback,) = [op.callback_id for op in store.operations(run) if op.sub_type == "Approval"]
         with pytest.raises(CallbackNotFound):
-            await force._engine.answer(callback or "", '{"verdict":"approve","decided_by":"x","decided_at":1}')
+            await service._engine.answer(callback or "", '{"verdict":"approve","decided_by":"x","decided_at":1}')
 
 
 async def test_an_approval_that_nobody_gives_expires(tmp_path: Path) -> None:
     pay, worker = payer()
-    async with worker_service(worker, folder=tmp_path, policy=Policy(approval_seconds=60)) as force:
-        header = (await force.accept(request(), LOCAL))[0]
-        await asyncio.wait_for(force._engine.ending(header.id), 30)
-        response = await force.response(header.id, LOCAL)
+    async with worker_service(worker, folder=tmp_path, policy=Policy(approval_seconds=60)) as service:
+        header = (await service.accept(request(), LOCAL))[0]
+        await asyncio.wait_for(service._engine.ending(header.id), 30)
+        response = await service.response(header.id, LOCAL)
     assert response.error is not None
     assert (response.error.error_code, pay.calls) == ("approval_expired", [])
 
@@ -125,13 +125,13 @@ async def test_a_question_is_put_to_a_person_and_the_run_goes_on_with_the_answer
         colour = await ctx.ask("which colour?", schema={"enum": ["red", "blue"]})
         return {"colour": colour, "before": before, "after": str(ctx.uuid())}
 
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        run, approval = await asked(force)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        run, approval = await asked(service)
         for wrong in ("green", None):
             with pytest.raises(ApprovalRefused):
-                await force.decide(approval, decision("answer", result=wrong), LOCAL)
-        await force.decide(approval, decision("answer", result="red"), LOCAL)
-        response = await force.response(run, LOCAL)
+                await service.decide(approval, decision("answer", result=wrong), LOCAL)
+        await service.decide(approval, decision("answer", result="red"), LOCAL)
+        response = await service.response(run, LOCAL)
     assert response.outputs is not None
     assert response.outputs["colour"] == "red"
     assert response.outputs["before"] != response.outputs["after"]
@@ -158,8 +158,8 @@ class Lost(Counted):
 )
 async def test_a_lost_call_is_looked_up_before_anything_is_sent_again(tmp_path: Path, verdict: Any, outputs: Any, calls: int) -> None:
     pay = Lost(verdict)
-    async with worker_service(InlineWorker(contract("pay"), paying, pay), folder=tmp_path) as force:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(InlineWorker(contract("pay"), paying, pay), folder=tmp_path) as service:
+        response = await service.invoke(request(), LOCAL)
     assert (response.outputs, len(pay.calls)) == (outputs, calls)
     assert len({call.idempotency_key for call in pay.calls}) == 1
 
@@ -169,20 +169,20 @@ async def test_a_lost_call_is_looked_up_before_anything_is_sent_again(tmp_path: 
 )
 async def test_what_nobody_knows_a_person_says(tmp_path: Path, said: str, outputs: Any, calls: int) -> None:
     pay = Lost()
-    async with worker_service(InlineWorker(contract("pay"), paying, pay), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        waiting = await force.invoke(request(), LOCAL)
+    async with worker_service(InlineWorker(contract("pay"), paying, pay), folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        waiting = await service.invoke(request(), LOCAL)
         assert waiting.error is not None
         assert (waiting.status, waiting.error.error_code) == (ResponseStatus.NEEDS_HUMAN, "unknown_outcome")
         result: dict[str, Any] = {"result": {"id": 7}} if said == "happened" else {}
-        await force.decide(waiting.approvals[0]["approval_id"], decision(said, **result), LOCAL)
-        response = await force.response(waiting.run_id, LOCAL)
+        await service.decide(waiting.approvals[0]["approval_id"], decision(said, **result), LOCAL)
+        response = await service.response(waiting.run_id, LOCAL)
     assert (response.outputs, len(pay.calls)) == (outputs, calls)
 
 
 async def test_a_run_that_waits_can_be_cancelled(tmp_path: Path) -> None:
     pay, worker = payer()
-    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        run, _ = await asked(force)
-        response = await force.cancel(run, LOCAL)
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        run, _ = await asked(service)
+        response = await service.cancel(run, LOCAL)
     assert response.error is not None
     assert (response.status, response.error.error_code, pay.calls) == (ResponseStatus.PERMANENT_ERROR, "cancelled", [])

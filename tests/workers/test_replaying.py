@@ -46,13 +46,13 @@ class Scene:
 
     async def ran(self, body: Body, verdict: str | None = None, **inputs: Any) -> tuple[Finished, Response]:
         clock = VirtualClock(skipping=not self.asks)
-        async with worker_service(self.worker(body), folder=self.folder, policy=self.policy, clock=clock) as force:
-            response = await force.invoke(request(**inputs), LOCAL)
+        async with worker_service(self.worker(body), folder=self.folder, policy=self.policy, clock=clock) as service:
+            response = await service.invoke(request(**inputs), LOCAL)
             if verdict is not None:
                 decision = Decision(verdict=verdict, decided_by="ada", decided_at=0, result="blue")
-                await force.decide(response.approvals[0]["approval_id"], decision, LOCAL)
-                response = await force.response(response.run_id, LOCAL)
-            return finished_in(force._engine.store, response.run_id, LOCAL), response
+                await service.decide(response.approvals[0]["approval_id"], decision, LOCAL)
+                response = await service.response(response.run_id, LOCAL)
+            return finished_in(service._engine.store, response.run_id, LOCAL), response
 
     async def again(self, finished: Finished, body: Body) -> RunReplay:
         before = len(self.look.calls), len(self.pay.calls)

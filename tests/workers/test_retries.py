@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.contract.terms import Retries, RunLimits
-from holdfast.hosts.sandbox.jail import BodyEnd, Code
+from holdfast.hosts.sandbox.jail import BodyEnd, EndCode
 from holdfast.model.clock import VirtualClock, monotonic
 from holdfast.model.execution import State
 from holdfast.model.life import next_try
@@ -142,8 +142,8 @@ async def test_a_third_run_of_a_key_knows_what_the_first_did(tmp_path: Path) -> 
         return {}
 
     worker = InlineWorker(contract("pay", retries=ONCE), body, pay)
-    async with worker_service(worker, folder=tmp_path) as force:
-        responses = [await force.invoke(request(idempotency_key="k"), LOCAL) for _ in range(3)]
+    async with worker_service(worker, folder=tmp_path) as service:
+        responses = [await service.invoke(request(idempotency_key="k"), LOCAL) for _ in range(3)]
     assert [response.status.value for response in responses] == ["retryable_error", "retryable_error", "ok"]
     assert len(pay.calls) == 1
 
@@ -186,8 +186,8 @@ class Mute(Silent):
 async def test_when_an_attempt_is_over_the_tool_is_asked_before_a_person_is(tmp_path: Path) -> None:
     pay = Silent("pay", Effect.WRITE)  # asked again about the lost call, it says that the call did not happen
     worker = InlineWorker(contract("pay", retries=ONCE, limits={"timeout_seconds": 0.1}), paying_and_asking, pay)
-    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False), policy=Policy(grace_seconds=0.1)) as force:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False), policy=Policy(grace_seconds=0.1)) as service:
+        response = await service.invoke(request(), LOCAL)
     assert response.error is not None
     assert (response.error.error_code, response.error.details, response.approvals) == ("timeout", None, ())
 
@@ -196,8 +196,8 @@ async def test_the_end_of_the_last_attempt_does_not_hide_a_call_whose_outcome_no
     pay = Mute("pay", Effect.WRITE)
     worker = InlineWorker(contract("pay", retries=ONCE, limits={"timeout_seconds": 0.1}), paying_and_asking, pay)
     clock, policy = VirtualClock(skipping=False), Policy(grace_seconds=0.1, reconcile_seconds=0.1)
-    async with worker_service(worker, folder=tmp_path, clock=clock, policy=policy) as force:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(worker, folder=tmp_path, clock=clock, policy=policy) as service:
+        response = await service.invoke(request(), LOCAL)
     assert response.error is not None
     assert (response.status.value, response.error.error_code) == ("needs_human", "unknown_outcome")
 
@@ -216,8 +216,8 @@ async def test_a_tool_has_time_of_its_own_to_find_out_about_a_lost_call_also_aft
     pay = Timed("pay", Effect.WRITE)
     worker = InlineWorker(contract("pay", retries=ONCE, limits={"timeout_seconds": 0.1}), paying_and_asking, pay)
     policy = Policy(grace_seconds=0.1, reconcile_seconds=1000)
-    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False), policy=policy) as force:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False), policy=policy) as service:
+        response = await service.invoke(request(), LOCAL)
     assert response.error is not None
     assert (response.error.error_code, response.approvals) == ("timeout", ())
     assert pay.seconds > 500
@@ -228,16 +228,16 @@ async def test_a_run_that_replays_follows_its_own_last_try_not_its_forerunners(t
     worker = InlineWorker(contract("pay", retries=ONCE), paying_and_asking, pay)
     clock, policy = VirtualClock(skipping=False), Policy(grace_seconds=0)
     asking = request(idempotency_key="k", run_timeout_seconds=60)
-    async with worker_service(worker, folder=tmp_path, resting=0, clock=clock, policy=policy) as force:
-        first = (await force.accept(asking, LOCAL))[0]
+    async with worker_service(worker, folder=tmp_path, resting=0, clock=clock, policy=policy) as service:
+        first = (await service.accept(asking, LOCAL))[0]
         await pay.began.wait()
         clock.move_to(clock.now() + 61_000)
-        late = await force.response(first.id, LOCAL)
+        late = await service.response(first.id, LOCAL)
         pay.asked = 1
-        asked = await force.invoke(asking, LOCAL)
+        asked = await service.invoke(asking, LOCAL)
         answer = Decision(verdict="answer", decided_by="bob", decided_at=1, result=True)
-        await force.decide(asked.approvals[0]["approval_id"], answer, LOCAL)
-        response = await force.response(asked.run_id, LOCAL)
+        await service.decide(asked.approvals[0]["approval_id"], answer, LOCAL)
+        response = await service.response(asked.run_id, LOCAL)
     assert late.error is not None
     assert (late.error.error_code, asked.status.value, response.status.value) == ("timeout", "needs_human", "ok")
     assert (len(pay.calls), pay.asked) == (2, 2)
@@ -256,7 +256,7 @@ class Lingering(InlineBody):
     def over(self, _: bool) -> None:
         """It is dead when it was killed."""
 
-    async def kill(self, code: Code = "cancelled", detail: str = "") -> BodyEnd:
+    async def kill(self, code: EndCode = "cancelled", detail: str = "") -> BodyEnd:
         ended = await super().kill(code, detail)
         for _ in range(100):
             await asyncio.sleep(0)
@@ -282,6 +282,6 @@ async def test_no_attempt_begins_before_the_last_one_is_dead(tmp_path: Path, fai
 
     promise = {"type": "object", "properties": {"answer": {"type": "string"}}}
     worker = Worker(contract(output_schema=promise, retries=Retries(max_attempts=2, backoff="none")), body)
-    async with worker_service(worker, folder=tmp_path) as force:
-        await force.invoke(request(), LOCAL)
+    async with worker_service(worker, folder=tmp_path) as service:
+        await service.invoke(request(), LOCAL)
     assert told[:3] == ["began", "dead", "began"]

@@ -59,9 +59,9 @@ async def test_inputs_that_are_no_json_are_refused_and_leave_nothing(tmp_path: P
     async def echo(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         return inputs
 
-    async with worker_service(InlineWorker(contract(), echo), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(), echo), folder=tmp_path) as service:
         for key in (None, "k"):
-            response = await force.invoke(request(n=value, idempotency_key=key), LOCAL)
+            response = await service.invoke(request(n=value, idempotency_key=key), LOCAL)
             if value == 2**70:
                 assert response.outputs == {"n": value}
             else:
@@ -72,16 +72,16 @@ async def test_inputs_that_are_too_large_or_too_deep_are_refused(tmp_path: Path)
     deep: dict[str, Any] = {}
     for _ in range(3000):
         deep = {"a": deep}
-    async with worker_service(InlineWorker(contract(), nothing), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(), nothing), folder=tmp_path) as service:
         for inputs in ({"n": "x" * 7_000_000}, deep):
-            response = await force.invoke(WorkerRequest(worker_id="w", inputs=inputs), LOCAL)
+            response = await service.invoke(WorkerRequest(worker_id="w", inputs=inputs), LOCAL)
             assert (response.status, response.run_id) == (ResponseStatus.INVALID_REQUEST, "")
 
 
 @pytest.mark.parametrize("seconds", [1e300, 1e12, 0.001])
 async def test_any_run_timeout_is_granted_as_far_as_there_is_one(tmp_path: Path, seconds: float) -> None:
-    async with worker_service(InlineWorker(contract(), nothing), folder=tmp_path) as force:
-        response = await force.invoke(request(run_timeout_seconds=seconds), LOCAL)
+    async with worker_service(InlineWorker(contract(), nothing), folder=tmp_path) as service:
+        response = await service.invoke(request(run_timeout_seconds=seconds), LOCAL)
     assert response.status is ResponseStatus.OK
 
 
@@ -89,17 +89,17 @@ async def test_the_same_key_gets_the_order_of_the_run_that_it_found(tmp_path: Pa
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         return {"said": await ctx.ask("what?")}
 
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        first = await force.invoke(request(idempotency_key="k"), LOCAL)
-        again = await force.invoke(request(idempotency_key="k"), LOCAL)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        first = await service.invoke(request(idempotency_key="k"), LOCAL)
+        again = await service.invoke(request(idempotency_key="k"), LOCAL)
     assert first.run_id == again.run_id
     assert first.observability == again.observability
 
 
 async def test_constraints_are_no_part_of_what_a_key_stands_for(tmp_path: Path) -> None:
-    async with worker_service(InlineWorker(contract(), nothing), folder=tmp_path) as force:
-        first = await force.invoke(request(idempotency_key="k"), LOCAL)
-        again = await force.invoke(request(idempotency_key="k", constraints=Constraints(timeout_seconds=5)), LOCAL)
+    async with worker_service(InlineWorker(contract(), nothing), folder=tmp_path) as service:
+        first = await service.invoke(request(idempotency_key="k"), LOCAL)
+        again = await service.invoke(request(idempotency_key="k", constraints=Constraints(timeout_seconds=5)), LOCAL)
     assert first == again
 
 
@@ -138,10 +138,10 @@ async def test_an_order_that_somebody_made_up_runs_nothing(tmp_path: Path, tenan
         ran.append(1)
         return {}
 
-    async with worker_service(InlineWorker(contract("pay", limits={"max_tokens": 10}), body), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract("pay", limits={"max_tokens": 10}), body), folder=tmp_path) as service:
         text = forged(**more)
-        header = await force._engine.start("w", text, tenant=tenant, order=Order(Kind.WORKER, text))
-        over, _ = await asyncio.wait_for(force._engine.ending(header.id), 30)
+        header = await service._engine.start("w", text, tenant=tenant, order=Order(Kind.WORKER, text))
+        over, _ = await asyncio.wait_for(service._engine.ending(header.id), 30)
     assert over.status is ExecutionStatus.FAILED
     assert ran == []
 
@@ -153,13 +153,13 @@ async def test_an_order_that_somebody_made_up_is_bound_by_the_contract_and_inher
     pay = Counted("pay", Effect.WRITE, lambda: {"to": "bob"}, reservation=Reservation(100))
     bobs = Counted("pay", Effect.WRITE, lambda: {"to": "bob"})
     worker = InlineWorker(contract("pay", limits={"max_tokens": 10}), body, bobs)
-    async with worker_service(worker, folder=tmp_path) as force:
-        first = await force.invoke(request(), Asker(tenant="bob", logged_in=True))
+    async with worker_service(worker, folder=tmp_path) as service:
+        first = await service.invoke(request(), Asker(tenant="bob", logged_in=True))
         assert first.status is ResponseStatus.OK
         worker.tools = {"pay": pay}
         text = forged(before=(first.run_id,), limits=RunLimits(max_tokens=10**9))
-        header = await force._engine.start("w", text, tenant="ann", order=Order(Kind.WORKER, text))
-        response = await force.response(header.id, Asker(tenant="ann", logged_in=True))
+        header = await service._engine.start("w", text, tenant="ann", order=Order(Kind.WORKER, text))
+        response = await service.response(header.id, Asker(tenant="ann", logged_in=True))
     assert response.error is not None
     assert (response.error.error_code, pay.calls) == ("budget_exceeded", [])
 
@@ -180,11 +180,11 @@ async def test_the_time_of_a_body_never_goes_back(tmp_path: Path) -> None:
 
     clock = VirtualClock(skipping=False)
     for resting in (0, 1000):
-        async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=clock, resting=resting) as force:
-            asked = await force.invoke(request(), LOCAL)
+        async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=clock, resting=resting) as service:
+            asked = await service.invoke(request(), LOCAL)
             clock.move_to(clock.now() + 5000)
-            await force.decide(asked.approvals[0]["approval_id"], said("answer", result=1), LOCAL)
-            response = await force.response(asked.run_id, LOCAL)
+            await service.decide(asked.approvals[0]["approval_id"], said("answer", result=1), LOCAL)
+            response = await service.response(asked.run_id, LOCAL)
         assert response.outputs is not None
         assert response.outputs["sorted"], response.outputs
         assert response.outputs["year"] > 2000
@@ -205,10 +205,10 @@ async def test_the_time_before_a_person_was_asked_is_used_up_when_the_body_goes_
     passed: list[int] = []
     monkeypatch.setattr("holdfast.workers.attempt_time.monotonic", lambda: monotonic() + sum(passed))
     worker = InlineWorker(contract(limits={"timeout_seconds": 60}), body)
-    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False), resting=resting) as force:
-        asked = await force.invoke(request(), LOCAL)
-        await force.decide(asked.approvals[0]["approval_id"], said("answer"), LOCAL)
-        await force.response(asked.run_id, LOCAL)
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False), resting=resting) as service:
+        asked = await service.invoke(request(), LOCAL)
+        await service.decide(asked.approvals[0]["approval_id"], said("answer"), LOCAL)
+        await service.response(asked.run_id, LOCAL)
     assert 49 < left[1] <= 50
 
 
@@ -228,8 +228,8 @@ async def test_what_a_body_does_to_its_inputs_and_answers_stays_with_it(tmp_path
 
     seen: list[Any] = []
     pay = Counted("pay", Effect.WRITE, lambda: {"list": []})
-    async with worker_service(InlineWorker(contract("pay"), body, pay), folder=tmp_path, resting=resting) as force:
-        response = await force.invoke(request(list=[]), LOCAL)
+    async with worker_service(InlineWorker(contract("pay"), body, pay), folder=tmp_path, resting=resting) as service:
+        response = await service.invoke(request(list=[]), LOCAL)
     assert response.status is ResponseStatus.OK
     assert seen == [[[1], [1]]] * 3
 
@@ -246,9 +246,9 @@ async def test_a_body_that_says_what_is_no_json_hears_of_it(tmp_path: Path, valu
         return {"n": value}
 
     pay = Counted("pay", Effect.WRITE)
-    async with worker_service(InlineWorker(contract("pay", retries=ONCE), body, pay), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract("pay", retries=ONCE), body, pay), folder=tmp_path) as service:
         for where in ("tool", "step", "outputs", "error"):
-            response = await asyncio.wait_for(force.invoke(request(where=where), LOCAL), 30)
+            response = await asyncio.wait_for(service.invoke(request(where=where), LOCAL), 30)
             assert response.error is not None, where
             assert response.error.error_code in ("worker_crashed", "output_schema_mismatch"), response.error
             assert "runtime" not in response.error.message, where
@@ -262,8 +262,8 @@ async def test_def_bodies_do_not_wait_for_each_others_threads(tmp_path: Path) ->
         together.wait()
         return {"kept": ctx.artifact(f"a{inputs['n']}", b"x")["size_bytes"]}
 
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
-        responses = await asyncio.gather(*(force.invoke(request(n=n), LOCAL) for n in range(40)))
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as service:
+        responses = await asyncio.gather(*(service.invoke(request(n=n), LOCAL) for n in range(40)))
     assert [response.outputs for response in responses] == [{"kept": 1}] * 40
 
 
@@ -277,8 +277,8 @@ async def test_a_tool_may_fail_with_any_words(tmp_path: Path, message: str) -> N
         return {}
 
     look = Counted("look", Effect.READ, lambda: ToolFailed("access_denied", message))
-    async with worker_service(InlineWorker(contract("look"), body, look), folder=tmp_path) as force:
-        response = await asyncio.wait_for(force.invoke(request(), LOCAL), 30)
+    async with worker_service(InlineWorker(contract("look"), body, look), folder=tmp_path) as service:
+        response = await asyncio.wait_for(service.invoke(request(), LOCAL), 30)
     assert response.error is not None
     assert (response.error.error_code, len(look.calls)) == ("access_denied", 1)
 
@@ -289,8 +289,8 @@ async def test_a_result_that_only_just_does_not_fit_is_the_tools_failure(tmp_pat
         return {}
 
     look = Counted("look", Effect.READ, lambda: "x" * (6 * 1024 * 1024 - 5))
-    async with worker_service(InlineWorker(contract("look", retries=ONCE), body, look), folder=tmp_path) as force:
-        response = await asyncio.wait_for(force.invoke(request(), LOCAL), 30)
+    async with worker_service(InlineWorker(contract("look", retries=ONCE), body, look), folder=tmp_path) as service:
+        response = await asyncio.wait_for(service.invoke(request(), LOCAL), 30)
     assert response.error is not None
     assert (response.error.error_code, len(look.calls)) == ("tool_failed", 1)
 
@@ -303,8 +303,8 @@ async def test_a_wait_that_a_body_asks_for_is_bounded(tmp_path: Path) -> None:
         return {}
 
     tried: list[int] = []
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
-        response = await asyncio.wait_for(force.invoke(request(), LOCAL), 30)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as service:
+        response = await asyncio.wait_for(service.invoke(request(), LOCAL), 30)
     assert (response.status, len(tried)) == (ResponseStatus.OK, 2)
 
 
@@ -320,8 +320,8 @@ async def test_a_step_that_nobody_finishes_does_not_hold_up_the_end(tmp_path: Pa
         await began.wait()
         return {}
 
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, policy=Policy(grace_seconds=30)) as force:
-        response = await asyncio.wait_for(force.invoke(request(), LOCAL), 30)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, policy=Policy(grace_seconds=30)) as service:
+        response = await asyncio.wait_for(service.invoke(request(), LOCAL), 30)
     assert response.status is ResponseStatus.OK
 
 
@@ -333,9 +333,9 @@ async def test_a_question_with_a_schema_that_is_none_is_refused_at_once(tmp_path
             return {"code": error.error_code}
         return {}
 
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
         for schema in ({"type": "nothing"}, {"$ref": "http://127.0.0.1:1/x"}):
-            response = await force.invoke(request(schema=schema), LOCAL)
+            response = await service.invoke(request(schema=schema), LOCAL)
             assert response.outputs == {"code": "tool_failed"}, response
 
 
@@ -370,17 +370,17 @@ async def test_an_attempt_may_keep_so_much_and_no_more(tmp_path: Path) -> None:
         return {}
 
     worker = InlineWorker(contract(retries=ONCE), body)
-    async with worker_service(worker, folder=tmp_path, policy=Policy(artifact_bytes=2000)) as force:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(worker, folder=tmp_path, policy=Policy(artifact_bytes=2000)) as service:
+        response = await service.invoke(request(), LOCAL)
     assert response.error is not None
     assert response.error.error_code == "artifact_too_large"
 
 
 async def test_an_input_that_refers_to_what_is_no_json_is_refused(tmp_path: Path) -> None:
-    async with worker_service(InlineWorker(contract(), nothing), folder=tmp_path) as force:
+    async with worker_service(InlineWorker(contract(), nothing), folder=tmp_path) as service:
         left = [b"\x89PNG"]
-        kept = force.artifacts.keep("default", "a.png", "image/png", lambda _: left.pop() if left else b"")
-        response = await force.invoke(request(n={"$artifact": {"artifact_id": kept.artifact_id}}), LOCAL)
+        kept = service.artifacts.keep("default", "a.png", "image/png", lambda _: left.pop() if left else b"")
+        response = await service.invoke(request(n={"$artifact": {"artifact_id": kept.artifact_id}}), LOCAL)
     assert (response.status, response.run_id) == (ResponseStatus.INVALID_REQUEST, "")
 
 
@@ -394,8 +394,8 @@ async def test_a_run_that_waits_has_its_log_fields_too(tmp_path: Path) -> None:
         return {}
 
     look = Counted("look", Effect.READ)
-    async with worker_service(InlineWorker(contract("look"), body, look), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(InlineWorker(contract("look"), body, look), folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        response = await service.invoke(request(), LOCAL)
     seen = response.observability
     assert (seen.attempt, seen.usage.tool_calls) == (1, 1)
     assert seen.log_fields == {
@@ -430,14 +430,14 @@ async def paying(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
 
 async def test_a_call_in_flight_is_recorded_when_its_run_is_cancelled_and_cancelling_twice_is_once(tmp_path: Path) -> None:
     pay = Held()
-    async with worker_service(InlineWorker(contract("pay"), paying, pay), folder=tmp_path) as force:
-        header = (await force.accept(request(), LOCAL))[0]
+    async with worker_service(InlineWorker(contract("pay"), paying, pay), folder=tmp_path) as service:
+        header = (await service.accept(request(), LOCAL))[0]
         await pay.began.wait()
-        cancels = [asyncio.ensure_future(force.cancel(header.id, LOCAL)) for _ in range(2)]
+        cancels = [asyncio.ensure_future(service.cancel(header.id, LOCAL)) for _ in range(2)]
         await asyncio.sleep(0)
         pay.go.set()
         responses = await asyncio.gather(*cancels)
-        receipts = [op for op in force._engine.store.operations(header.id) if op.sub_type == "Receipt" and op.ended_at]
+        receipts = [op for op in service._engine.store.operations(header.id) if op.sub_type == "Receipt" and op.ended_at]
     assert [response.error.error_code for response in responses if response.error is not None] == ["cancelled"] * 2
     assert len(receipts) == 1
     assert responses[0].observability.usage.tool_calls == 1
@@ -445,18 +445,18 @@ async def test_a_call_in_flight_is_recorded_when_its_run_is_cancelled_and_cancel
 
 async def test_an_engine_that_closes_in_the_middle_of_a_call_leaves_it_to_the_next_one_as_unknown(tmp_path: Path) -> None:
     where, first = str(tmp_path / "s.db"), Held()
-    async with worker_service(InlineWorker(contract("pay"), paying, first), where, folder=tmp_path) as force:
-        header = (await force.accept(request(), LOCAL))[0]
+    async with worker_service(InlineWorker(contract("pay"), paying, first), where, folder=tmp_path) as service:
+        header = (await service.accept(request(), LOCAL))[0]
         await first.began.wait()
     second = Held()
     async with worker_service(
         InlineWorker(contract("pay"), paying, second), where, folder=tmp_path, clock=VirtualClock(skipping=False)
-    ) as force:
-        response = await asyncio.wait_for(force.response(header.id, LOCAL), 30)
+    ) as service:
+        response = await asyncio.wait_for(service.response(header.id, LOCAL), 30)
         assert response.error is not None
         assert (response.error.error_code, second.calls) == ("unknown_outcome", [])
-        await force.decide(response.approvals[0]["approval_id"], said("happened", result={"id": 7}), LOCAL)
-        response = await force.response(header.id, LOCAL)
+        await service.decide(response.approvals[0]["approval_id"], said("happened", result={"id": 7}), LOCAL)
+        response = await service.response(header.id, LOCAL)
     assert (response.outputs, len(first.calls), second.calls) == ({"paid": {"id": 7}}, 1, [])
 
 
@@ -469,7 +469,7 @@ async def test_one_key_from_two_runners_at_once_is_one_run(tmp_path: Path) -> No
         worker_service(worker, where, folder=tmp_path, clock=clock) as two,
     ):
         for n in range(5):
-            asked = [force.invoke(request(n=n, idempotency_key=f"k{n}"), LOCAL) for force in (one, two, one, two)]
+            asked = [service.invoke(request(n=n, idempotency_key=f"k{n}"), LOCAL) for service in (one, two, one, two)]
             responses = await asyncio.wait_for(asyncio.gather(*asked), 20)
             assert all(response == responses[0] for response in responses)
             assert responses[0].status is ResponseStatus.OK
@@ -485,11 +485,11 @@ async def test_many_runs_that_wait_go_on_each_with_its_own_answer(tmp_path: Path
 
     pay = Counted("pay", Effect.WRITE, lambda n: n)
     worker = InlineWorker(contract("pay"), body, pay)
-    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False), resting=resting) as force:
-        waiting = await asyncio.gather(*(force.invoke(request(n=n), LOCAL) for n in range(10)))
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False), resting=resting) as service:
+        waiting = await asyncio.gather(*(service.invoke(request(n=n), LOCAL) for n in range(10)))
         for n, one in reversed(list(enumerate(waiting))):
-            await force.decide(one.approvals[0]["approval_id"], said("answer", result=n), LOCAL)
-        responses = await asyncio.gather(*(force.response(one.run_id, LOCAL) for one in waiting))
+            await service.decide(one.approvals[0]["approval_id"], said("answer", result=n), LOCAL)
+        responses = await asyncio.gather(*(service.response(one.run_id, LOCAL) for one in waiting))
     outputs = [response.outputs or {} for response in responses]
     assert [(one["told"], one["paid"], one["drawn"][2]) for one in outputs] == [(n, n, n) for n in range(10)]
     assert len({one["drawn"][1] for one in outputs}) == 10
@@ -514,10 +514,10 @@ async def test_an_error_in_a_step_keeps_its_code_and_its_meaning_also_when_it_is
 
     ran: list[int] = []
     worker = InlineWorker(contract(), body)
-    async with worker_service(worker, folder=tmp_path, resting=resting, clock=VirtualClock(skipping=False)) as force:
-        asked = await force.invoke(request(), LOCAL)
-        await force.decide(asked.approvals[0]["approval_id"], said("answer", result=True), LOCAL)
-        response = await force.response(asked.run_id, LOCAL)
+    async with worker_service(worker, folder=tmp_path, resting=resting, clock=VirtualClock(skipping=False)) as service:
+        asked = await service.invoke(request(), LOCAL)
+        await service.decide(asked.approvals[0]["approval_id"], said("answer", result=True), LOCAL)
+        response = await service.response(asked.run_id, LOCAL)
     assert response.error is not None
     assert (response.status, response.error.error_code, response.error.message) == (
         ResponseStatus.NEEDS_HUMAN,
@@ -544,8 +544,8 @@ async def test_what_a_call_took_beyond_its_reservation_is_reported(tmp_path: Pat
     failed = used if isinstance(used, ToolFailed) else None
     usage = used.usage if isinstance(used, ToolFailed) else used
     model = Counted("model", Effect.READ, lambda: failed or "hm", reservation=Reservation(100, Decimal("0.02")), usage=usage)
-    async with worker_service(InlineWorker(contract("model", limits={"max_tokens": 120}), body, model), folder=tmp_path) as force:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(InlineWorker(contract("model", limits={"max_tokens": 120}), body, model), folder=tmp_path) as service:
+        response = await service.invoke(request(), LOCAL)
     assert response.observability.usage.tokens == Tokens(usage.input_tokens, usage.output_tokens)
     assert [(line["event"], line["tokens"], line["cost_usd"]) for line in response.logs] == [("overshoot", tokens, cost)]
 
@@ -576,10 +576,10 @@ async def test_a_run_that_waits_for_its_next_attempt_can_be_cancelled(tmp_path: 
 
     tried: list[int] = []
     worker, clock = InlineWorker(contract(), body), VirtualClock(skipping=False)
-    async with worker_service(worker, folder=tmp_path, clock=clock, resting=resting) as force:
-        header = (await force.accept(request(), LOCAL))[0]
-        await force.response(header.id, LOCAL, wait=0.2)
-        response = await force.cancel(header.id, LOCAL)
+    async with worker_service(worker, folder=tmp_path, clock=clock, resting=resting) as service:
+        header = (await service.accept(request(), LOCAL))[0]
+        await service.response(header.id, LOCAL, wait=0.2)
+        response = await service.cancel(header.id, LOCAL)
     assert response.error is not None
     assert (response.error.error_code, response.observability.attempt, len(tried)) == ("cancelled", 1, 1)
 
@@ -589,8 +589,8 @@ async def test_tools_that_a_request_forbids_are_forbidden_in_the_sandbox_too(tmp
         return await ctx.tools.json_schema_validate(value=1, schema={})
 
     worker = InlineWorker(contract("json_schema_validate", retries=ONCE), body)
-    async with worker_service(worker, folder=tmp_path) as force:
-        response = await force.invoke(request(constraints=Constraints(tools_allowed=())), LOCAL)
+    async with worker_service(worker, folder=tmp_path) as service:
+        response = await service.invoke(request(constraints=Constraints(tools_allowed=())), LOCAL)
     assert response.error is not None
     assert response.error.error_code == "tool_not_allowed"
 
@@ -603,8 +603,8 @@ async def test_the_next_attempt_begins_at_its_own_time(tmp_path: Path) -> None:
         return {}
 
     times: list[float] = []
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as service:
+        response = await service.invoke(request(), LOCAL)
     assert response.status is ResponseStatus.OK
     assert [later - earlier for earlier, later in pairwise(times)] == [100, 100]
 
@@ -622,8 +622,8 @@ async def test_a_tool_that_cannot_make_sense_of_its_arguments_refuses_the_call_a
             return Reservation(len(arguments["at"]))
 
     look = Fussy("look", Effect.READ)
-    async with worker_service(InlineWorker(contract("look"), body, look), folder=tmp_path) as force:
-        response = await asyncio.wait_for(force.invoke(request(), LOCAL), 30)
+    async with worker_service(InlineWorker(contract("look"), body, look), folder=tmp_path) as service:
+        response = await asyncio.wait_for(service.invoke(request(), LOCAL), 30)
     assert (response.outputs, look.calls) == ({"code": "tool_failed"}, [])
 
 
@@ -635,10 +635,10 @@ def test_a_step_may_have_any_name_in_every_store() -> None:
 async def test_a_cancelled_run_says_so_when_nobody_knows_what_became_of_a_call(tmp_path: Path) -> None:
     pay = Held()
     worker = InlineWorker(contract("pay"), paying, pay)
-    async with worker_service(worker, folder=tmp_path, policy=Policy(grace_seconds=0.05)) as force:
-        header = (await force.accept(request(), LOCAL))[0]
+    async with worker_service(worker, folder=tmp_path, policy=Policy(grace_seconds=0.05)) as service:
+        header = (await service.accept(request(), LOCAL))[0]
         await pay.began.wait()
-        response = await force.cancel(header.id, LOCAL)
+        response = await service.cancel(header.id, LOCAL)
     assert response.error is not None
     assert (response.error.error_code, response.error.details) == ("cancelled", {"unknown_outcome": ["pay"]})
 

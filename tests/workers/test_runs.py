@@ -23,8 +23,8 @@ async def test_a_worker_answers_with_its_outputs(tmp_path: Path, resting: int) -
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         return {"twice": inputs["n"] * 2}
 
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, resting=resting) as force:
-        response = await force.invoke(request(n=21), LOCAL)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, resting=resting) as service:
+        response = await service.invoke(request(n=21), LOCAL)
     assert (response.status, response.outputs, response.error) == (ResponseStatus.OK, {"twice": 42}, None)
     assert response.observability.attempt == 1
 
@@ -34,8 +34,8 @@ async def test_a_def_body_works_the_same_without_await(tmp_path: Path, resting: 
         return {"found": ctx.tools.look(at="x"), "step": ctx.step(lambda: 7, name="seven")}
 
     look = Counted("look", Effect.READ, lambda at: at * 2)
-    async with worker_service(InlineWorker(contract("look"), body, look), folder=tmp_path, resting=resting) as force:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(InlineWorker(contract("look"), body, look), folder=tmp_path, resting=resting) as service:
+        response = await service.invoke(request(), LOCAL)
     assert response.outputs == {"found": "xx", "step": 7}
 
 
@@ -55,8 +55,8 @@ async def test_a_passing_failure_is_tried_again_and_a_receipt_is_used_again(tmp_
 
     pay = Counted("pay", Effect.WRITE, lambda cents: {"id": cents})
     look = Counted("look", Effect.READ, lambda at: at)
-    async with worker_service(InlineWorker(contract("pay", "look"), body, pay, look), folder=tmp_path, resting=resting) as force:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(InlineWorker(contract("pay", "look"), body, pay, look), folder=tmp_path, resting=resting) as service:
+        response = await service.invoke(request(), LOCAL)
     assert (response.status, response.observability.attempt) == (ResponseStatus.OK, 3)
     assert (len(pay.calls), len(look.calls)) == (1, 3)
     assert response.observability.usage.tool_calls == 4
@@ -71,8 +71,8 @@ async def test_what_a_body_does_to_its_inputs_the_next_attempt_does_not_see(tmp_
         return {}
 
     seen: list[list[int]] = []
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, resting=resting) as force:
-        await force.invoke(request(items=[1, 2]), LOCAL)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, resting=resting) as service:
+        await service.invoke(request(items=[1, 2]), LOCAL)
     assert seen == [[1, 2], [1, 2]]
 
 
@@ -81,8 +81,8 @@ async def test_a_body_that_cancels_itself_is_over_when_its_time_is(tmp_path: Pat
         raise asyncio.CancelledError
 
     worker = InlineWorker(contract(limits={"timeout_seconds": 0.05}, retries=Retries()), body)
-    async with worker_service(worker, folder=tmp_path, resting=resting) as force:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(worker, folder=tmp_path, resting=resting) as service:
+        response = await service.invoke(request(), LOCAL)
     assert response.error is not None
     assert response.error.error_code == "timeout"
 
@@ -91,8 +91,8 @@ async def test_a_permanent_failure_is_not_tried_again_and_keeps_what_is_good(tmp
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         raise WorkerError("no_such_order", "there is none", partial={"looked": True})
 
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, resting=resting) as force:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, resting=resting) as service:
+        response = await service.invoke(request(), LOCAL)
     assert response.status is ResponseStatus.PERMANENT_ERROR
     assert response.error is not None
     assert (response.error.error_code, response.error.message, response.error.retryable) == ("no_such_order", "there is none", False)
@@ -108,10 +108,10 @@ async def test_inputs_that_do_not_fit_make_no_run_and_outputs_that_do_not_fit_ar
 
     number = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     worker = InlineWorker(contract(input_schema=number, output_schema=number), body)
-    async with worker_service(worker, folder=tmp_path, resting=resting) as force:
-        refused = await force.invoke(request(n="x"), LOCAL)
+    async with worker_service(worker, folder=tmp_path, resting=resting) as service:
+        refused = await service.invoke(request(n="x"), LOCAL)
         assert (refused.status, refused.run_id, calls) == (ResponseStatus.INVALID_REQUEST, "", [])
-        response = await force.invoke(request(n=1), LOCAL)
+        response = await service.invoke(request(n=1), LOCAL)
     assert response.status is ResponseStatus.INVALID_OUTPUT
     assert response.error is not None
     assert response.error.error_code == "output_schema_mismatch"
@@ -129,8 +129,8 @@ async def test_a_tool_that_is_not_allowed_is_refused_and_one_that_fails_says_why
         return {"codes": codes}
 
     look = Counted("look", Effect.READ, lambda: ToolFailed("access_denied", "keep out"))
-    async with worker_service(InlineWorker(contract("look"), body, look), folder=tmp_path, resting=resting) as force:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(InlineWorker(contract("look"), body, look), folder=tmp_path, resting=resting) as service:
+        response = await service.invoke(request(), LOCAL)
     assert response.outputs == {
         "codes": [["tool_not_allowed", "The contract or the request does not allow the tool 'pay'."], ["access_denied", "keep out"]]
     }
@@ -143,10 +143,10 @@ async def test_the_same_key_runs_once_and_other_inputs_are_a_conflict(tmp_path: 
         await ctx.tools.pay()
         return {"n": inputs["n"]}
 
-    async with worker_service(InlineWorker(contract("pay"), body, pay), folder=tmp_path, resting=resting) as force:
-        same = [force.invoke(request(n=1, idempotency_key="k"), LOCAL) for _ in range(5)]
+    async with worker_service(InlineWorker(contract("pay"), body, pay), folder=tmp_path, resting=resting) as service:
+        same = [service.invoke(request(n=1, idempotency_key="k"), LOCAL) for _ in range(5)]
         first, *others = await asyncio.gather(*same)
-        conflict = await force.invoke(request(n=2, idempotency_key="k"), LOCAL)
+        conflict = await service.invoke(request(n=2, idempotency_key="k"), LOCAL)
     assert all(other == first for other in others)
     assert len(pay.calls) == 1
     assert conflict.error is not None
@@ -159,8 +159,8 @@ async def test_a_body_that_finds_its_inputs_wrong_leaves_the_key_to_better_ones(
             raise WorkerError("schema_mismatch", "n is below zero")
         return {"n": inputs["n"]}
 
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, resting=resting) as force:
-        asked = [await force.invoke(request(n=n, idempotency_key="k"), LOCAL) for n in (-1, -1, 2, 2, 3)]
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, resting=resting) as service:
+        asked = [await service.invoke(request(n=n, idempotency_key="k"), LOCAL) for n in (-1, -1, 2, 2, 3)]
     statuses = [
         ResponseStatus.INVALID_REQUEST,
         ResponseStatus.INVALID_REQUEST,
@@ -178,8 +178,8 @@ async def test_a_request_without_a_worker_is_refused(tmp_path: Path, resting: in
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         return {}
 
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, resting=resting) as force:
-        response = await force.ask({"inputs": {}}, "default", None)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, resting=resting) as service:
+        response = await service.ask({"inputs": {}}, "default", None)
     assert response.error is not None
     assert (response.run_id, response.error.error_code, "worker_id" in response.error.message) == ("", "schema_mismatch", True)
 
@@ -189,8 +189,8 @@ async def test_a_code_is_a_name_and_no_sentence(tmp_path: Path, resting: int, co
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         raise WorkerError(code)
 
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, resting=resting) as force:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, resting=resting) as service:
+        response = await service.invoke(request(), LOCAL)
     assert response.error is not None
     assert response.error.error_code == "worker_crashed"
     assert "is not a valid error code" in response.error.message
@@ -206,10 +206,10 @@ async def test_after_a_retryable_end_the_same_key_begins_again_and_inherits_the_
             raise WorkerError("flaky", retryable=True)
         return {"paid": paid}
 
-    async with worker_service(InlineWorker(contract("pay"), body, pay), folder=tmp_path, resting=resting) as force:
-        failed = await force.invoke(request(idempotency_key="k"), LOCAL)
+    async with worker_service(InlineWorker(contract("pay"), body, pay), folder=tmp_path, resting=resting) as service:
+        failed = await service.invoke(request(idempotency_key="k"), LOCAL)
         broken[0] = False
-        response = await force.invoke(request(idempotency_key="k"), LOCAL)
+        response = await service.invoke(request(idempotency_key="k"), LOCAL)
     assert (failed.status, response.status) == (ResponseStatus.RETRYABLE_ERROR, ResponseStatus.OK)
     assert failed.run_id != response.run_id
     assert len(pay.calls) == 1

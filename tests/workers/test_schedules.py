@@ -52,7 +52,7 @@ class Scene:
 
     async def until(self, engine: Any, moment: str) -> None:
         self.clock.move_to(at(moment))
-        engine._engine.look()
+        engine._engine.look_for_work()
         await in_real_time(lambda: not self.store.due_schedules(["teller"], self.clock.now(), 1) and engine._engine.idle)
 
     def runs(self) -> list[Any]:

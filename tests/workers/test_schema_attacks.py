@@ -152,10 +152,10 @@ async def test_inputs_that_take_too_long_to_check_are_refused_and_the_loop_goes_
     impatient = Evaluators(processes=1, seconds=0.3)
     monkeypatch.setattr(schema_check, "shared", lambda: impatient)
     worker = InlineWorker(contract(input_schema=SLOW), lambda inputs, ctx: {})
-    async with worker_service(worker, folder=tmp_path) as force, lag() as longest:
-        response = await force.invoke(request(**MANY), LOCAL)
+    async with worker_service(worker, folder=tmp_path) as service, lag() as longest:
+        response = await service.invoke(request(**MANY), LOCAL)
         assert told(response) == ("permanent_error", "schema_too_costly")
-        assert told(await force.invoke(request(a=[]), LOCAL)) == ("ok", None)
+        assert told(await service.invoke(request(a=[]), LOCAL)) == ("ok", None)
         assert longest[0] < 1.0
     impatient.close()
 
@@ -164,9 +164,9 @@ async def test_outputs_that_take_too_long_to_check_end_their_own_run(tmp_path: P
     impatient = Evaluators(processes=1, seconds=0.3)
     monkeypatch.setattr(schema_check, "shared", lambda: impatient)
     worker = InlineWorker(contract(output_schema=SLOW), lambda inputs, ctx: MANY if inputs.get("many") else {})
-    async with worker_service(worker, folder=tmp_path) as force:
-        assert told(await force.invoke(request(many=True), LOCAL)) == ("permanent_error", "schema_too_costly")
-        assert told(await force.invoke(request(), LOCAL)) == ("ok", None)
+    async with worker_service(worker, folder=tmp_path) as service:
+        assert told(await service.invoke(request(many=True), LOCAL)) == ("permanent_error", "schema_too_costly")
+        assert told(await service.invoke(request(), LOCAL)) == ("ok", None)
     impatient.close()
 
 
@@ -177,8 +177,8 @@ async def test_a_question_whose_schema_doubles_is_refused_and_the_body_hears_why
         except Exception as refused:
             return {"code": getattr(refused, "error_code", None), "message": str(refused)}
 
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force, lag() as longest:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as service, lag() as longest:
+        response = await service.invoke(request(), LOCAL)
         assert response.outputs is not None
         assert response.outputs["code"] == "schema_too_costly"
         assert "100000 places" in response.outputs["message"]
@@ -199,7 +199,7 @@ async def test_inputs_with_very_many_secrets_hide_every_line_of_the_log(tmp_path
         ctx.log("the key is " + inputs["keys"][-1])
         return {}
 
-    async with worker_service(InlineWorker(contract(input_schema=schema), body), folder=tmp_path) as force:
-        few = await force.invoke(request(keys=["a-long-secret"]), LOCAL)
-        many = await force.invoke(request(keys=[f"a-long-secret-{number}" for number in range(MOST_SECRETS + 1)]), LOCAL)
+    async with worker_service(InlineWorker(contract(input_schema=schema), body), folder=tmp_path) as service:
+        few = await service.invoke(request(keys=["a-long-secret"]), LOCAL)
+        many = await service.invoke(request(keys=[f"a-long-secret-{number}" for number in range(MOST_SECRETS + 1)]), LOCAL)
     assert [line["message"] for line in (*few.logs, *many.logs)] == ["the key is [redacted:keys]", "[redacted]"]

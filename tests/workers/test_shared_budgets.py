@@ -105,18 +105,18 @@ def worker(model: Model, attempts: int = 1, **limits: Any) -> InlineWorker:
 @contextlib.asynccontextmanager
 async def served(model: Model, where: str, folder: Path, later: int = 0, **limits: Any) -> AsyncIterator[WorkerService]:
     clock = VirtualClock(VirtualClock().now() + later, skipping=False)
-    async with worker_service(worker(model, **limits), where, folder=folder, clock=clock) as force:
-        yield force
+    async with worker_service(worker(model, **limits), where, folder=folder, clock=clock) as service:
+        yield service
 
 
-def counter(force: WorkerService, budget: Budget = PIPELINE, what: str = "tokens") -> Counter:
-    (found,) = force._engine.store.counters([f"{budget.key}/{what}"])
+def counter(service: WorkerService, budget: Budget = PIPELINE, what: str = "tokens") -> Counter:
+    (found,) = service._engine.store.counters([f"{budget.key}/{what}"])
     return found
 
 
-async def waiting(force: WorkerService) -> None:
+async def waiting(service: WorkerService) -> None:
     """Return when a call waits for a settlement."""
-    while not force.settlements._lines:
+    while not service.settlements._lines:
         await asyncio.sleep(0)
 
 
@@ -132,9 +132,9 @@ async def test_many_runs_below_one_budget_never_pass_it_and_the_sums_are_equal(w
     budget = msgspec.structs.replace(PIPELINE, max_tokens=1_000)
     under(budget)
     model = Model()
-    async with served(model, where, tmp_path) as force:
-        responses = await asyncio.gather(*(force.invoke(request(times=3), Asker()) for _ in range(20)))
-        end = counter(force, budget)
+    async with served(model, where, tmp_path) as service:
+        responses = await asyncio.gather(*(service.invoke(request(times=3), Asker()) for _ in range(20)))
+        end = counter(service, budget)
     codes = [response.error.error_code if response.error else "ok" for response in responses]
     assert set(codes) == {"ok", "budget_exceeded"}
     assert end == Counter("budget/run-1/tokens", model.counted, LONG_AFTER, 0)
@@ -148,9 +148,9 @@ async def test_what_a_call_uses_beyond_its_reservation_is_all_that_a_budget_can_
 ) -> None:
     under(PIPELINE)
     model = Model(reserves=30, uses=45)
-    async with served(model, where, tmp_path) as force:
-        await asyncio.gather(*(force.invoke(request(times=3), Asker()) for _ in range(5)))
-        end = counter(force)
+    async with served(model, where, tmp_path) as service:
+        await asyncio.gather(*(service.invoke(request(times=3), Asker()) for _ in range(5)))
+        end = counter(service)
     assert (end.amount, end.reserved) == (model.counted, 0)
     assert model.counted <= 100 + 15 * len(model.calls)
 
@@ -162,18 +162,18 @@ async def test_a_call_that_fits_what_is_spent_waits_until_another_call_is_settle
     under(PIPELINE)
     model = Model(reserves=80)
     first = model.held[1] = asyncio.Event()
-    async with served(model, where, tmp_path) as force:
-        one = asyncio.ensure_future(force.invoke(request(), Asker()))
+    async with served(model, where, tmp_path) as service:
+        one = asyncio.ensure_future(service.invoke(request(), Asker()))
         await model.came.wait()
-        two = asyncio.ensure_future(force.invoke(request(), Asker()))
-        await waiting(force)
-        assert (len(model.calls), counter(force)) == (1, Counter("budget/run-1/tokens", 0, LONG_AFTER, 80))
+        two = asyncio.ensure_future(service.invoke(request(), Asker()))
+        await waiting(service)
+        assert (len(model.calls), counter(service)) == (1, Counter("budget/run-1/tokens", 0, LONG_AFTER, 80))
         first.set()
         responses = [await one, await two]
-        end = counter(force)
+        end = counter(service)
     assert [response.status for response in responses] == [ResponseStatus.OK, ResponseStatus.OK]
     assert (end.amount, end.reserved, model.most_at_once) == (40, 0, 1)
-    assert force.settlements._lines == {}
+    assert service.settlements._lines == {}
 
 
 async def test_a_settlement_of_another_process_is_found_by_asking_again(
@@ -183,11 +183,11 @@ async def test_a_settlement_of_another_process_is_found_by_asking_again(
     under(PIPELINE)
     model = Model(reserves=80)
     first = model.held[1] = asyncio.Event()
-    async with served(model, where, tmp_path) as force:
-        one = asyncio.ensure_future(force.invoke(request(), Asker()))
+    async with served(model, where, tmp_path) as service:
+        one = asyncio.ensure_future(service.invoke(request(), Asker()))
         await model.came.wait()
-        two = asyncio.ensure_future(force.invoke(request(), Asker()))
-        await waiting(force)
+        two = asyncio.ensure_future(service.invoke(request(), Asker()))
+        await waiting(service)
         first.set()
         assert [(await each).status for each in (one, two)] == [ResponseStatus.OK, ResponseStatus.OK]
 
@@ -196,12 +196,12 @@ async def test_calls_that_wait_go_on_in_the_order_they_came(under: Any, tmp_path
     under(PIPELINE)
     model = Model(reserves=100, uses=10)
     first = model.held[1] = asyncio.Event()
-    async with served(model, ":memory:", tmp_path) as force:
-        runs = [asyncio.ensure_future(force.invoke(request(call={"uses": n}), Asker())) for n in range(1)]
+    async with served(model, ":memory:", tmp_path) as service:
+        runs = [asyncio.ensure_future(service.invoke(request(call={"uses": n}), Asker())) for n in range(1)]
         await model.came.wait()
         for n in range(1, 6):
-            runs.append(asyncio.ensure_future(force.invoke(request(call={"uses": n, "reserves": 60}), Asker())))
-            while sum(map(len, force.settlements._lines.values())) < n:
+            runs.append(asyncio.ensure_future(service.invoke(request(call={"uses": n, "reserves": 60}), Asker())))
+            while sum(map(len, service.settlements._lines.values())) < n:
                 await asyncio.sleep(0)
         first.set()
         responses = await asyncio.gather(*runs)
@@ -220,34 +220,36 @@ async def test_the_time_of_an_attempt_stands_still_while_its_call_waits(under: A
         left.append(ctx.remaining().total_seconds())
         return {}
 
-    async with worker_service(InlineWorker(contract("model"), timed, model), folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        one = asyncio.ensure_future(force.invoke(request(), Asker()))
+    async with worker_service(
+        InlineWorker(contract("model"), timed, model), folder=tmp_path, clock=VirtualClock(skipping=False)
+    ) as service:
+        one = asyncio.ensure_future(service.invoke(request(), Asker()))
         await model.came.wait()
-        two = asyncio.ensure_future(force.invoke(request(times=2, constraints=Constraints(timeout_seconds=seconds)), Asker()))
-        await waiting(force)
+        two = asyncio.ensure_future(service.invoke(request(times=2, constraints=Constraints(timeout_seconds=seconds)), Asker()))
+        await waiting(service)
         await asyncio.wait([two], timeout=1.5 * seconds)
         assert not two.done()
         first.set()
         responses = [await one, await two]
-        attempt = next(op for op in force._engine.store.operations(responses[1].run_id) if op.sub_type == "Attempt")
+        attempt = next(op for op in service._engine.store.operations(responses[1].run_id) if op.sub_type == "Attempt")
     assert [response.status for response in responses] == [ResponseStatus.OK, ResponseStatus.OK]
     assert 0 < left[1] < seconds
     assert json.loads(attempt.result or "")["duration_ms"] < 1000 * seconds
-    assert force.settlements._lines == {}
+    assert service.settlements._lines == {}
 
 
 async def test_a_call_that_waits_ends_with_its_run(under: Any, tmp_path: Path) -> None:
     under(PIPELINE)
     model = Model(reserves=80)
     first = model.held[1] = asyncio.Event()
-    async with served(model, ":memory:", tmp_path) as force:
-        one = asyncio.ensure_future(force.invoke(request(), Asker()))
+    async with served(model, ":memory:", tmp_path) as service:
+        one = asyncio.ensure_future(service.invoke(request(), Asker()))
         await model.came.wait()
-        two = asyncio.ensure_future(force.invoke(request(), Asker()))
-        await waiting(force)
-        (cancelled,) = [run.id for run in force._engine.store.list(Filter(limit=2)) if run.id != model.calls[0].run_id]
-        await force.cancel(cancelled, Asker())
-        assert (told(await two)[0], force.settlements._lines) == ("cancelled", {})
+        two = asyncio.ensure_future(service.invoke(request(), Asker()))
+        await waiting(service)
+        (cancelled,) = [run.id for run in service._engine.store.list(Filter(limit=2)) if run.id != model.calls[0].run_id]
+        await service.cancel(cancelled, Asker())
+        assert (told(await two)[0], service.settlements._lines) == ("cancelled", {})
         first.set()
         assert (await one).status is ResponseStatus.OK
 
@@ -276,10 +278,10 @@ async def test_a_call_that_waits_while_nothing_is_settled_is_told_for_what(monke
 async def test_a_call_that_does_not_fit_what_is_spent_is_refused_with_whose_budget_it_is(where: str, under: Any, tmp_path: Path) -> None:
     under(NODE, PIPELINE)
     model = Model(reserves=50, uses=20)
-    async with served(model, where, tmp_path) as force:
-        first = await force.invoke(request(), Asker())
-        second = await force.invoke(request(), Asker())
-        assert [counter(force, budget).amount for budget in (NODE, PIPELINE)] == [20, 20]
+    async with served(model, where, tmp_path) as service:
+        first = await service.invoke(request(), Asker())
+        second = await service.invoke(request(), Asker())
+        assert [counter(service, budget).amount for budget in (NODE, PIPELINE)] == [20, 20]
     assert first.status is ResponseStatus.OK
     assert told(second) == (
         "budget_exceeded",
@@ -300,10 +302,10 @@ async def test_money_is_shared_too(where: str, under: Any, tmp_path: Path) -> No
             called = await super().call(*asked)
             return CallResult(called.result, Usage(0, 0, Decimal("0.025")))
 
-    async with served(Priced(), where, tmp_path) as force:
-        await force.invoke(request(), Asker())
-        assert counter(force, what="cost").amount == 25_000_000
-        second = await force.invoke(request(), Asker())
+    async with served(Priced(), where, tmp_path) as service:
+        await service.invoke(request(), Asker())
+        assert counter(service, what="cost").amount == 25_000_000
+        second = await service.invoke(request(), Asker())
     assert told(second) == (
         "budget_exceeded",
         "model could use more than is left: pipeline run run-1 may spend $0.05, and has spent $0.025.",
@@ -327,8 +329,8 @@ async def test_a_tool_that_can_reserve_less_reserves_what_is_left_of_the_tightes
             seen.append(reservation)
             return await super().call(call, arguments, reservation)
 
-    async with served(Flexible(uses=25), where, tmp_path) as force:
-        response = await force.invoke(request(times=4), Asker())
+    async with served(Flexible(uses=25), where, tmp_path) as service:
+        response = await service.invoke(request(times=4), Asker())
     assert [reservation.tokens for reservation in seen] == [40, 35]
     assert told(response) == (
         "budget_exceeded",
@@ -338,8 +340,8 @@ async def test_a_tool_that_can_reserve_less_reserves_what_is_left_of_the_tightes
 
 async def test_the_runs_own_cap_is_told_as_its_own(under: Any, tmp_path: Path) -> None:
     under(PIPELINE)
-    async with served(Model(), ":memory:", tmp_path, max_tokens=30) as force:
-        code, message = told(await force.invoke(request(), Asker()))
+    async with served(Model(), ":memory:", tmp_path, max_tokens=30) as service:
+        code, message = told(await service.invoke(request(), Asker()))
     assert (code, "pipeline run" in message) == ("budget_exceeded", False)
 
 
@@ -350,18 +352,18 @@ async def test_a_call_that_was_not_billed_releases_its_reservation(where: str, u
     under(PIPELINE)
     model = Model()
     model.failure = ToolFailed("tool_failed", "no connection")
-    async with served(model, where, tmp_path) as force:
-        await force.invoke(request(), Asker())
-        assert counter(force) == Counter("budget/run-1/tokens", 0, LONG_AFTER, 0)
+    async with served(model, where, tmp_path) as service:
+        await service.invoke(request(), Asker())
+        assert counter(service) == Counter("budget/run-1/tokens", 0, LONG_AFTER, 0)
 
 
 async def test_a_call_whose_outcome_is_unknown_is_spent_in_full(where: str, under: Any, tmp_path: Path) -> None:
     under(PIPELINE)
     model = Model()
     model.failure = ToolFailed("tool_failed", "cut off", known=False)
-    async with served(model, where, tmp_path) as force:
-        await force.invoke(request(), Asker())
-        assert counter(force) == Counter("budget/run-1/tokens", 50, LONG_AFTER, 0)
+    async with served(model, where, tmp_path) as service:
+        await service.invoke(request(), Asker())
+        assert counter(service) == Counter("budget/run-1/tokens", 50, LONG_AFTER, 0)
 
 
 async def test_a_read_that_the_end_of_its_attempt_cuts_off_is_spent_and_keeps_no_other_call_waiting(
@@ -380,9 +382,9 @@ async def test_a_read_that_the_end_of_its_attempt_cuts_off_is_spent_and_keeps_no
     policy = msgspec.structs.replace(Policy(), grace_seconds=0.0)
     async with worker_service(
         InlineWorker(contract("model"), careless, model), where, folder=tmp_path, policy=policy, clock=VirtualClock(skipping=False)
-    ) as force:
-        assert (await force.invoke(request(), Asker())).status is ResponseStatus.OK
-        assert counter(force) == Counter("budget/run-1/tokens", 60, LONG_AFTER, 0)
+    ) as service:
+        assert (await service.invoke(request(), Asker())).status is ResponseStatus.OK
+        assert counter(service) == Counter("budget/run-1/tokens", 60, LONG_AFTER, 0)
 
 
 @pytest.mark.parametrize("calls", [1, 3])
@@ -393,8 +395,8 @@ async def test_a_runner_that_dies_between_intent_and_receipt_leaves_reserved_wha
     under(PIPELINE)
     before, after = Model(reserves=30), Model(reserves=30)
     before.held = {n: asyncio.Event() for n in range(1, calls + 1)}
-    async with served(before, str(tmp_path / "killed.db"), tmp_path) as force:
-        runs = [asyncio.ensure_future(force.invoke(request(times=2), Asker())) for _ in range(calls)]
+    async with served(before, str(tmp_path / "killed.db"), tmp_path) as service:
+        runs = [asyncio.ensure_future(service.invoke(request(times=2), Asker())) for _ in range(calls)]
         while before.at_once < calls:
             await asyncio.sleep(0)
         with (
@@ -405,11 +407,11 @@ async def test_a_runner_that_dies_between_intent_and_receipt_leaves_reserved_wha
         for held in before.held.values():
             held.set()
         await asyncio.gather(*runs)
-    async with served(after, str(tmp_path / "copy.db"), tmp_path, later=1_000) as force:
-        assert (counter(force).reserved + counter(force).amount) >= 30 * calls, "what was reserved is not forgotten"
-        ids = [header.id for header in force._engine.store.list(Filter(limit=10))]
-        responses = await asyncio.gather(*(force.response(run_id, Asker()) for run_id in ids))
-        end = counter(force)
+    async with served(after, str(tmp_path / "copy.db"), tmp_path, later=1_000) as service:
+        assert (counter(service).reserved + counter(service).amount) >= 30 * calls, "what was reserved is not forgotten"
+        ids = [header.id for header in service._engine.store.list(Filter(limit=10))]
+        responses = await asyncio.gather(*(service.response(run_id, Asker()) for run_id in ids))
+        end = counter(service)
     assert (end.amount, end.reserved) == (30 * calls + after.counted, 0), "each lost call counts in full, once"
     assert end.amount <= 100
     assert end.amount == sum(response.observability.usage.tokens.input for response in responses)
@@ -433,17 +435,17 @@ async def test_wherever_a_runner_dies_among_many_calls_the_budget_holds_and_the_
                     source.backup(copy)
             return await super().call(*asked)
 
-    async with served(Copied(), str(tmp_path / "s.db"), tmp_path) as force:
-        await asyncio.gather(*(force.invoke(request(times=3), Asker()) for _ in range(12)))
+    async with served(Copied(), str(tmp_path / "s.db"), tmp_path) as service:
+        await asyncio.gather(*(service.invoke(request(times=3), Asker()) for _ in range(12)))
     assert len(copies) >= 5
     for path in copies:
         with contextlib.closing(sqlite3.connect(path)) as connection:
             (reserved,) = connection.execute("SELECT reserved FROM counters").fetchone()
         after = Model()
-        async with served(after, str(path), tmp_path, later=1_000) as force:
-            ids = [header.id for header in force._engine.store.list(Filter(limit=100))]
-            responses = await asyncio.gather(*(force.response(run_id, Asker()) for run_id in ids))
-            end = counter(force, budget)
+        async with served(after, str(path), tmp_path, later=1_000) as service:
+            ids = [header.id for header in service._engine.store.list(Filter(limit=100))]
+            responses = await asyncio.gather(*(service.response(run_id, Asker()) for run_id in ids))
+            end = counter(service, budget)
         assert reserved % 50 == 0
         assert (end.amount <= 700, end.reserved) == (True, 0)
         assert end.amount == sum(response.observability.usage.tokens.input for response in responses)

@@ -22,7 +22,7 @@ from holdfast.signals.tracing import Tracing
 from holdfast.testing.crashing import AFTER, BEFORE, LAST, Crash
 from holdfast.workers.approvals import Decision
 from holdfast.workers.body.errors import WorkerError
-from holdfast.workers.tools.seam import Call, CallResult, DidNotHappen, Effect, Happened, ToolFailed, Usage, Verdict
+from holdfast.workers.tools.seam import Call, CallResult, CallVerdict, DidNotHappen, Effect, Happened, ToolFailed, Usage
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 from tests.workers.recording_observer import Seen, crashing, parent_id, span_id, trace_id
 
@@ -52,7 +52,7 @@ class Model(Counted):
 class Till(Counted):
     """Knows what it did."""
 
-    async def reconcile(self, call: Call, arguments: Any) -> Verdict:
+    async def reconcile(self, call: Call, arguments: Any) -> CallVerdict:
         return Happened({"cents": 5}) if any(made.idempotency_key == call.idempotency_key for made in self.calls) else DidNotHappen()
 
 
@@ -63,10 +63,10 @@ def seller(**more: Any) -> InlineWorker:
 
 async def test_every_line_has_the_names_of_the_protocol_and_the_last_one_says_what_the_response_says(tmp_path: Path) -> None:
     worker = seller(log_fields=("worker_id", "attempt", "order_id", "nothing"))
-    async with worker_service(worker, folder=tmp_path) as force:
-        seen = Seen(tmp_path).watch(force)
+    async with worker_service(worker, folder=tmp_path) as service:
+        seen = Seen(tmp_path).watch(service)
         asked = WorkerRequest(worker_id="w", inputs={"order_id": 42}, trace=CALLER)
-        response = await force.invoke(asked, LOCAL)
+        response = await service.invoke(asked, LOCAL)
     lines = seen.lines()
     assert [line["event"] for line in lines] == ["accepted", "attempt_began", "log", "tool_ended", "tool_ended", "attempt_ended", "ended"]
     assert all(line.keys() >= NAMES for line in lines)
@@ -88,9 +88,9 @@ async def test_a_body_cannot_pass_a_line_off_as_anothers(tmp_path: Path) -> None
         ctx.log("hi", worker_id="bank", attempt=9, event="tool_refused", status="ok", trace_id="t", error_code="x", tool="pay")
         return {}
 
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
-        seen = Seen(tmp_path).watch(force)
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as service:
+        seen = Seen(tmp_path).watch(service)
+        response = await service.invoke(request(), LOCAL)
     (line,) = seen.lines("log")
     assert (line["worker_id"], line["attempt"], line["status"], line["error_code"]) == ("w", 1, None, None)
     assert line["trace_id"] == response.observability.trace_id
@@ -100,14 +100,14 @@ async def test_a_body_cannot_pass_a_line_off_as_anothers(tmp_path: Path) -> None
 
 async def test_metrics_count_each_end_once_under_the_exact_names(tmp_path: Path) -> None:
     ordered = {"type": "object", "required": ["order_id"]}
-    async with worker_service(seller(input_schema=ordered), folder=tmp_path) as force:
-        seen = Seen(tmp_path).watch(force)
-        await force.invoke(request(order_id=1, idempotency_key="k"), LOCAL)
-        await force.invoke(request(order_id=1, idempotency_key="k"), LOCAL)
-        await force.invoke(request(order_id=2, fails=True), LOCAL)
-        await force.invoke(request(order_id=3), LOCAL)
-        await force.invoke(request(), LOCAL)
-        await force.invoke(WorkerRequest(worker_id="no-such", inputs={}), LOCAL)
+    async with worker_service(seller(input_schema=ordered), folder=tmp_path) as service:
+        seen = Seen(tmp_path).watch(service)
+        await service.invoke(request(order_id=1, idempotency_key="k"), LOCAL)
+        await service.invoke(request(order_id=1, idempotency_key="k"), LOCAL)
+        await service.invoke(request(order_id=2, fails=True), LOCAL)
+        await service.invoke(request(order_id=3), LOCAL)
+        await service.invoke(request(), LOCAL)
+        await service.invoke(WorkerRequest(worker_id="no-such", inputs={}), LOCAL)
     worker = '{version="1.0",worker_id="w"}'
     assert seen.series("success_count") == {worker: 3}
     assert seen.series("retry_count") == {worker: 1}
@@ -123,18 +123,18 @@ async def test_a_code_that_a_body_makes_up_makes_no_series_of_its_own(tmp_path: 
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         raise WorkerError(f"made_up_{inputs['n']}", needs_human=True)
 
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
-        seen = Seen(tmp_path).watch(force)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as service:
+        seen = Seen(tmp_path).watch(service)
         for number in range(3):
-            await force.invoke(request(n=number), LOCAL)
+            await service.invoke(request(n=number), LOCAL)
     assert seen.series("failure_count") == {'{error_code="other",status="needs_human",version="1.0",worker_id="w"}': 3}
     assert [line["error_code"] for line in seen.lines("ended")] == ["made_up_0", "made_up_1", "made_up_2"]
 
 
 async def test_spans_of_one_run_are_one_trace_below_its_caller(tmp_path: Path) -> None:
-    async with worker_service(seller(), folder=tmp_path) as force:
-        seen = Seen(tmp_path).watch(force)
-        response = await force.invoke(WorkerRequest(worker_id="w", inputs={"order_id": 1}, trace=CALLER), LOCAL)
+    async with worker_service(seller(), folder=tmp_path) as service:
+        seen = Seen(tmp_path).watch(service)
+        response = await service.invoke(WorkerRequest(worker_id="w", inputs={"order_id": 1}, trace=CALLER), LOCAL)
     run, accept, attempt = seen.named("run w"), seen.named("accept"), seen.named("attempt")
     chat, pay = seen.named("chat small-1"), seen.named("execute_tool pay")
     assert len(seen.spans) == 5
@@ -154,10 +154,10 @@ async def test_spans_of_one_run_are_one_trace_below_its_caller(tmp_path: Path) -
 
 
 async def test_a_caller_who_does_not_record_his_trace_gets_no_spans(tmp_path: Path) -> None:
-    async with worker_service(seller(), folder=tmp_path) as force:
-        seen = Seen(tmp_path).watch(force)
-        await force.invoke(WorkerRequest(worker_id="w", inputs={"order_id": 1}, trace=CALLER), LOCAL, sampled=False)
-        await force.invoke(WorkerRequest(worker_id="no-such", inputs={}, trace=CALLER), LOCAL, sampled=False)
+    async with worker_service(seller(), folder=tmp_path) as service:
+        seen = Seen(tmp_path).watch(service)
+        await service.invoke(WorkerRequest(worker_id="w", inputs={"order_id": 1}, trace=CALLER), LOCAL, sampled=False)
+        await service.invoke(WorkerRequest(worker_id="no-such", inputs={}, trace=CALLER), LOCAL, sampled=False)
     assert seen.spans == []
     assert seen.series("success_count") != {}
 
@@ -171,12 +171,12 @@ async def test_a_run_that_a_tool_calls_is_below_the_call(tmp_path: Path) -> None
             parent = parent_of(call.traceparent)
             assert parent is not None
             trace = Trace(trace_id=parent.trace_id, span_id=parent.span_id)
-            await force.invoke(WorkerRequest(worker_id="w", inputs={"child": True}, trace=trace), LOCAL, sampled=parent.sampled)
+            await service.invoke(WorkerRequest(worker_id="w", inputs={"child": True}, trace=trace), LOCAL, sampled=parent.sampled)
             return CallResult({})
 
-    async with worker_service(InlineWorker(contract("delegate"), body, Delegate("delegate", Effect.WRITE)), folder=tmp_path) as force:
-        seen = Seen(tmp_path).watch(force)
-        await force.invoke(request(), LOCAL)
+    async with worker_service(InlineWorker(contract("delegate"), body, Delegate("delegate", Effect.WRITE)), folder=tmp_path) as service:
+        seen = Seen(tmp_path).watch(service)
+        await service.invoke(request(), LOCAL)
     runs = {parent_id(span): span for span in seen.spans if span.name == "run w"}
     assert len({trace_id(span) for span in seen.spans}) == 1
     assert set(runs) == {None, span_id(seen.named("execute_tool delegate"))}
@@ -189,9 +189,9 @@ async def test_what_the_schema_marks_is_in_no_line_no_span_and_no_stored_log(tmp
 
     marked = {"type": "string", "writeOnly": True}
     schema = {"type": "object", "properties": {"token": marked, "card": {"type": "object", "x-redact": True}}}
-    async with worker_service(InlineWorker(contract(input_schema=schema), body), folder=tmp_path) as force:
-        seen = Seen(tmp_path).watch(force)
-        response = await force.invoke(request(token="tok-5f3a9c", card={"number": "4000-1234-5678"}), LOCAL)
+    async with worker_service(InlineWorker(contract(input_schema=schema), body), folder=tmp_path) as service:
+        seen = Seen(tmp_path).watch(service)
+        response = await service.invoke(request(token="tok-5f3a9c", card={"number": "4000-1234-5678"}), LOCAL)
     lines = seen.lines()
     assert "[redacted:token]" in str(lines)
     for told in (str(lines), str(response.logs), str([(dict(span.attributes or {}), span.status.description) for span in seen.spans])):
@@ -208,9 +208,9 @@ async def test_refusals_are_in_the_log_and_in_the_trace(tmp_path: Path) -> None:
 
     look = Counted("look", Effect.READ, lambda: ToolFailed("access_denied", "keep out"))
     worker = InlineWorker(contract("look", limits={"tool_quotas": {"look": 1}}), body, look)
-    async with worker_service(worker, folder=tmp_path) as force:
-        seen = Seen(tmp_path).watch(force)
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(worker, folder=tmp_path) as service:
+        seen = Seen(tmp_path).watch(service)
+        response = await service.invoke(request(), LOCAL)
     refused = [("pay", "tool_not_allowed"), ("look", "tool_quota_exceeded")]
     assert [(line["tool"], line["error_code"]) for line in seen.lines("tool_refused")] == refused
     assert [(line["tool"], line["error_code"]) for line in response.logs] == refused
@@ -220,9 +220,9 @@ async def test_refusals_are_in_the_log_and_in_the_trace(tmp_path: Path) -> None:
 
 
 async def test_a_receipt_that_is_used_again_is_no_second_call(tmp_path: Path) -> None:
-    async with worker_service(seller(), folder=tmp_path) as force:
-        seen = Seen(tmp_path).watch(force)
-        response = await force.invoke(request(order_id=1, fails=True), LOCAL)
+    async with worker_service(seller(), folder=tmp_path) as service:
+        seen = Seen(tmp_path).watch(service)
+        response = await service.invoke(request(order_id=1, fails=True), LOCAL)
     assert (response.status, response.observability.attempt) == (ResponseStatus.OK, 2)
     assert [span.name for span in seen.spans].count("execute_tool pay") == 1
     assert [span.name for span in seen.spans].count("attempt") == 2
@@ -237,9 +237,9 @@ async def test_a_crash_at_any_point_counts_nothing_twice(tmp_path: Path) -> None
         crash = Crash(point, when)
         folder = tmp_path / f"{point}-{when[:6]}"
         folder.mkdir()
-        async with crashing(seller(), folder, crash) as force:
-            seen = Seen(folder).watch(force)
-            response = await force.invoke(request(order_id=1, fails=True), LOCAL)
+        async with crashing(seller(), folder, crash) as service:
+            seen = Seen(folder).watch(service)
+            response = await service.invoke(request(order_id=1, fails=True), LOCAL)
         assert response.status is ResponseStatus.OK, (point, when)
         worker = '{version="1.0",worker_id="w"}'
         counts = [seen.series(name) for name in ("success_count", "retry_count", "duration_ms_count")]
@@ -273,13 +273,13 @@ YES = Decision(verdict="approve", decided_by="bob", decided_at=1)
 
 @pytest.mark.parametrize("resting", [1000, 0])
 async def test_a_run_that_waited_for_a_person_tells_its_lines_once(tmp_path: Path, resting: int) -> None:
-    async with worker_service(noter(), folder=tmp_path, resting=resting, clock=VirtualClock(skipping=False)) as force:
-        seen = Seen(tmp_path).watch(force)
-        waiting = await force.invoke(request(), LOCAL)
+    async with worker_service(noter(), folder=tmp_path, resting=resting, clock=VirtualClock(skipping=False)) as service:
+        seen = Seen(tmp_path).watch(service)
+        waiting = await service.invoke(request(), LOCAL)
         assert seen.series("duration_ms_count") == {}
         (approval,) = waiting.approvals
-        await force.decide(approval["approval_id"], YES, LOCAL)
-        response = await force.response(waiting.run_id, LOCAL)
+        await service.decide(approval["approval_id"], YES, LOCAL)
+        response = await service.response(waiting.run_id, LOCAL)
     assert [line["message"] for line in seen.lines("log")] == ["before", "after"]
     assert [record["message"] for record in response.logs] == ["before", "after"]
     assert [line["approval_id"] for line in seen.lines("waits_for_person")] == [approval["approval_id"]]
@@ -289,14 +289,14 @@ async def test_a_run_that_waited_for_a_person_tells_its_lines_once(tmp_path: Pat
 async def test_a_run_that_ends_in_another_process_is_one_log_and_one_trace(tmp_path: Path) -> None:
     store, clock = str(tmp_path / "w.db"), VirtualClock(skipping=False)
     (tmp_path / "two").mkdir()
-    async with worker_service(noter(), store, folder=tmp_path, clock=clock) as force:
-        first = Seen(tmp_path).watch(force)
-        waiting = await force.invoke(request(), LOCAL)
-    async with worker_service(noter(), store, folder=tmp_path, clock=clock) as force:
-        second = Seen(tmp_path / "two").watch(force)
+    async with worker_service(noter(), store, folder=tmp_path, clock=clock) as service:
+        first = Seen(tmp_path).watch(service)
+        waiting = await service.invoke(request(), LOCAL)
+    async with worker_service(noter(), store, folder=tmp_path, clock=clock) as service:
+        second = Seen(tmp_path / "two").watch(service)
         (approval,) = waiting.approvals
-        await force.decide(approval["approval_id"], YES, LOCAL)
-        await force.response(waiting.run_id, LOCAL)
+        await service.decide(approval["approval_id"], YES, LOCAL)
+        await service.response(waiting.run_id, LOCAL)
     events = [line["event"] for line in first.lines() + second.lines()]
     assert events == ["accepted", "attempt_began", "log", "waits_for_person", "tool_ended", "log", "attempt_ended", "ended"]
     assert (first.series("success_count"), list(second.series("success_count").values())) == ({}, [1])
@@ -311,17 +311,17 @@ async def test_a_run_that_is_ended_from_outside_is_counted_too(tmp_path: Path) -
         return {"answer": await ctx.ask("well?")}
 
     clock = VirtualClock(skipping=False)
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, resting=0, clock=clock) as force:
-        seen = Seen(tmp_path).watch(force)
-        late = await force.invoke(WorkerRequest(worker_id="w", inputs={}, run_timeout_seconds=5), LOCAL)
-        unwanted = await force.invoke(request(), LOCAL)
-        await force.cancel(unwanted.run_id, LOCAL)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path, resting=0, clock=clock) as service:
+        seen = Seen(tmp_path).watch(service)
+        late = await service.invoke(WorkerRequest(worker_id="w", inputs={}, run_timeout_seconds=5), LOCAL)
+        unwanted = await service.invoke(request(), LOCAL)
+        await service.cancel(unwanted.run_id, LOCAL)
         clock.move_to(clock.now() + 6000)
-        force._engine.look()
-        response = await force.response(late.run_id, LOCAL)
+        service._engine.look_for_work()
+        response = await service.response(late.run_id, LOCAL)
         while response.status is ResponseStatus.NEEDS_HUMAN:
             await asyncio.sleep(0)
-            response = await force.response(late.run_id, LOCAL, wait=0.1)
+            response = await service.response(late.run_id, LOCAL, wait=0.1)
     assert {labels.split(",")[0] for labels in seen.series("failure_count")} == {'{error_code="timeout"', '{error_code="cancelled"'}
     told = response.observability
     assert (told.attempt, told.duration_ms) == (1, 6000)
@@ -335,8 +335,8 @@ async def test_logs_are_kept_up_to_a_bound_and_say_what_is_missing(tmp_path: Pat
             ctx.log("line", number=number, text="y" * 200)
         return {}
 
-    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as force:
-        response = await force.invoke(request(), LOCAL)
+    async with worker_service(InlineWorker(contract(), body), folder=tmp_path) as service:
+        response = await service.invoke(request(), LOCAL)
     first, *_, last = response.logs
     assert (first["message"], first["truncated"]) == ("huge", True)
     assert len(str(response.logs)) < 400_000
@@ -367,11 +367,11 @@ async def test_an_exporter_that_is_broken_or_never_comes_back_changes_nothing(tm
     tracing = Tracing(BatchSpanProcessor(stuck, schedule_delay_millis=1, max_queue_size=8, max_export_batch_size=4), {})
     async with worker_service(seller(), folder=tmp_path) as plain:
         wanted = await plain.invoke(request(order_id=1), LOCAL)
-    async with worker_service(seller(), folder=tmp_path) as force:
-        force.observe(Broken())
-        force.observe(tracing)
-        seen = Seen(tmp_path).watch(force)
-        responses = [await force.invoke(request(order_id=1), LOCAL) for _ in range(20)]
+    async with worker_service(seller(), folder=tmp_path) as service:
+        service.observe(Broken())
+        service.observe(tracing)
+        seen = Seen(tmp_path).watch(service)
+        responses = [await service.invoke(request(order_id=1), LOCAL) for _ in range(20)]
     await asyncio.to_thread(tracing.close, 0.05)
     assert stuck.asked.is_set()
     stuck.free.set()

@@ -44,10 +44,10 @@ async def test_each_tenant_sees_its_own_day(tmp_path: Path) -> None:
     )
     model = Counted("model", Effect.READ, lambda prompt: "y", reservation=Reservation(60, Decimal("0.001")), usage=USAGE)
     clock = VirtualClock()
-    async with worker_service(InlineWorker(contract("model"), asks, model), folder=tmp_path, policy=policy, clock=clock) as force:
+    async with worker_service(InlineWorker(contract("model"), asks, model), folder=tmp_path, policy=policy, clock=clock) as service:
         for tenant in ("default", "default", "acme", "open"):
-            assert (await force.invoke(request(), Asker(tenant=tenant))).status is ResponseStatus.OK
-        store, now = force._engine.store, clock.now()
+            assert (await service.invoke(request(), Asker(tenant=tenant))).status is ResponseStatus.OK
+        store, now = service._engine.store, clock.now()
         found = spent_today(store, policy, ["default", "acme", "open", "other"], now)
         assert amounts(found) == {
             ("default", "runs"): (2, 8),
@@ -65,10 +65,10 @@ async def test_each_tenant_sees_its_own_day(tmp_path: Path) -> None:
 async def test_what_is_spent_is_never_shown_as_less_than_nothing_left(tmp_path: Path) -> None:
     policy = Policy(caps=DayCaps(tokens=70))
     model = Counted("model", Effect.READ, lambda prompt: "y", reservation=Reservation(60, Decimal(0)), usage=Usage(90, 5, Decimal(0)))
-    async with worker_service(InlineWorker(contract("model"), asks, model), folder=tmp_path, policy=policy) as force:
-        await force.invoke(request(), Asker())
-        refused = await force.invoke(request(), Asker())
-        (tokens,) = spent_today(force._engine.store, policy, ["default"], force._engine.clock.now())
+    async with worker_service(InlineWorker(contract("model"), asks, model), folder=tmp_path, policy=policy) as service:
+        await service.invoke(request(), Asker())
+        refused = await service.invoke(request(), Asker())
+        (tokens,) = spent_today(service._engine.store, policy, ["default"], service._engine.clock.now())
     assert (tokens.spent, tokens.left) == (Decimal(95), Decimal(0))
     assert refused.error is not None
     assert (refused.error.error_code, refused.observability.attempt) == ("rate_limited", 1)
@@ -79,7 +79,7 @@ async def test_what_is_spent_is_never_shown_as_less_than_nothing_left(tmp_path: 
 async def test_odd_names_of_tenants_stay_apart(tmp_path: Path, tenant: str) -> None:
     policy = Policy(caps=DayCaps(runs=5))
     worker = InlineWorker(contract("model"), asks, Counted("model", Effect.READ, lambda prompt: "y"))
-    async with worker_service(worker, folder=tmp_path, policy=policy) as force:
-        await force.invoke(request(), Asker(tenant=tenant))
-        found = spent_today(force._engine.store, policy, [tenant, "a", "b", f"{tenant}/"], force._engine.clock.now())
+    async with worker_service(worker, folder=tmp_path, policy=policy) as service:
+        await service.invoke(request(), Asker(tenant=tenant))
+        found = spent_today(service._engine.store, policy, [tenant, "a", "b", f"{tenant}/"], service._engine.clock.now())
     assert [each.spent for each in found] == [1, 0, 0, 0]

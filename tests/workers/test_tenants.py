@@ -61,15 +61,15 @@ def code(response: Response) -> str:
 Door = Callable[[WorkerService, str, str], Awaitable[Any]]
 
 
-async def follows(force: WorkerService, run: str, approval: str) -> Any:
-    return [event async for event in force.follow(run, BOB)]
+async def follows(service: WorkerService, run: str, approval: str) -> Any:
+    return [event async for event in service.follow(run, BOB)]
 
 
 DOORS: dict[str, Door] = {
-    "its response": lambda force, run, approval: force.response(run, BOB, wait=0),
-    "cancelling it": lambda force, run, approval: force.cancel(run, BOB),
-    "approving it": lambda force, run, approval: force.decide(approval, decision(), BOB),
-    "rejecting it": lambda force, run, approval: force.decide(approval, decision("reject"), BOB),
+    "its response": lambda service, run, approval: service.response(run, BOB, wait=0),
+    "cancelling it": lambda service, run, approval: service.cancel(run, BOB),
+    "approving it": lambda service, run, approval: service.decide(approval, decision(), BOB),
+    "rejecting it": lambda service, run, approval: service.decide(approval, decision("reject"), BOB),
     "following it": follows,
 }
 
@@ -78,38 +78,38 @@ DOORS: dict[str, Door] = {
 async def test_anothers_run_looks_as_if_it_were_not_there(tmp_path: Path, door: str) -> None:
     pay = Counted("pay", Effect.WRITE)
     worker = InlineWorker(contract("pay"), paying, pay, approvals=frozenset({"pay"}))
-    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        waiting = await force.invoke(request(), ANN)
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        waiting = await service.invoke(request(), ANN)
         approval = waiting.approvals[0]["approval_id"]
         with pytest.raises(HoldfastError) as refused:
-            await DOORS[door](force, waiting.run_id, approval)
+            await DOORS[door](service, waiting.run_id, approval)
         nothing = "0" + waiting.run_id[1:]
         with pytest.raises(HoldfastError) as absent:
-            await DOORS[door](force, nothing, approval.replace(waiting.run_id, nothing))
+            await DOORS[door](service, nothing, approval.replace(waiting.run_id, nothing))
         assert (refused.value.code, str(refused.value)) == (absent.value.code, str(absent.value).replace(nothing, waiting.run_id))
-        assert await force.response(waiting.run_id, ANN) == waiting
+        assert await service.response(waiting.run_id, ANN) == waiting
     assert pay.calls == []
 
 
 async def test_what_waits_for_a_decision_is_shown_to_its_own_tenant(tmp_path: Path) -> None:
     worker = InlineWorker(contract("pay"), paying, Counted("pay", Effect.WRITE), approvals=frozenset({"pay"}))
-    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        runs = {asker.tenant: (await force.invoke(request(), asker)).run_id for asker in (ANN, BOB)}
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        runs = {asker.tenant: (await service.invoke(request(), asker)).run_id for asker in (ANN, BOB)}
         for asker in (ANN, BOB):
-            (seen,) = force.approvals(asker)
+            (seen,) = service.approvals(asker)
             assert (seen.run_id, seen.tenant) == (runs[asker.tenant], asker.tenant)
-            assert find_approval(force._engine.store, seen.approval_id, asker).state == "open"
+            assert find_approval(service._engine.store, seen.approval_id, asker).state == "open"
 
 
 @pytest.mark.parametrize("bobs", ["bob", "ann/w", "ann%00w"])
 async def test_the_same_key_of_two_tenants_is_two_runs(tmp_path: Path, bobs: str) -> None:
     pay = Counted("pay", Effect.WRITE)
-    async with worker_service(InlineWorker(contract("pay"), paying, pay), folder=tmp_path) as force:
-        first = await force.invoke(request(idempotency_key="w\0k", n=1), ANN)
+    async with worker_service(InlineWorker(contract("pay"), paying, pay), folder=tmp_path) as service:
+        first = await service.invoke(request(idempotency_key="w\0k", n=1), ANN)
         for key in ("w\0k", "k"):
-            other = await force.invoke(request(idempotency_key=key, n=2), Asker(tenant=bobs, logged_in=True))
+            other = await service.invoke(request(idempotency_key=key, n=2), Asker(tenant=bobs, logged_in=True))
             assert (other.status, other.run_id == first.run_id) == (ResponseStatus.OK, False)
-        again = await force.invoke(request(idempotency_key="w\0k", n=1), ANN)
+        again = await service.invoke(request(idempotency_key="w\0k", n=1), ANN)
     assert again == first
     assert len({call.idempotency_key for call in pay.calls}) == len(pay.calls) == 3, "and downstream they are three as well"
 
@@ -120,10 +120,10 @@ async def test_an_artifact_is_found_by_its_own_tenant_only_and_a_uri_is_never_op
     secret.write_text("the operator's own")
     worker_settings = WorkerSettings(policy=Policy(isolation="inline"))
     async with holdfast.open(str(tmp_path / "s.db"), workers=[file], worker_settings=worker_settings) as engine:
-        force = engine.worker_service
+        service = engine.worker_service
 
         async def kept(asker: Asker, **inputs: Any) -> Response:
-            return await force.invoke(WorkerRequest(worker_id="keeping", inputs=inputs), asker)
+            return await service.invoke(WorkerRequest(worker_id="keeping", inputs=inputs), asker)
 
         note = (await kept(ANN, text="hello")).outputs or {}
         large = (await kept(ANN)).outputs or {}
@@ -136,9 +136,9 @@ async def test_an_artifact_is_found_by_its_own_tenant_only_and_a_uri_is_never_op
         assert code(await kept(ANN, open=forged)) == "artifact_not_found"
         assert code(await kept(ANN, large={"$artifact": {**forged, "artifact_id": "../../../secret.txt"}})) == "artifact_not_found"
         with pytest.raises(ArtifactMissing):
-            force.artifacts.find("bob", note["kept"]["artifact_id"])
+            service.artifacts.find("bob", note["kept"]["artifact_id"])
         same = (await kept(BOB, text="hello")).outputs or {}
-        force.artifacts.forget("bob")
+        service.artifacts.forget("bob")
         assert same["kept"]["sha256"] == note["kept"]["sha256"]
         assert (await kept(ANN, open=note["kept"])).outputs == {"read": "hello"}, "the same bytes are not shared"
 
@@ -160,11 +160,11 @@ async def test_one_tenants_flood_leaves_the_other_its_rate_and_its_day(tmp_path:
     worker = InlineWorker(contract("pay", rate_limit=RateLimit(20, 60)), paying, model)
     policy = Policy(caps=DayCaps(tokens=500, runs=30))
     clock = VirtualClock(skipping=False)
-    async with worker_service(worker, folder=tmp_path, clock=clock, policy=policy) as force:
-        floods = [code(await force.invoke(request(), ANN)) for _ in range(40)]
+    async with worker_service(worker, folder=tmp_path, clock=clock, policy=policy) as service:
+        floods = [code(await service.invoke(request(), ANN)) for _ in range(40)]
         clock.move_to(clock.now() + 60_000)
-        floods += [code(await force.invoke(request(), ANN)) for _ in range(40)]
-        bobs = [code(await force.invoke(request(), BOB)) for _ in range(5)]
+        floods += [code(await service.invoke(request(), ANN)) for _ in range(40)]
+        bobs = [code(await service.invoke(request(), BOB)) for _ in range(5)]
     assert {name: floods.count(name) for name in set(floods)} == {"ok": 5, "rate_limited": 75}
     assert bobs == ["ok"] * 5
     assert len(model.calls) == 10, "of the 30 runs of a day, 25 were begun and met the cap on tokens"
@@ -173,9 +173,9 @@ async def test_one_tenants_flood_leaves_the_other_its_rate_and_its_day(tmp_path:
 async def test_a_rate_for_each_user_is_not_shared_by_the_users_of_two_tenants(tmp_path: Path) -> None:
     worker = InlineWorker(contract("pay", rate_limit=RateLimit(1, 60, "user")), paying, Counted("pay", Effect.READ))
     askers = [Asker(tenant=tenant, principal=principal) for tenant, principal in (("a", "b\0c"), ("a", "b"), ("a/b", "c"), ("a%00b", "c"))]
-    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        first = [code(await force.invoke(request(), asker)) for asker in askers]
-        second = [code(await force.invoke(request(), asker)) for asker in askers]
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        first = [code(await service.invoke(request(), asker)) for asker in askers]
+        second = [code(await service.invoke(request(), asker)) for asker in askers]
     assert (first, second) == (["ok"] * 4, ["rate_limited"] * 4)
 
 
@@ -183,9 +183,9 @@ async def test_a_key_that_is_closed_for_one_tenant_is_open_for_the_other(tmp_pat
     replies: list[Any] = [ToolFailed("rate_limited", "slow down", retry_after_seconds=600, closes="tool:pay"), "hm"]
     model = Counted("pay", Effect.READ, lambda: replies.pop(0))
     worker = InlineWorker(contract("pay", retries=Retries(max_attempts=1)), paying, model)
-    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as force:
-        anns = [await force.invoke(request(), ANN) for _ in range(3)]
-        bobs = await force.invoke(request(), BOB)
+    async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        anns = [await service.invoke(request(), ANN) for _ in range(3)]
+        bobs = await service.invoke(request(), BOB)
     assert [code(response) for response in anns] == ["rate_limited"] * 3
     assert all(response.error and 0 < (response.error.retry_after_seconds or 0) <= 600 for response in anns)
     assert (bobs.outputs, len(model.calls)) == ({"paid": "hm"}, 2)

@@ -1,8 +1,10 @@
 """cli — the command line: tables for people, JSON for programs.
 
-Belongs: commands, their help, their output, exit codes.
+Belongs: commands, their help, their output, exit codes. A command is a module of its name; a part of one begins with its name
+(check_files.py, doctor_store.py, serve_workers.py). What commands share: arguments.py, terminal.py, show.py, consent.py, completion.py,
+exit_codes.py. What `run` and `runs follow` print while work goes on: foreground_run.py, live_pipeline.py, event_lines.py.
 Does not: decide anything about executions (service and below do).   May import: everything below it, typer, rich.
-Start reading at main.py, which lists the commands; each command is a module here. Then run.py and foreground_run.py.
+Start reading at main.py, which lists the commands. Then run.py and foreground_run.py.
 """
 
 import os

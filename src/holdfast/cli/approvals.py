@@ -33,7 +33,9 @@ NodeOption = Annotated[
     str | None, typer.Option("--node", metavar="NODE", help="With --run: only those that this node of the pipeline waits for.")
 ]
 _ALL = 1 << 62
-IdArgument = Annotated[str, typer.Argument(metavar="APPROVAL_ID", help="The approval's id, as `holdfast approvals list` prints it.")]
+ApprovalIdArgument = Annotated[
+    str, typer.Argument(metavar="APPROVAL_ID", help="The approval's id, as `holdfast approvals list` prints it.")
+]
 CommentOption = Annotated[str | None, typer.Option("--comment", metavar="TEXT", help="The reason. It is stored with the decision.")]
 
 
@@ -59,7 +61,7 @@ def list_(run: RunOption = None, json_output: LinesOption = False, store: StoreO
 
 
 @app.command("show")
-def show(approval_id: IdArgument, store: StoreOption = None, codec: CodecOption = None) -> None:
+def show(approval_id: ApprovalIdArgument, store: StoreOption = None, codec: CodecOption = None) -> None:
     """Show one approval as JSON: what is asked, who may decide, the votes, the chain, what was spent, and what the rest may cost."""
     from holdfast.workers.approvals import approval_document
 
@@ -135,7 +137,7 @@ def answer(
 
 @app.command("link")
 def link(
-    approval_id: IdArgument,
+    approval_id: ApprovalIdArgument,
     person: Annotated[str, typer.Option("--person", metavar="NAME", help="The person who may decide with the link.")],
     valid: Annotated[str, typer.Option("--valid", metavar="DURATION", help="How long the link is valid, such as 4h.")] = "2d",
     base: Annotated[
@@ -167,7 +169,7 @@ def link(
 
 @app.command("settle")
 def settle(
-    approval_id: IdArgument,
+    approval_id: ApprovalIdArgument,
     verdict: Annotated[
         str, typer.Argument(metavar="happened|not_happened|stop", help="What you found out about the call; stop lets it fail.")
     ],

@@ -15,7 +15,9 @@ from holdfast.model.clock import SystemClock
 
 app = typer.Typer(help="List and answer callbacks that executions wait for.", no_args_is_help=True, rich_markup_mode=None)
 
-IdArgument = Annotated[str, typer.Argument(metavar="CALLBACK_ID", help="The callback's id, as `holdfast callbacks list` prints it.")]
+CallbackIdArgument = Annotated[
+    str, typer.Argument(metavar="CALLBACK_ID", help="The callback's id, as `holdfast callbacks list` prints it.")
+]
 
 
 @app.command("list")
@@ -59,7 +61,7 @@ def list_(
 
 @app.command("succeed")
 def succeed(
-    callback_id: IdArgument,
+    callback_id: CallbackIdArgument,
     result: Annotated[
         str | None,
         typer.Option(
@@ -80,7 +82,7 @@ def succeed(
 
 @app.command("fail")
 def fail(
-    callback_id: IdArgument,
+    callback_id: CallbackIdArgument,
     error_message: ErrorMessageOption = None,
     error_type: ErrorTypeOption = None,
     store: StoreOption = None,
@@ -93,7 +95,7 @@ def fail(
 
 
 @app.command("heartbeat")
-def heartbeat(callback_id: IdArgument, store: StoreOption = None, codec: CodecOption = None) -> None:
+def heartbeat(callback_id: CallbackIdArgument, store: StoreOption = None, codec: CodecOption = None) -> None:
     """Send a heartbeat for a callback: its heartbeat timeout starts again, its overall timeout does not."""
     with StorePlace.of(store, codec).client() as client:
         header = client.heartbeat_callback(callback_id)

@@ -23,8 +23,8 @@ from holdfast.pipelines.check.table import GraphProblem
 from holdfast.pipelines.check.whole import problems
 from holdfast.pipelines.graph.contract import contract_in
 from holdfast.pipelines.graph.graph import Built, Graph, SourceLine, kind_of
+from holdfast.pipelines.graph.graph_json import MAX_TEXT_BYTES, graph_from
 from holdfast.pipelines.graph.refusals import PipelineInvalid
-from holdfast.pipelines.graph.text import MAX_TEXT_BYTES, graph_from
 from holdfast.pipelines.page.reader import is_pipeline
 from holdfast.service.author_files.worker_search import declares_pipelines, served_files, workers_for
 from holdfast.workers.packages import Packages

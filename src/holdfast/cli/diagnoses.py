@@ -62,7 +62,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return shlex.join(["holdfast", *words, *(["--store", self.where] if self.is_file else [])])
 
 
-Check = Callable[[Question], Iterable[Diagnosis]]
+DoctorCheck = Callable[[Question], Iterable[Diagnosis]]
 
 
 def ok(check: str, said: str) -> Diagnosis:
@@ -80,7 +80,7 @@ def problem(check: str, said: str, mend: str) -> Diagnosis:
     return Diagnosis(check, DiagnosisLevel.PROBLEM, said, mend)
 
 
-def made(name: str, check: Check, question: Question, seconds: float = PATIENCE_SECONDS) -> Sequence[Diagnosis]:
+def made(name: str, check: DoctorCheck, question: Question, seconds: float = PATIENCE_SECONDS) -> Sequence[Diagnosis]:
     """Run a check and return its diagnoses. If the check itself fails or does not end within `seconds`, the result also has a problem that
     says so. An error of the check is never raised, so that the other checks still run."""
     found: list[Diagnosis] = []

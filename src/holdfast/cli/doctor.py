@@ -14,13 +14,13 @@ from rich.text import Text
 
 from holdfast.cli import doctor_configuration, doctor_machine, doctor_packages, doctor_store
 from holdfast.cli.arguments import JsonOption, StoreOption, StorePlace
-from holdfast.cli.diagnoses import Check, Diagnosis, DiagnosisLevel, Question, made
+from holdfast.cli.diagnoses import Diagnosis, DiagnosisLevel, DoctorCheck, Question, made
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import print_document, printable, say, working
 from holdfast.model.clock import SystemClock, monotonic
 from holdfast.store.shown_address import shown
 
-CHECKS: Final[Sequence[tuple[str, Check]]] = (
+CHECKS: Final[Sequence[tuple[str, DoctorCheck]]] = (
     ("versions", doctor_packages.versions),
     ("extras", doctor_packages.extras),
     ("permissions", doctor_store.permissions),

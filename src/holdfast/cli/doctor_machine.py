@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.cli.diagnoses import Diagnosis, Question, ok, problem, sentence, warning
+from holdfast.hosts.sandbox.inside.jail_plan import PERIOD_MS
 from holdfast.hosts.sandbox.inside.kernel_features import cgroup_v2
-from holdfast.hosts.sandbox.inside.plan import PERIOD_MS
 from holdfast.hosts.sandbox.jail import Jail, SandboxUnavailable
 from holdfast.hosts.sandbox.sandbox import find_kernel_features
 from holdfast.hosts.sandbox.server_limits import machine_memory_mb

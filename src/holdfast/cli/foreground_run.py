@@ -25,7 +25,7 @@ from holdfast.model.ids import checked_name, id_at
 from holdfast.service.author_files.declared_beside import queues_beside
 from holdfast.service.author_files.function_loader import LoadedFunction
 from holdfast.service.descriptions.executions import Description
-from holdfast.service.engines import OpenEngine, Opening
+from holdfast.service.engines import EngineOpening, OpenEngine
 from holdfast.service.engines import open as open_engine
 from holdfast.service.open_engine.open_execution import OpenExecution
 from holdfast.service.queues.declarations import declared_together
@@ -105,7 +105,7 @@ class _ForegroundRun:
                     ending.cancel()
             return self._not_aside(await self._last(engine, execution))
 
-    def _opening(self) -> Opening:
+    def _opening(self) -> EngineOpening:
         """An engine, not open yet, with the functions of the file, and with the workers that they run, if there are any. May ask the user
         for trust."""
         place, asked = self._options.place, self._options.workers

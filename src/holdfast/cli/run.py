@@ -31,7 +31,7 @@ from holdfast.service.descriptions.executions import Description, arn_of
 _CODES = {"FAILED": "execution_failed", "TIMED_OUT": "execution_timed_out", "STOPPED": "execution_stopped"}
 
 
-IsolationOption = Annotated[
+RunIsolationOption = Annotated[
     str | None,
     typer.Option(
         "--isolation", metavar="LEVEL", help="How a worker is isolated: all (the default), process, or inline, which is no isolation."
@@ -39,7 +39,7 @@ IsolationOption = Annotated[
 ]
 
 
-WorkerOption = Annotated[
+WorkerFilesOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--worker",
@@ -92,8 +92,8 @@ def run(
     ] = None,
     key: KeyOption = None,
     constraints: ConstraintsOption = None,
-    isolation: IsolationOption = None,
-    worker: WorkerOption = None,
+    isolation: RunIsolationOption = None,
+    worker: WorkerFilesOption = None,
     user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="The user for whom a worker runs.")] = None,
     again: AgainOption = False,
     estimate: EstimateOption = False,

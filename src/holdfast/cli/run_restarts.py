@@ -17,7 +17,7 @@ from holdfast.model.restart_errors import ConfirmationNeeded
 
 if TYPE_CHECKING:
     from holdfast.pipelines.restart.compare import Comparison, Difference, Side
-    from holdfast.pipelines.restart.plan import RestartPlan
+    from holdfast.pipelines.restart.restart_plan import RestartPlan
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, as `holdfast run` and `holdfast runs list` print it.")]
 YesOption = Annotated[bool, typer.Option("--yes", help="Start without a question.")]

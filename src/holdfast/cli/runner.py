@@ -27,7 +27,7 @@ from holdfast.cli.terminal import print_table, printable, say, warn_of_root
 from holdfast.model.errors import FunctionNotFound, InvalidParameter
 from holdfast.model.places import Only, checked_queue
 from holdfast.service.drain import drained
-from holdfast.service.engines import Opening
+from holdfast.service.engines import EngineOpening
 from holdfast.service.engines import open as open_engine
 from holdfast.service.queues.declarations import declared_together
 from holdfast.service.queues.store_queues import meant_queue
@@ -39,7 +39,7 @@ from holdfast.store.shown_address import shown
 if TYPE_CHECKING:
     from holdfast.lambda_api.templates.descriptions import FoundTargets
 
-TargetsArgument = Annotated[
+RunnerTargetsArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="TARGET...",
@@ -52,7 +52,9 @@ FunctionOption = Annotated[
         "--function", metavar="NAME", help="Run only this function. May be given several times.", autocompletion=completion.functions
     ),
 ]
-WorkerOption = Annotated[list[str] | None, typer.Option("--worker", metavar="ID", help="Run only this worker. May be given several times.")]
+OnlyWorkersOption = Annotated[
+    list[str] | None, typer.Option("--worker", metavar="ID", help="Run only this worker. May be given several times.")
+]
 PipelineOption = Annotated[
     list[str] | None,
     typer.Option("--pipeline", metavar="ID", help="Run only this pipeline, and the workers of its nodes. May be given several times."),
@@ -116,9 +118,9 @@ class RunnerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def runner(
-    targets: TargetsArgument,
+    targets: RunnerTargetsArgument,
     function: FunctionOption = None,
-    worker: WorkerOption = None,
+    worker: OnlyWorkersOption = None,
     pipeline: PipelineOption = None,
     queue: QueueOption = None,
     tenant: TenantOption = None,
@@ -218,7 +220,7 @@ def _metrics(measured: FunctionSignals, workers: ServeWorkers | None) -> str:
     return ("" if workers is None else workers.metrics_text()) + measured.text()
 
 
-async def _work(options: RunnerOptions, opening: Opening, leaving: asyncio.Event) -> None:
+async def _work(options: RunnerOptions, opening: EngineOpening, leaving: asyncio.Event) -> None:
     """Let the open engine run until a signal sets `leaving`. Then claim nothing new, and wait a few seconds for what still runs."""
     _warn_of_queues(options, opening.engine.store)
     warn_of_left_over(opening.engine, opening.schedules, set())
@@ -228,7 +230,7 @@ async def _work(options: RunnerOptions, opening: Opening, leaving: asyncio.Event
         say("some of it could not be stopped in time; it goes on from its last checkpoint on another runner")
 
 
-def _opening(options: RunnerOptions, found: FoundTargets, workers: ServeWorkers | None, measured: FunctionSignals) -> Opening:
+def _opening(options: RunnerOptions, found: FoundTargets, workers: ServeWorkers | None, measured: FunctionSignals) -> EngineOpening:
     operators = operators_queues(options.config, trust=options.trust) if workers is None else workers.queues
     schedules = schedules_of_file(options.isolation, options.config, trust=options.trust) if workers is None else ()
     settings = Settings(

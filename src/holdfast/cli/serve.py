@@ -263,7 +263,7 @@ def _routes(
         found += MetricsRoutes(measured.text).routes()
     else:
         found += [*workers.routes(service, limits), *MetricsRoutes(lambda: workers.metrics_text() + measured.text()).routes()]
-    found += ScheduleRoutes(service.engine.store, service.engine.clock, service.engine.look).routes()
+    found += ScheduleRoutes(service.engine.store, service.engine.clock, service.engine.look_for_work).routes()
     return found
 
 

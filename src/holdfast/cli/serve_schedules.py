@@ -66,4 +66,4 @@ class ServerDeclarations:
         declared = [*((schedule, Origin.CODE) for schedule in found.schedules), *of_file]
         declare_all(engine.store, engine.clock, declared)
         warn_of_left_over(engine, [schedule for schedule, _ in declared], self._told)
-        engine.look()
+        engine.look_for_work()

@@ -169,7 +169,7 @@ def served_beside(
         asyncio.get_running_loop(),
         workers=runs,
         functions=functions,
-        look=engine.look,
+        look_for_work=engine.look_for_work,
         logs=service.logs.of_execution,
         dead_letters=subscribers.dead_letters,
     )

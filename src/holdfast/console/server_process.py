@@ -32,7 +32,7 @@ class ServerProcess:
         *,
         workers: WorkerService | None = None,
         functions: Sequence[DurableFunction] = (),
-        look: Callable[[], None] = lambda: None,
+        look_for_work: Callable[[], None] = lambda: None,
         logs: Callable[[Execution], Sequence[Mapping[str, Any]]] = lambda _: (),
         dead_letters: Callable[[int], Mapping[str, Sequence[Mapping[str, Any]]]] = lambda _: {},
     ) -> None:
@@ -40,7 +40,7 @@ class ServerProcess:
         self.workers = workers
         """Accepts requests for runs; None on a server without workers."""
         self._functions: Mapping[str, DurableFunction] = {one.name: one for one in functions}
-        self._look = look
+        self._look_for_work = look_for_work
         self.logs = logs
         """Reads what an execution of a function logged: records with `message` and `level`; a record of a step also has `operationId`."""
         self.dead_letters = dead_letters
@@ -85,6 +85,6 @@ class ServerProcess:
                 "The server did not answer in time. Look in the list of runs whether the run has begun. If it has not, try again."
             ) from None
 
-    def look(self) -> None:
+    def look_for_work(self) -> None:
         """Tell the runner of this server to look for work in the store now, and not only at its next poll."""
-        self._loop.call_soon_threadsafe(self._look)
+        self._loop.call_soon_threadsafe(self._look_for_work)

@@ -31,7 +31,7 @@ from holdfast.web.routing import Handler, Route
 FORM_BYTES: Final = 1024 * 1024
 _OLD_FORM: Final = "This form is too old, or another site sent it. Open the page again, and send the form again."
 
-View = Callable[[PageRequest], Reply]
+PageView = Callable[[PageRequest], Reply]
 
 
 class Site:
@@ -59,13 +59,13 @@ class Site:
         self._own_csrf = base64.urlsafe_b64encode(chance(18)).decode()
         """The CSRF token for every caller without a login session. On a server without credentials these are all callers."""
 
-    def page(self, path: str, view: View, operation: str, *, needs: Needs = Needs.VIEW, reach: Reach = Reach.HANDLER) -> Route:
+    def page(self, path: str, view: PageView, operation: str, *, needs: Needs = Needs.VIEW, reach: Reach = Reach.HANDLER) -> Route:
         """The route of a page that shows something. `path` is a regular expression for the path after the console's prefix. `operation` is
         the name of the page in errors and in the audit log. `needs` is the permission that the caller needs. `reach` says how a caller of
         one tenant is kept from other tenants."""
         return Route("GET", PREFIX + path, self._shown(view), RoutePolicy(operation, needs, reach, session=True))
 
-    def action(self, path: str, view: View, operation: str, *, needs: Needs, reach: Reach = Reach.HANDLER) -> list[Route]:
+    def action(self, path: str, view: PageView, operation: str, *, needs: Needs, reach: Reach = Reach.HANDLER) -> list[Route]:
         """The route of a form that changes something, in a list of one element. On a read-only console the list is empty. `path`,
         `operation`, `needs` and `reach` are as for `page`."""
         if self.read_only:
@@ -80,13 +80,13 @@ class Site:
         csrf = self._own_csrf if session is None else session.csrf
         return PageRequest(request, self._sources(request), now=self._clock.now(), csrf=csrf, nonce=nonce, read_only=self.read_only)
 
-    def _shown(self, view: View) -> Handler:
+    def _shown(self, view: PageView) -> Handler:
         async def shown(request: Request) -> Reply:
             return await in_thread(Purpose.CONSOLE, self._rotated, request, view)
 
         return shown
 
-    def _rotated(self, request: Request, view: View) -> Reply:
+    def _rotated(self, request: Request, view: PageView) -> Reply:
         """Call the page, and return its reply. If the cookie of the caller's session has had its value for longer than ROTATE_MS
         (web/auth/sessions.py), the reply also sets a new value."""
         reply = view(self.page_request(request))
@@ -98,7 +98,7 @@ class Site:
                 reply.raw_headers.append(cookie_header(fresh.cookie, seconds=seconds, secure=is_secure(request)))
         return reply
 
-    def _acted(self, view: View) -> Handler:
+    def _acted(self, view: PageView) -> Handler:
         def act(request: Request) -> Reply:
             page_request = self.page_request(request)
             page_request.read_form()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.contract.jsonblocks import JsonBlock
-from holdfast.contract.notes import Notes, meant, shown
+from holdfast.contract.notes import PageNotes, meant, shown
 from holdfast.contract.page import CONSTRAINTS
 from holdfast.contract.spec import BOUNDS, GROUPS, Given
 from holdfast.contract.terms import BUILT_IN_TOOLS, RateLimit, Retries, RunLimits, ToolGrant
@@ -51,7 +51,7 @@ class _Read(NamedTuple):
     given: Given
 
 
-def bounds_of(groups: Mapping[str, dict[str, Given]], block: JsonBlock | None, tools: Collection[str], notes: Notes) -> Bounds:
+def bounds_of(groups: Mapping[str, dict[str, Given]], block: JsonBlock | None, tools: Collection[str], notes: PageNotes) -> Bounds:
     """The constraints of the spec and of the JSON together. An error is noted for each value that is not valid, and for each constraint to
     which the spec and the JSON give different values (the result then has the value of the JSON). `groups` are those of the spec; `block`
     is the JSON, or None if the page has none. `tools` are the names of known tools that are not built in."""
@@ -77,7 +77,7 @@ def bounds_of(groups: Mapping[str, dict[str, Given]], block: JsonBlock | None, t
     )
 
 
-def _given(block: JsonBlock | None, notes: Notes) -> tuple[dict[str, Given], dict[str, Given]]:
+def _given(block: JsonBlock | None, notes: PageNotes) -> tuple[dict[str, Given], dict[str, Given]]:
     """The values of the Constraints JSON by their keys, and the values of the object `retries` inside it by their keys. Unknown keys are
     noted as problems."""
     own: dict[str, Given] = {}
@@ -103,7 +103,7 @@ def _given(block: JsonBlock | None, notes: Notes) -> tuple[dict[str, Given], dic
     return own, retries
 
 
-def _known(key: str, known: Collection[str], where: str, line: int, notes: Notes) -> bool:
+def _known(key: str, known: Collection[str], where: str, line: int, notes: PageNotes) -> bool:
     if key in known:
         return True
     told = f"`{shown(key)}` is not a field of {where}, and is ignored.{meant(key, (*known, 'retries'))}"
@@ -111,7 +111,7 @@ def _known(key: str, known: Collection[str], where: str, line: int, notes: Notes
     return False
 
 
-def _decoded(given: Mapping[str, Given], notes: Notes) -> dict[str, _Read]:
+def _decoded(given: Mapping[str, Given], notes: PageNotes) -> dict[str, _Read]:
     read: dict[str, _Read] = {}
     for key, one in given.items():
         if key not in _DECODERS or (one.value is None and not one.items and key not in _EMPTY):
@@ -123,7 +123,7 @@ def _decoded(given: Mapping[str, Given], notes: Notes) -> dict[str, _Read]:
     return read
 
 
-def _agreed(spec: dict[str, _Read], own: dict[str, _Read], notes: Notes) -> dict[str, _Read]:
+def _agreed(spec: dict[str, _Read], own: dict[str, _Read], notes: PageNotes) -> dict[str, _Read]:
     for key in spec.keys() & own.keys():
         here, there = spec[key], own[key]
         if _comparable(here.value) != _comparable(there.value):
@@ -146,7 +146,7 @@ def _told(read: _Read) -> str:
     return str(read.given.value if read.given.value is not None else read.value)
 
 
-def _compare_tools(read: Mapping[str, _Read], tools: Collection[str], notes: Notes) -> None:
+def _compare_tools(read: Mapping[str, _Read], tools: Collection[str], notes: PageNotes) -> None:
     """Warn about names of unknown tools, and about approvals and quotas for tools that the worker may not use."""
     known = BUILT_IN_TOOLS | set(tools)
     allowed = read.get("tools_allowed")

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from holdfast.contract.patterns import MAX_CHARACTERS, program_size
-from holdfast.contract.references import Path, References
+from holdfast.contract.schema_references import References, SchemaPath
 from holdfast.model import codec
 
 MAX_BYTES: Final = 64 * 1024
@@ -102,10 +102,10 @@ class _Edge(NamedTuple):
     """Whether the target applies to a place inside the value, and not to the same place."""
 
 
-class _Place:
+class _SchemaPlace:
     """One schema inside the schema."""
 
-    def __init__(self, part: Mapping[str, Any], path: Path) -> None:
+    def __init__(self, part: Mapping[str, Any], path: SchemaPath) -> None:
         self.part, self.path = part, path
         self.edges: list[_Edge] = []
         self.evaluations, self.text = _own(part)
@@ -117,9 +117,9 @@ class _Counting:
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = schema
         self._references = References(schema)
-        self._places: dict[int, _Place] = {}
+        self._places: dict[int, _SchemaPlace] = {}
         self._unbounded = False
-        self._waiting: list[tuple[Mapping[str, Any], Path]] = []
+        self._waiting: list[tuple[Mapping[str, Any], SchemaPath]] = []
 
     def cost(self) -> Cost:
         self._walk()
@@ -137,7 +137,7 @@ class _Counting:
             part, path = self._waiting.pop()
             if id(part) in self._places:
                 continue
-            place = self._places[id(part)] = _Place(part, path)
+            place = self._places[id(part)] = _SchemaPlace(part, path)
             place.edges = [self._edge(word, below, (*path, *at)) for word, below, at in _below(part)]
             place.edges += [edge for word in _REFERENCES if isinstance(part.get(word), str) for edge in self._referred(word, part, path)]
             for pattern, at in _patterns(part):
@@ -149,11 +149,11 @@ class _Counting:
                     raise SchemaInvalid((*path, *at), f"the schema has more than {MAX_PATTERNS} patterns", "schema_pattern")
             self._unbounded |= any(word in part for word in _UNEVALUATED) or ("$id" in part and part is not self._schema)
 
-    def _edge(self, word: str, below: Mapping[str, Any], path: Path) -> _Edge:
+    def _edge(self, word: str, below: Mapping[str, Any], path: SchemaPath) -> _Edge:
         self._waiting.append((below, path))
         return _Edge(id(below), word not in _SAME_PLACE)
 
-    def _referred(self, word: str, part: Mapping[str, Any], path: Path) -> Iterator[_Edge]:
+    def _referred(self, word: str, part: Mapping[str, Any], path: SchemaPath) -> Iterator[_Edge]:
         """The places that a reference leads to. A dynamic reference, or a reference that leads to no part of the schema, makes the cost
         unbounded."""
         found = self._references.found(part[word]) if word == "$ref" else []
@@ -205,7 +205,7 @@ def _own(part: Mapping[str, Any]) -> tuple[int, int]:
     return steps, text + (_FORMAT_STEPS if isinstance(part.get("format"), str) else 0)
 
 
-def _patterns(part: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
+def _patterns(part: Mapping[str, Any]) -> Iterator[tuple[str, SchemaPath]]:
     if isinstance(part.get("pattern"), str):
         yield part["pattern"], ("pattern",)
     named = part.get("patternProperties")
@@ -213,7 +213,7 @@ def _patterns(part: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
         yield from ((pattern, ("patternProperties", pattern)) for pattern in named)
 
 
-def _below(part: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Path]]:
+def _below(part: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], SchemaPath]]:
     """Every schema directly inside this one that is evaluated with it: its keyword, the schema, and its path. Schemas under `$defs` are
     left out: they are evaluated where a reference leads to them."""
     for word in ONE:
@@ -240,7 +240,7 @@ def _size(value: Any) -> int:
     return count
 
 
-def _grouped(root: int, places: Mapping[int, _Place]) -> Iterator[list[int]]:
+def _grouped(root: int, places: Mapping[int, _SchemaPlace]) -> Iterator[list[int]]:
     """The places in groups, each after the groups that it leads to. Places that lead to each other are one group (Tarjan's algorithm,
     without recursion)."""
     order: dict[int, int] = {}

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from holdfast.contract.notes import Notes, shown
+from holdfast.contract.notes import PageNotes, shown
 from holdfast.contract.page import PageLine, Section
 
 MAX_DEPTH = 60
@@ -22,7 +22,7 @@ _COLON = re.compile(r"\s*:")
 _AFTER = re.compile(r"\s*[{}\[\],\"]")
 _TRAILING = re.compile(r",\s*([}\]])")
 
-Path = tuple[str, ...]
+BlockPath = tuple[str, ...]
 
 
 class JsonBlock(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class JsonBlock(msgspec.Struct, frozen=True):
 
     value: Any
     line: int
-    places: dict[Path, int]
+    places: dict[BlockPath, int]
 
     def at(self, *path: str) -> int:
         """The line of the key at this path. If that line is not known: the line of the nearest key that contains it, or else the line where
@@ -46,7 +46,7 @@ class _Unfit(ValueError):
     """A number that a contract cannot contain: NaN, an infinite number, or one that is too large."""
 
 
-def read_json(section: Section, notes: Notes) -> JsonBlock | None:
+def read_json(section: Section, notes: PageNotes) -> JsonBlock | None:
     """The JSON under a heading; None if it cannot be read, with the reason noted."""
     lines = section.block("json", "jsonc", "")
     begin = next((index for index, line in enumerate(lines) if line.text.lstrip()[:1] in ("{", "[")), None)
@@ -59,7 +59,7 @@ def read_json(section: Section, notes: Notes) -> JsonBlock | None:
 
 
 class _Block:
-    def __init__(self, name: str, lines: Sequence[PageLine], notes: Notes) -> None:
+    def __init__(self, name: str, lines: Sequence[PageLine], notes: PageNotes) -> None:
         self._name = name
         self._first = lines[0].number
         self._text = "\n".join(line.text for line in lines)
@@ -150,11 +150,11 @@ def _last(text: str, key: str) -> int:
     return max(0, text.rfind(json.dumps(key, ensure_ascii=False)))
 
 
-def _places(text: str, first: int) -> tuple[dict[Path, int], int | None]:
+def _places(text: str, first: int) -> tuple[dict[BlockPath, int], int | None]:
     """Two values: the line of each key that is at most _PLACED_DEPTH levels deep, by its path; and the offset where the nesting becomes too
     deep, or None if it never does.
     """
-    places: dict[Path, int] = {}
+    places: dict[BlockPath, int] = {}
     path: list[str] = []  # for each open bracket: the key before it
     key, counted, line = "", 0, first
     for token in _TOKEN.finditer(text):

@@ -18,7 +18,7 @@ _SHOWN_CHARACTERS = 60
 _MESSAGE_CHARACTERS = 900
 
 
-class Notes:
+class PageNotes:
     """The problems of one page, collected while it is read. The first MAX_PROBLEMS errors and the first MAX_PROBLEMS warnings are kept."""
 
     def __init__(self) -> None:

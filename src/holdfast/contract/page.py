@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from holdfast.contract.notes import Notes, meant, shown
+from holdfast.contract.notes import PageNotes, meant, shown
 
 KEY_IDEAS, DIAGRAM, SPEC, PIPELINE_SPEC = "Key ideas", "Diagram", "Worker spec", "Pipeline spec"
 INPUT_SCHEMA, OUTPUT_SCHEMA, CONSTRAINTS = "Input schema", "Output schema", "Constraints"
@@ -110,7 +110,7 @@ class _Heading(NamedTuple):
         return _KNOWN.get(" ".join(words.lower().split()))
 
 
-def parted(text: str, notes: Notes) -> Page:
+def parted(text: str, notes: PageNotes) -> Page:
     """Split a page into its parts. Problems, such as a second section with the same heading, are noted."""
     lines = [PageLine(number, line) for number, line in enumerate(_LINE_END.split(text), 1)]
     return _Parting(lines, notes).page()
@@ -119,7 +119,7 @@ def parted(text: str, notes: Notes) -> Page:
 class _Parting:
     """Reads the lines of a page once, in order. A section ends at the next heading."""
 
-    def __init__(self, lines: Sequence[PageLine], notes: Notes) -> None:
+    def __init__(self, lines: Sequence[PageLine], notes: PageNotes) -> None:
         self._all = lines
         self._notes = notes
         self._sections: dict[str, Section] = {}

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.contract.bounds import Bounds, bounds_of
 from holdfast.contract.jsonblocks import JsonBlock, read_json
-from holdfast.contract.notes import Notes, few_guesses, meant, shown
+from holdfast.contract.notes import PageNotes, few_guesses, meant, shown
 from holdfast.contract.page import (
     CONSTRAINTS,
     FAILURES,
@@ -45,7 +45,7 @@ _FIELD = re.compile(r"([\"'`]?)([A-Za-z_$][\w.$-]*)\1[ \t]*+(\([ \t]*+optional[ 
 def read(page: str | bytes, *, tools: Collection[str] = ()) -> PageReading:
     """Read a worker.md, as Markdown or as text from the web site. The result has the contract, unless the page has errors, and the
     problems (errors and warnings). `tools` are the names of known tools that are not built in."""
-    notes = Notes()
+    notes = PageNotes()
     data = page if isinstance(page, bytes) else page.encode(errors="surrogatepass")
     if len(data) > MAX_PAGE_BYTES:
         notes.error("page_too_large", "", 1, f"The page is larger than {MAX_PAGE_BYTES} bytes. A worker.md is a few kilobytes of text.")
@@ -58,7 +58,7 @@ def read(page: str | bytes, *, tools: Collection[str] = ()) -> PageReading:
         return _PageReader(parted(text, notes), tools, notes, is_agent=defines_agent(text)).read(hashlib.sha256(data).hexdigest())
 
 
-def read_parts(page: Page, notes: Notes, sha256: str) -> PageReading:
+def read_parts(page: Page, notes: PageNotes, sha256: str) -> PageReading:
     """Read a page that was already split into its parts. The problems of the result are all problems in `notes`, also earlier ones.
     `sha256` is the hash of the page, for the contract."""
     return _PageReader(page, (), notes).read(sha256)
@@ -74,7 +74,7 @@ def contract_of(page: str | bytes, *, name: str = "worker.md", tools: Collection
     return reading.contract
 
 
-def text_of(data: bytes, notes: Notes) -> str:
+def text_of(data: bytes, notes: PageNotes) -> str:
     """The page as text. Bytes that are not UTF-8, and NUL characters, are replaced, so that the rest can be read. One error is noted for
     all such bytes, and one for all NUL characters."""
     try:
@@ -98,7 +98,7 @@ class _Side(NamedTuple):
 
 
 class _PageReader:
-    def __init__(self, page: Page, tools: Collection[str], notes: Notes, *, is_agent: bool = False) -> None:
+    def __init__(self, page: Page, tools: Collection[str], notes: PageNotes, *, is_agent: bool = False) -> None:
         self._page = page
         self._tools = tools
         self._notes = notes

@@ -17,7 +17,7 @@ MAX_FIELD: Final = 256
 """In a path, the name of a field has at most this many characters."""
 MAX_INDEX: Final = 1_000_000
 Part: TypeAlias = str | int
-Path: TypeAlias = tuple[Part, ...]
+ValuePath: TypeAlias = tuple[Part, ...]
 
 _PLAIN: Final = re.compile(r"[^\s.\[\]\"*]+")
 _NEXT: Final = re.compile(r"\.([^\s.\[\]\"*]+)|\[(\d{1,7})\]|(\[\*\])|\[(\"(?:[^\"\\]|\\.)*\")\]", re.ASCII)
@@ -28,7 +28,7 @@ class PathInvalid(ValueError):
     """The text is not a path."""
 
 
-def path_of(text: str) -> Path:
+def path_of(text: str) -> ValuePath:
     """The parts of a path that an author wrote. Raises PathInvalid if the text is not a path."""
     parts: list[Part] = []
     at = 0

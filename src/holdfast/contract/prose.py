@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from holdfast.contract.codes import CODES, Named, ResponseStatus
-from holdfast.contract.notes import Notes
+from holdfast.contract.notes import PageNotes
 from holdfast.contract.page import FAILURES, PageLine, Section
 
 _BULLET = re.compile(r"[ \t]*(?:[-*•–]|\d{1,3}[.)])[ \t]+(.*)")
@@ -39,7 +39,7 @@ def bullets(section: Section) -> list[PageLine]:
     return found
 
 
-def deployed(section: Section | None, notes: Notes) -> dict[str, Named]:
+def deployed(section: Section | None, notes: PageNotes) -> dict[str, Named]:
     """The error codes that the page names in its failure modes, each with its rule. An error is noted if a code has two different rules."""
     found: dict[str, Named] = {}
     for bullet in bullets(section) if section else ():
@@ -83,7 +83,7 @@ def _rule(named: Named) -> tuple[bool | None, ResponseStatus | None] | None:
     return None if named.retryable is None and named.status is None else (named.retryable, named.status)
 
 
-def _compare(named: Named, bullet: PageLine, notes: Notes) -> None:
+def _compare(named: Named, bullet: PageLine, notes: PageNotes) -> None:
     """Warn about a code that is not in the table of codes and for which the page gives no rule. Also warn about a rule that differs from
     the table: then the table applies, because its codes mean the same for every worker."""
     known = CODES.get(named.code)

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from holdfast.contract.patterns import matcher
-from holdfast.contract.references import References
+from holdfast.contract.schema_references import References
 
 Schema = Mapping[str, Any] | bool
 REDACTED = "[redacted]"

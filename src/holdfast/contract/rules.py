@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 import msgspec
 
 from holdfast.contract.equality import equal, identity
-from holdfast.contract.paths import EACH, Path, PathInvalid, path_of, text_of
+from holdfast.contract.paths import EACH, PathInvalid, ValuePath, path_of, text_of
 
 Severity: TypeAlias = Literal["error", "warning"]
 Operator: TypeAlias = Literal[
@@ -151,7 +151,7 @@ _NOTHING: Final = _Nothing()
 
 class _Reached(NamedTuple):
     value: Any
-    path: Path
+    path: ValuePath
 
 
 def _broken(rule: Rule, value: Any) -> Iterator[Reason]:
@@ -171,7 +171,7 @@ def _broken(rule: Rule, value: Any) -> Iterator[Reason]:
             yield _reason(rule, rule.code, reached.path, f"must {_DEMANDS[rule.op]}{_shown(rule)}.")
 
 
-def _reason(rule: Rule, code: str, path: Path, told: str) -> Reason:
+def _reason(rule: Rule, code: str, path: ValuePath, told: str) -> Reason:
     where = text_of(path)
     return Reason(code=code, path=where, message=rule.message or f"{where or 'The value'} {told}", severity=rule.severity)
 
@@ -180,9 +180,9 @@ def _shown(rule: Rule) -> str:
     return "" if rule.op == "exists" else f" {rule.value!r:.80}"
 
 
-def _places(value: Any, path: Path) -> Iterator[_Reached]:
+def _places(value: Any, path: ValuePath) -> Iterator[_Reached]:
     """Every place that a path names, in order; a place that is not there has the value `_NOTHING`."""
-    waiting = [(value, 0, ())]  # type: list[tuple[Any, int, Path]]
+    waiting = [(value, 0, ())]  # type: list[tuple[Any, int, ValuePath]]
     while waiting:
         found, at, done = waiting.pop()
         while at < len(path) and path[at] != EACH:

@@ -10,9 +10,9 @@ import msgspec
 from holdfast.contract.checking import Checker
 from holdfast.contract.costs import MANY, NAMED, ONE, SchemaInvalid, pointer
 from holdfast.contract.jsonblocks import JsonBlock
-from holdfast.contract.notes import Notes, meant, shown
+from holdfast.contract.notes import PageNotes, meant, shown
 from holdfast.contract.page import SPEC
-from holdfast.contract.references import References
+from holdfast.contract.schema_references import References
 from holdfast.contract.terms import Field
 
 T = TypeVar("T", list[Any], dict[str, Any])
@@ -35,7 +35,7 @@ bytes."""
 _LOOSE = ("anyOf", "oneOf", "allOf", "const", "not", "if")
 
 
-def examined(block: JsonBlock, section: str, notes: Notes) -> dict[str, Any] | None:
+def examined(block: JsonBlock, section: str, notes: PageNotes) -> dict[str, Any] | None:
     """The schema of a section. If it is not a valid schema of draft 2020-12, has another `type` than `object` or is above a limit, the
     error is noted and None is returned. Unknown formats, and keywords that look misspelled, are noted as warnings."""
     schema = block.value
@@ -109,7 +109,7 @@ def _as(kind: type[T], value: Any) -> T:
     return value if isinstance(value, kind) else kind()
 
 
-def _words(path: tuple[str, ...], part: Mapping[str, Any], block: JsonBlock, section: str, notes: Notes) -> None:
+def _words(path: tuple[str, ...], part: Mapping[str, Any], block: JsonBlock, section: str, notes: PageNotes) -> None:
     """Warn about formats that the validator ignores, and about ignored keywords that are similar to a known keyword."""
     for word in part:
         if word not in _KNOWN and not word.startswith("x-") and (hint := meant(word, KEYWORDS)):
@@ -168,7 +168,7 @@ def _resolved(references: References, part: Any) -> list[Any]:
 class SpecComparison:
     """Compares a schema with the fields in the spec. A problem names both lines that do not agree."""
 
-    def __init__(self, block: JsonBlock, section: str, lines: Mapping[str, int], list_line: int, notes: Notes) -> None:
+    def __init__(self, block: JsonBlock, section: str, lines: Mapping[str, int], list_line: int, notes: PageNotes) -> None:
         self._schema: Mapping[str, Any] = block.value
         self._references = References(block.value)
         self._listed = frozenset(self._schema.get("required", ()))
@@ -223,7 +223,7 @@ class SpecComparison:
         self._notes.error("spec_and_schema_differ", self._section, line, told)
 
 
-def defs_of(schemas: Mapping[str, Mapping[str, Any]], blocks: Mapping[str, JsonBlock], notes: Notes) -> dict[str, Any]:
+def defs_of(schemas: Mapping[str, Mapping[str, Any]], blocks: Mapping[str, JsonBlock], notes: PageNotes) -> dict[str, Any]:
     """The `$defs` of all schemas, by name. Each can be used alone: a definition that refers to others contains them. If two schemas have
     different definitions with one name, the first is used, and a warning is noted. If the definitions are too large together, an error is
     noted, and the result is empty."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.contract.notes import Notes, meant, shown
+from holdfast.contract.notes import PageNotes, meant, shown
 from holdfast.contract.page import SPEC, PageLine, Section
 from holdfast.contract.words import is_open, unquoted, value_of, without_comment
 
@@ -59,7 +59,7 @@ class Spec(msgspec.Struct):
     """The line numbers of the keys `inputs` and `outputs`."""
 
 
-def read_spec(section: Section, notes: Notes) -> Spec:
+def read_spec(section: Section, notes: PageNotes) -> Spec:
     """The spec in a section. Problems are noted: lines that cannot be read, keys that are there twice, and unknown keys."""
     lines = section.block("yaml", "yml", "")
     return _SpecReader(section.line, lines, notes).read()
@@ -71,7 +71,7 @@ def _indent(text: str) -> int:
 
 
 class _SpecReader:
-    def __init__(self, line: int, lines: Sequence[PageLine], notes: Notes) -> None:
+    def __init__(self, line: int, lines: Sequence[PageLine], notes: PageNotes) -> None:
         self._lines = [one for one in lines if one.text.strip() and one.text.lstrip()[0] != "#" and one.text.strip() not in ("---", "...")]
         self._notes = notes
         self._spec = Spec(line, {}, {}, {group: {} for group in GROUPS}, {})

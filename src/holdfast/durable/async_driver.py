@@ -117,7 +117,7 @@ async def drive(plan: Plan[T], state: AsyncState, scope: Scope | None = None, at
                 return result
             answer = raised = None
             if isinstance(effect, Lookup):
-                answer = state.look(effect.identity)
+                answer = state.lookup(effect.identity)
             elif isinstance(effect, Record):
                 if state.hooks is not None:
                     state.hooks.recording(effect.update)

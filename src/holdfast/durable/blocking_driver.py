@@ -296,7 +296,7 @@ def drive(plan: Plan[T], state: BlockingState) -> T:
                 return result
             answer = raised = None
             if isinstance(effect, Lookup):
-                answer = looked = state.look(effect.identity)
+                answer = looked = state.lookup(effect.identity)
             elif isinstance(effect, Record):
                 if state.hooks is not None:
                     state.hooks.recording(effect.update)

@@ -13,6 +13,10 @@ from typing import Any, TypeVar, cast, overload
 from holdfast.durable import async_driver, async_state, blocking_driver
 from holdfast.durable.base_context import BaseContext
 from holdfast.durable.base_context import ExecutionContext as ExecutionContext
+from holdfast.durable.callback_handles import AsyncCallback as AsyncCallback
+from holdfast.durable.callback_handles import AsyncTimer as AsyncTimer
+from holdfast.durable.callback_handles import Callback as Callback
+from holdfast.durable.callback_handles import Timer as Timer
 from holdfast.durable.concurrency.models import BatchResult
 from holdfast.durable.config import (
     CallbackConfig,
@@ -28,10 +32,6 @@ from holdfast.durable.decorators import durable_step as durable_step
 from holdfast.durable.decorators import durable_wait_for_callback as durable_wait_for_callback
 from holdfast.durable.decorators import durable_with_child_context as durable_with_child_context
 from holdfast.durable.delays import Duration
-from holdfast.durable.handles import AsyncCallback as AsyncCallback
-from holdfast.durable.handles import AsyncTimer as AsyncTimer
-from holdfast.durable.handles import Callback as Callback
-from holdfast.durable.handles import Timer as Timer
 from holdfast.durable.identifier import Identity
 from holdfast.durable.operation.callback import callback_call, callback_result
 from holdfast.durable.operation.child import child_call

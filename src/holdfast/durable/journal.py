@@ -94,7 +94,7 @@ class Journal:
     def find(self, at: Identity) -> Operation | None:
         """The operation with this identity; None if it is not recorded. Raises NonDeterministicExecutionError if the recorded operation has
         another type, sub-type, name or parent."""
-        return self._state.look(at)
+        return self._state.lookup(at)
 
     def is_closed(self, at: Identity) -> bool:
         """Whether this operation is recorded and has ended."""
@@ -142,7 +142,7 @@ class Journal:
         """Rest until one of these operations is closed; returns at once if one is closed already. If some of them are recorded, only these
         are waited for. The caller must make sure that no other strand of the execution runs meanwhile."""
         while True:
-            found = [operation for at in places if (operation := self._state.look(at)) is not None]
+            found = [operation for at in places if (operation := self._state.lookup(at)) is not None]
             if any(operation.status not in OPEN for operation in found):
                 return
             first = found[0].id if found else places[0].operation_id

@@ -93,8 +93,8 @@ class Done(msgspec.Struct, frozen=True):
     error: Exception | None = None
 
 
-Effect = Lookup | Record | Run | Accept | Suspend | Spawn | NextDone
-Plan = Generator[Effect, Any, T]
+PlanEffect = Lookup | Record | Run | Accept | Suspend | Spawn | NextDone
+Plan = Generator[PlanEffect, Any, T]
 
 
 def too_late(run: Run, *, cancelled: bool) -> TimeoutError:

@@ -298,7 +298,7 @@ class Scope:
         if name not in known:
             at = Identity(patch_id(self.prefix, name), Type.STEP, PATCH, self.parent_id, name)
             try:
-                known[name] = self.state.look(at) is not None or (not self._goes_on() and self._mark(at))
+                known[name] = self.state.lookup(at) is not None or (not self._goes_on() and self._mark(at))
             except NonDeterministicExecutionError as error:
                 self.state.raised(error)
                 raise

@@ -102,7 +102,7 @@ class ExecutionState:
         asked only if `ends_ride` is True."""
         return False
 
-    def look(self, identity: Identity) -> Operation | None:
+    def lookup(self, identity: Identity) -> Operation | None:
         """The recorded operation with the id of `identity`; None if there is none. Raises NonDeterministicExecutionError if the recorded
         operation is not the one that the code asks for. Raises what `check_usable` raises, if durable calls are no longer possible."""
         self.check_usable()

@@ -273,7 +273,7 @@ class Engine:
         is started under the name if the execution that has the name failed, timed out, was stopped or is parked. The rest is as in the
         method `enqueue`."""
         target = self.registry.wanted(function, version, Kind.FUNCTION if order is None else order.kind)
-        self.new_queues.look(asked.queue)
+        self.new_queues.check(asked.queue)
         now, terms = self.clock.now(), terms or target.terms
         who = {"tenant": tenant, "trace": trace, "same": identity}
         header = new_execution(self._ids(now), checked_key(name), target.name, target.version, payload=payload, now=now, terms=terms, **who)
@@ -291,7 +291,7 @@ class Engine:
         but no further commit is made, so the result may have fewer entries than `items`. If a commit fails as a whole, its error is raised;
         the items of earlier commits stay enqueued."""
         target = self.registry.wanted(function, version, items[0].kind if items else Kind.FUNCTION)
-        self.new_queues.look(asked.queue)
+        self.new_queues.check(asked.queue)
         answers: list[Started | HoldfastError] = []
         starts: list[Start] = []
         now = self.clock.now()
@@ -362,7 +362,7 @@ class Engine:
         """Let an execution run again that is quarantined, or that waits for another try after its runners died. Returns its header. Raises
         InvalidParameter for any other execution."""
         header = cast("Execution", await self._writer.write(Release(execution)))
-        self.look()
+        self.look_for_work()
         return header
 
     async def wake(self, write: Callable[[Claimant | None], Write], execution: str) -> Answer:
@@ -376,7 +376,7 @@ class Engine:
         there is no such execution. Raises ExecutionQuarantined if it is quarantined. Raises EngineClosed if the engine closes first."""
         return await self.endings.wait(execution, live=self.invocations.is_live(execution))
 
-    def look(self) -> None:
+    def look_for_work(self) -> None:
         """Let the scheduler look for work at once. Call this after a clock was moved, a schedule was changed, or a function was added
         here."""
         self._agenda.backlog = self._agenda.queued = True

@@ -80,7 +80,7 @@ class NewQueues:
         self.warn: Callable[[str], None] | None = None
         """Called with the name of a queue that the store does not have. None: queues are not looked up."""
 
-    def look(self, queue: str) -> None:
+    def check(self, queue: str) -> None:
         """Warn if the store does not have this queue. There is at most one warning for each name."""
         if self.warn is None or queue in self._known:
             return

@@ -48,7 +48,7 @@ class LotAnswer(NamedTuple):
     """For an admission: the earliest time at which a lane opens again that the admission closed for a time. None if it closed no lane."""
 
 
-Reply = Answer | LotAnswer
+EntryAnswer = Answer | LotAnswer | HoldfastError
 Deliver = Callable[[Answer | HoldfastError], None]
 DeliverLot = Callable[[LotAnswer | HoldfastError], None]
 
@@ -71,9 +71,9 @@ class Waiter:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lock.acquire()
-        self.answer: Reply | HoldfastError | None = None
+        self.answer: EntryAnswer | None = None
 
-    def deliver(self, answer: Reply | HoldfastError) -> None:
+    def deliver(self, answer: EntryAnswer) -> None:
         self.answer = answer
         self.wake()
 

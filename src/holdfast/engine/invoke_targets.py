@@ -70,7 +70,7 @@ class InvokeTargets:
         header = new_execution(self._ids(now), None, target.function, target.version, payload=payload, now=now, terms=terms, **who)
         if order is not None and order.queued is not None:
             asked = Enqueue(**msgspec.structs.asdict(order.queued))
-            self._new_queues.look(asked.queue)
+            self._new_queues.check(asked.queue)
             return Birth(header, payload, target.kind, charges=order.charges, graph=order.graph, enqueue=asked)
         header = msgspec.structs.replace(header, parent=parent, parent_operation=update.id, cascade=update.cascade)
         if order is None:

@@ -100,7 +100,7 @@ class LiveParents:
         if not children:
             del self._children[child.parent or ""]
         if child.parent in self._waiting:
-            self._plan_look(child.parent)
+            self._plan_recheck(child.parent)
 
     def others_wrote(self, read: Callable[[Sequence[str]], Sequence[Execution]]) -> None:
         """After a write of another process: let each parent that also waits for something else than its children read what changed. `read`
@@ -126,17 +126,17 @@ class LiveParents:
         waited longest are told first."""
         for execution in self._idle_in(capacity)[:count]:
             self._leaving.add(execution)
-            self._plan_look(execution)
+            self._plan_recheck(execution)
 
     def _idle_in(self, capacity: Capacity) -> list[str]:
         known = ((execution, self._live.get(execution)) for execution in self._waiting if execution not in self._leaving)
         return [execution for execution, live in known if live is not None and live.function.capacity is capacity]
 
-    def _plan_look(self, execution: str) -> None:
+    def _plan_recheck(self, execution: str) -> None:
         if execution not in self._planned:
             self._planned.add(execution)
-            self._loop.call_soon(self._look, execution)
+            self._loop.call_soon(self._recheck, execution)
 
-    def _look(self, execution: str) -> None:
+    def _recheck(self, execution: str) -> None:
         self._planned.discard(execution)
-        self._host.look(execution)
+        self._host.recheck(execution)

@@ -23,12 +23,12 @@ from holdfast.model.clock import monotonic
 log = logging.getLogger("holdfast.engine.loop")
 
 BLOCKED_SECONDS: Final = 1.0
-_LOOKS: Final = 10
-"""The watch warns only if it has looked at least this many times since it asked the loop for an answer. Fewer looks in that time mean that
-the whole process slept, and not that the loop was blocked."""
+_CHECKS: Final = 10
+"""The watch warns only if it has checked at least this many times since it asked the loop for an answer. Fewer checks in that time mean
+that the whole process slept, and not that the loop was blocked."""
 _SELDOM: Final = 5
-"""While the loop owes no answer, only every fifth look reads the stack of the loop's thread, because that takes longer than everything else
-in a look."""
+"""While the loop owes no answer, only every fifth check reads the stack of the loop's thread, because that takes longer than everything
+else in a check."""
 _FRAMES: Final = 12
 _RESTING: Final = (selectors.__file__, runners.__file__)
 """The thread of a loop that waits is in the code of one of these files: Python's own loop waits in a selector; a loop that is written in C
@@ -52,25 +52,25 @@ class LoopWatch:
         self._thread = threading.get_ident()
         self._now, self._frames = now, frames
         self._asked_at: float | None = None
-        self._looks = 0
+        self._checks = 0
         self._told = False
-        self._idle_looks = 0
+        self._idle_checks = 0
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check whether the loop runs. Each time that the loop is blocked for a second, log one message: a warning, or INFO if Holdfast's
         own code blocks it."""
         if self._asked_at is None:
-            self._idle_looks = (self._idle_looks + 1) % _SELDOM
-            if self._idle_looks:
+            self._idle_checks = (self._idle_checks + 1) % _SELDOM
+            if self._idle_checks:
                 return
             frame = self._frames().get(self._thread)
             if frame is not None and frame.f_code.co_filename not in _RESTING:
-                self._asked_at, self._looks, self._told = self._now(), 0, False
+                self._asked_at, self._checks, self._told = self._now(), 0, False
                 self._loop.call_soon_threadsafe(self._answer)
             return
-        self._looks += 1
+        self._checks += 1
         blocked = self._now() - self._asked_at
-        if not self._told and blocked >= BLOCKED_SECONDS and self._looks >= _LOOKS:
+        if not self._told and blocked >= BLOCKED_SECONDS and self._checks >= _CHECKS:
             self._told = True
             self._tell(blocked)
 

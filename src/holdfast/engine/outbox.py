@@ -67,7 +67,7 @@ class Outbox:
 
     def begin(self, expect: Callable[[int], None]) -> None:
         """Register the subscribers and begin to deliver. Whenever a signal must be tried again later, `expect` is called with that time;
-        the caller must call `look` at that time."""
+        the caller must call `retry_due` at that time."""
         for delivery in self._deliveries:
             self._store.subscribe(delivery.name)
         self._tasks = [asyncio.create_task(d.run(expect), name=f"holdfast-outbox-{d.name}") for d in self._deliveries]
@@ -82,7 +82,7 @@ class Outbox:
         for delivery in self._deliveries:
             delivery.news()
 
-    def look(self, now: int) -> None:
+    def retry_due(self, now: int) -> None:
         """Let the tasks try those signals again that failed before and whose next try is due."""
         for delivery in self._deliveries:
             if delivery.retry_at is not None and delivery.retry_at <= now:

@@ -186,9 +186,9 @@ class Scheduler:
             outbox.news()
             self._timetable.news()
         now = self._clock.now()
-        self._upkeep.look(now)
-        outbox.look(now)
-        self._timetable.look(now)
+        self._upkeep.begin_due(now)
+        outbox.retry_due(now)
+        self._timetable.begin_due(now)
         due = agenda.timer_at is None or agenda.timer_at <= now
         agenda.queued |= due and agenda.timer_at is not None  # the due time may also be that of a lane that opens
         if due:
@@ -379,7 +379,7 @@ class Scheduler:
             yield
             try:
                 if self._loop_watch is not None:
-                    self._loop_watch.look()
+                    self._loop_watch.check()
                 if self._store.changed():
                     self._loop.call_soon_threadsafe(self._agenda.hear_others)
                 well = self._health.trouble is None

@@ -59,7 +59,7 @@ OccurrenceAcceptor = Callable[[OccurrenceAsked], Awaitable[Ordered | Failure]]
 """Accepts the run of a worker that a schedule asks for. Returns the order with which the run can be started, or the failure if it is
 refused. It starts nothing."""
 
-Saw = Callable[[str, str, int, int | None], None]
+SawFiring = Callable[[str, str, int, int | None], None]
 """Called with the schedule, the outcome, the number of occurrences, and how many milliseconds late an occurrence was started; the last is
 None if nothing was started (model.ports.ScheduleObserver)."""
 
@@ -86,7 +86,7 @@ class Timetable:
         self._store, self._registry, self._invocations, self._reservations = store, registry, invocations, reservations
         self._endings, self._agenda, self._clock, self._ids = endings, agenda, clock, ids
         self.acceptor: OccurrenceAcceptor | None = None
-        self.saw: Saw | None = None
+        self.saw: SawFiring | None = None
         self._functions: list[str] = []
         self._has_news = True
         self._next_at: int | None = None
@@ -104,19 +104,19 @@ class Timetable:
 
     @property
     def next_at(self) -> int | None:
-        """The time at which the next schedule is due. None if no schedule will be due. Also None if `look` was already called at that time
-        or later: this runner works on that schedule now, and reads the next time when it has finished."""
+        """The time at which the next schedule is due. None if no schedule will be due. Also None if `begin_due` was already called at that
+        time or later: this runner works on that schedule now, and reads the next time when it has finished."""
         return None if self._next_at is None or self._next_at <= self._looked_at else self._next_at
 
     def is_due(self, now: int) -> bool:
-        """Whether there is something for `look` to do."""
+        """Whether there is something for `begin_due` to do."""
         return self._has_news or (self.next_at is not None and self.next_at <= now)
 
     def news(self) -> None:
         """Note that schedules may have changed, or the functions that are hosted here. The next round reads the schedules again."""
         self._has_news = True
 
-    def look(self, now: int) -> None:
+    def begin_due(self, now: int) -> None:
         """Begin to work on the schedules that are due. Does not wait for them."""
         if self._closing or not self.is_due(now):
             return

@@ -40,7 +40,7 @@ class Upkeep:
         """Whether a minute has passed since the last upkeep began, and that upkeep has ended; True if there was none yet."""
         return self._next_at <= now and (self._task is None or self._task.done())
 
-    def look(self, now: int) -> None:
+    def begin_due(self, now: int) -> None:
         """Begin the upkeep if it is due, and do not wait for its end."""
         if self.is_due(now):
             self._next_at = now + _EVERY_MS

@@ -29,9 +29,9 @@ from holdfast.engine.entries import (
     Deliver,
     DeliverLot,
     Entry,
+    EntryAnswer,
     Lot,
     LotAnswer,
-    Reply,
     Waiter,
     payload_bytes,
 )
@@ -49,7 +49,7 @@ log = logging.getLogger("holdfast.engine")
 Followed = Callable[[Sequence[Change]], None]
 """Called on the engine's loop with the changes that a commit made to other executions than those of its writes. It is called after the
 answers of that commit, and before anything that the answers put on the loop."""
-Saw = Callable[[Sequence[Write], Committed, int], None]
+SawCommit = Callable[[Sequence[Write], Committed, int], None]
 """Called on the engine's loop after a commit, with the writes of the commit, the result of the commit, and its time (`now`)."""
 
 _MAX_ENTRIES: Final = 512
@@ -92,7 +92,7 @@ class Writer:
         handler."""
         self._followed: Followed | None = None
         self._signalled: Callable[[], None] | None = None
-        self._saw: Saw | None = None
+        self._saw: SawCommit | None = None
         self.open = True
         """Whether the writer takes new requests of callers. When the engine closes, this becomes False. Checkpoints of live invocations,
         and the writes that give their executions back, are then still taken."""
@@ -111,7 +111,7 @@ class Writer:
         """Whether nothing waits and nothing is being written."""
         return not self._queue and not self._turn.locked()
 
-    def tell(self, followed: Followed, signalled: Callable[[], None], saw: Saw | None = None) -> None:
+    def tell(self, followed: Followed, signalled: Callable[[], None], saw: SawCommit | None = None) -> None:
         """Set the functions that are called after a commit: `followed` with its changes to other executions, `signalled` if it added
         signals for subscribers, and `saw` with everything that it wrote."""
         self._followed, self._signalled, self._saw = followed, signalled, saw
@@ -246,7 +246,7 @@ class Writer:
         answers, followed = self._commit(batch)
         if isinstance(answers[-1], DiskFailed):  # the entries with this answer are the end of the batch, and none of them is written
             kept: list[Entry] = []
-            told: list[tuple[Entry, Reply | HoldfastError]] = []
+            told: list[tuple[Entry, EntryAnswer]] = []
             for entry, answer in zip(batch, answers, strict=True):
                 if isinstance(answer, DiskFailed) and isinstance(entry.write, _KEPT):
                     kept.append(entry)
@@ -271,11 +271,11 @@ class Writer:
             size += payload_bytes(entry.write)
         return batch
 
-    def _commit(self, batch: list[Entry]) -> tuple[Sequence[Reply | HoldfastError], Sequence[Change]]:
+    def _commit(self, batch: list[Entry]) -> tuple[Sequence[EntryAnswer], Sequence[Change]]:
         """Commit these entries. Returns an answer or an error for each entry, and the changes that the commit made to other executions."""
         began, now = idle_seconds(), self._clock.now()
         followed: Sequence[Change] = ()
-        answers: Sequence[Reply | HoldfastError]
+        answers: Sequence[EntryAnswer]
         try:
             first = batch[0].write
             writes: Sequence[Write]
@@ -335,10 +335,10 @@ class Writer:
         if followed and self._followed is not None:
             self._loop.call_soon(self._followed, followed, context=self._context)
 
-    def _answer(self, batch: list[Entry], answers: Sequence[Reply | HoldfastError], followed: Sequence[Change], *, on_loop: bool) -> None:
+    def _answer(self, batch: list[Entry], answers: Sequence[EntryAnswer], followed: Sequence[Change], *, on_loop: bool) -> None:
         """Give each entry its answer. On another thread, the loop gets the answers and then the changes to other executions in one call;
         only threads that wait get their answers at once."""
-        later: list[tuple[Entry, Reply | HoldfastError]] = []
+        later: list[tuple[Entry, EntryAnswer]] = []
         for entry, answer in zip(batch, answers, strict=True):
             if on_loop or entry.thread is not None:
                 _deliver(entry, answer)
@@ -350,7 +350,7 @@ class Writer:
             except RuntimeError as closed:  # the loop is gone; what is written is written
                 log.warning("the engine cannot be told what a write changed: %s", closed)
 
-    def _answer_on_loop(self, answers: list[tuple[Entry, Reply | HoldfastError]], followed: Sequence[Change]) -> None:
+    def _answer_on_loop(self, answers: list[tuple[Entry, EntryAnswer]], followed: Sequence[Change]) -> None:
         for entry, answer in answers:
             _deliver(entry, answer)
         if followed and self._followed is not None:
@@ -384,7 +384,7 @@ class Writer:
             self._commit_and_pass_on(on_loop=False)
 
 
-def _deliver(entry: Entry, answer: Reply | HoldfastError) -> None:
+def _deliver(entry: Entry, answer: EntryAnswer) -> None:
     """Give an entry its answer: first to its function `deliver`, then to the thread or the future that waits."""
     if entry.deliver is not None:
         try:

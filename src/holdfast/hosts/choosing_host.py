@@ -47,11 +47,11 @@ class ChoosingHost:
         for home in self._homes:
             home.learn(header, operations)
 
-    def look(self, execution: str) -> None:
+    def recheck(self, execution: str) -> None:
         """Tell all hosts to let the live invocation of this execution ask again whether it may stay live. Only the host that runs the
         invocation reacts."""
         for home in self._homes:
-            home.look(execution)
+            home.recheck(execution)
 
     def idle(self) -> bool:
         """Whether no invocation runs in any of the hosts."""

@@ -102,12 +102,12 @@ class InlineHost:
         if running is not None:
             running.learn(header, operations)
 
-    def look(self, execution: str) -> None:
+    def recheck(self, execution: str) -> None:
         """Let the live invocation of an execution ask again whether it may stay live, if its code only waits. Does nothing for a handler on
         a thread."""
         running = self._coroutines.running(execution)
         if running is not None:
-            running.look()
+            running.recheck()
 
     def idle(self) -> bool:
         """Whether no invocation runs in this host, and no call runs on a thread or waits for one."""
@@ -327,7 +327,7 @@ class Coroutine:
         if self._report is not None and header.epoch == self._state.header.epoch:
             self._state.hear(header.revision, operations)
 
-    def look(self) -> None:
+    def recheck(self) -> None:
         """End the invocation if every strand rests, unless it stays live for an execution that it waits for (`_quiet`)."""
         if self._report is not None and self._state.is_quiet:
             self._quiet()

@@ -34,7 +34,7 @@ from holdfast.lambda_api.logs.log_writer import LogWriter
 from holdfast.lambda_api.logs.segments import LogRetention
 from holdfast.lambda_api.operations import LambdaApi
 from holdfast.lambda_api.operations.lookup import PlainAnswer, PlainCall
-from holdfast.lambda_api.runtime.process_output import Log, OutputLine
+from holdfast.lambda_api.runtime.process_output import OutputLine, OutputLog
 from holdfast.lambda_api.runtime.runtime_description import PoolLimits
 from holdfast.lambda_api.runtime.runtime_host import RuntimeHost
 from holdfast.lambda_api.templates.descriptions import CodeSource, DescribedFunction, FolderCode, TextCode, ZipCode
@@ -203,7 +203,7 @@ class Serving:
         if fresh:
             terms = [Hosted(name, one.version, one.config.terms or NOT_DURABLE) for one in fresh]
             await in_thread(Purpose.HOUSE, self.engine.store.publish, terms)
-            self.engine.look()
+            self.engine.look_for_work()
 
     def runs_on(self, runtime: str) -> str:
         """The interpreter that runs functions of this runtime here, such as `Python 3.13`, if its version differs from the one in the
@@ -264,7 +264,7 @@ async def open_serving(
     settings: Settings,
     private_app: Callable[[LambdaApi], ASGIApp],
     subscribers: Mapping[str, Subscriber] = NO_SUBSCRIBERS,
-    log: Log | None = None,
+    log: OutputLog | None = None,
     limits: PoolLimits | None = None,
     retention: LogRetention | None = None,
     runtime: WorkerRuntime | None = None,

@@ -5,5 +5,6 @@ the writes that a store commits (verbs.py, outside.py, follow_ups.py); queues (q
 (schedules.py; timing.py and cron.py: at which moments; schedule_steps.py: what is started when); history, signals, audit notes, counters
 and credentials as values; ids.py and clock.py, the only modules here that read the machine's random numbers and clocks; the wire form of
 AWS; the ports between the layers; errors.
-Does not: I/O, asyncio, SQL, user code.   May import: nothing of Holdfast's.   Start reading at operations.py, then transitions.py.
+Does not: I/O, SQL, user code; and asyncio only in threads.py, the pools for blocking calls, which stand here because every layer uses them.
+May import: nothing of Holdfast's.   Start reading at operations.py, then transitions.py.
 """

@@ -21,7 +21,7 @@ from holdfast.model.outside import Stop
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.seal import Seal
 from holdfast.model.summary import begun, pipeline_of
-from holdfast.model.verbs import Decision, Start, Write
+from holdfast.model.verbs import Start, VerbDecision, Write
 
 _CASCADING: Final = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT})
 
@@ -35,7 +35,7 @@ class Return(msgspec.Struct, frozen=True, gc=False):
     result: str | None = None
     error: Failure | None = None
 
-    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+    def decide(self, view: View, now: int, seal: Seal) -> VerbDecision:
         """Close the operation. If the operation is closed already, or the parent has ended or is an imported copy, nothing changes."""
         operation = view.get(self.operation_id)
         header = view.header

@@ -12,7 +12,7 @@ from holdfast.model.execution import Change, Execution, ExecutionStatus, State, 
 from holdfast.model.life import Claimant
 from holdfast.model.operations import CANCEL, CANCEL_ID, KEPT, Failure, Operation, Status, Type
 from holdfast.model.seal import Seal
-from holdfast.model.verbs import Decision
+from holdfast.model.verbs import VerbDecision
 
 
 class Answering(msgspec.Struct, frozen=True, gc=False):
@@ -31,7 +31,7 @@ class Answering(msgspec.Struct, frozen=True, gc=False):
     notes: tuple[Note, ...] = ()
     """Lines for the audit log: who decided."""
 
-    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+    def decide(self, view: View, now: int, seal: Seal) -> VerbDecision:
         """Close the callback with this answer. Raises CallbackNotFound if there is no such callback or `kept` does not match it. Raises
         CallbackClosed if it was answered before, its time is over, or its execution has ended or is an imported copy. Raises
         PayloadTooLarge or InvalidParameter if the result cannot be stored."""
@@ -52,7 +52,7 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     execution: str
     operation_id: str
 
-    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+    def decide(self, view: View, now: int, seal: Seal) -> VerbDecision:
         """Move the callback's `due_at`. No event is written, and the operation keeps its revision, because a handler need not know about
         heartbeats. Raises CallbackNotFound if there is no such callback, or if its sub-type is in `operations.KEPT`. Raises CallbackClosed
         if it was answered before, its time is over, or its execution has ended or is an imported copy."""
@@ -81,7 +81,7 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
     notes: tuple[Note, ...] = ()
     """Lines for the audit log: who stopped it."""
 
-    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+    def decide(self, view: View, now: int, seal: Seal) -> VerbDecision:
         """Close the execution as stopped: add the end of its live invocation, if there is one, and then the terminal event. A closed
         execution does not change. An inherited stop may do less: see `inherited`. Raises InvalidParameter for an imported copy that was not
         closed, unless the stop is inherited."""
@@ -119,7 +119,7 @@ class Fire(msgspec.Struct, frozen=True, gc=False):
     by: Claimant | None = None
     """The runner that claims the execution in the same write, if a timer makes it ready; None: no runner."""
 
-    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+    def decide(self, view: View, now: int, seal: Seal) -> VerbDecision:
         """Fire the due timers. Before the header's `due_at`, nothing changes. An execution whose deadline has passed times out, or expires
         if it was never admitted from its queue. A delayed execution enters its lane. An execution whose payloads cannot be read is
         quarantined. If no timer turns out to be due, only `due_at` is corrected."""
@@ -156,7 +156,7 @@ class Release(msgspec.Struct, frozen=True, gc=False):
     notes: tuple[Note, ...] = ()
     """Lines for the audit log: who released it."""
 
-    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+    def decide(self, view: View, now: int, seal: Seal) -> VerbDecision:
         """Make the execution ready (or queued). Raises InvalidParameter for an execution that is not quarantined and does not wait for
         another try after its runners died."""
         header = view.header

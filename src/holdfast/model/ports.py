@@ -105,7 +105,7 @@ class Host(Protocol):
         invocations does nothing."""
         ...
 
-    def look(self, execution: str) -> None:
+    def recheck(self, execution: str) -> None:
         """Let the live invocation of an execution ask again whether it may stay live (`Invocation.stays`), if its code only waits. The
         engine calls this when the answer may have become no. A host whose invocations do not stay live does nothing."""
         ...

@@ -61,7 +61,7 @@ fails. But if the error of the last of these invocations is in this list, the ex
 has removed the cause and released it."""
 
 Answer = Started | Checkpointed | Execution
-Decision = tuple[Change | None, Answer]
+VerbDecision = tuple[Change | None, Answer]
 
 
 class Write(Protocol):
@@ -69,7 +69,7 @@ class Write(Protocol):
 
     @property
     def execution(self) -> str: ...
-    def decide(self, view: View, now: int, seal: Seal) -> Decision: ...
+    def decide(self, view: View, now: int, seal: Seal) -> VerbDecision: ...
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
@@ -83,7 +83,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     """Whether the claiming runner runs nothing else. Only such a runner may claim an execution that `life.SUSPECT_DEATHS` or more runners
     died with: if this runner dies too, the execution must be the cause."""
 
-    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+    def decide(self, view: View, now: int, seal: Seal) -> VerbDecision:
         """Begin a new invocation. If the execution is taken over from a dead runner, the same change adds the end of that runner's
         invocation. Raises LeaseLost if the execution's runner is not dead and this runner may not claim the execution (`life.may_claim`).
 
@@ -133,7 +133,7 @@ class Admit(msgspec.Struct, frozen=True, gc=False):
     execution: str
     by: Claimant
 
-    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+    def decide(self, view: View, now: int, seal: Seal) -> VerbDecision:
         """Admit the execution. If its deadline has passed, it is closed instead; if its payloads cannot be read, it is quarantined. Raises
         LeaseLost if it is not queued any more."""
         header = view.header
@@ -174,7 +174,7 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
         """The id of the execution that the token is for."""
         return self.at.execution
 
-    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+    def decide(self, view: View, now: int, seal: Seal) -> VerbDecision:
         """Apply the updates. If this request repeats the last accepted one (same token, same ClientToken), nothing is applied, and the
         answer has the same next token as before (None if the execution has ended since).
 
@@ -251,7 +251,7 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     successor: str | None = None
     """The id for the execution that continues this one, if the outcome is CONTINUED; else None."""
 
-    def decide(self, view: View, now: int, seal: Seal) -> Decision:
+    def decide(self, view: View, now: int, seal: Seal) -> VerbDecision:
         """Add the end of the invocation, and do with the execution what the outcome says. Raises LeaseLost if this invocation does not own
         the execution any more, for example because the execution is closed.
 

@@ -29,25 +29,25 @@ _T = TypeVar("_T")
 
 
 class ScheduleRoutes:
-    """The handlers of schedules. After each change of a schedule, except a removal, they call `look`, which tells this server's own runner
-    to read the schedules again."""
+    """The handlers of schedules. After each change of a schedule, except a removal, they call `look_for_work`, which tells this server's
+    own runner to read the schedules again."""
 
-    def __init__(self, store: ScheduleStore, clock: Clock, look: Callable[[], None]) -> None:
-        self._store, self._clock, self._look = store, clock, look
+    def __init__(self, store: ScheduleStore, clock: Clock, look_for_work: Callable[[], None]) -> None:
+        self._store, self._clock, self._look_for_work = store, clock, look_for_work
 
     def routes(self) -> list[Route]:
 
-        def looks(name: str) -> RoutePolicy:
+        def reads(name: str) -> RoutePolicy:
             return RoutePolicy(name, Needs.VIEW, Reach.HANDLER)
 
         def changes(name: str) -> RoutePolicy:
             return RoutePolicy(name, Needs.OPERATE, Reach.HANDLER, body_bytes=_BODY_BYTES)
 
         routes = [
-            Route("GET", "/v1/schedules/?", self.list, looks("ListSchedules")),
+            Route("GET", "/v1/schedules/?", self.list, reads("ListSchedules")),
             Route("POST", "/v1/schedules/?", self.add, changes("AddSchedule")),
-            Route("GET", "/v1/schedules/([^/]+)", self.show, looks("GetSchedule")),
-            Route("GET", "/v1/schedules/([^/]+)/next", self.next, looks("GetNextTimes")),
+            Route("GET", "/v1/schedules/([^/]+)", self.show, reads("GetSchedule")),
+            Route("GET", "/v1/schedules/([^/]+)/next", self.next, reads("GetNextTimes")),
             Route("DELETE", "/v1/schedules/([^/]+)", self.remove, changes("RemoveSchedule")),
             Route("POST", "/v1/schedules/([^/]+)/pause", self.pause, changes("PauseSchedule")),
             Route("POST", "/v1/schedules/([^/]+)/resume", self.resume, changes("ResumeSchedule")),
@@ -131,7 +131,7 @@ class ScheduleRoutes:
 
     async def _changed(self, change: Callable[[], _T]) -> _T:
         done = await in_thread(Purpose.STORE, change)
-        self._look()
+        self._look_for_work()
         return done
 
     def _told(self, state: ScheduleState, status: int = 200) -> Reply:

@@ -27,7 +27,7 @@ from holdfast.service.descriptions.executions import Description, Trouble, descr
 from holdfast.service.descriptions.history import HistoryEvent, events_of
 from holdfast.service.descriptions.open_callbacks import OpenCallback, open_callbacks
 from holdfast.service.exports.exporting import exported
-from holdfast.service.exports.importing import ImportedExecution, Source, copied, read
+from holdfast.service.exports.importing import ExportSource, ImportedExecution, copied, read
 from holdfast.store.backends import open_store, placed
 from holdfast.store.seam import Filter, Store
 from holdfast.store.shown_address import shown
@@ -176,7 +176,7 @@ class Client:
 
     # --- writing
 
-    def import_execution(self, document: Source) -> ImportedExecution:
+    def import_execution(self, document: ExportSource) -> ImportedExecution:
         """Write a copy of an exported execution into the store; no runner runs it. Returns the copy, and whether this call wrote it. Raises
         ExportInvalid if the document is not an export, and ExecutionAlreadyStarted if its id or name belongs to a different execution."""
         copy = copied(read(document).snapshot, self._clock.now())

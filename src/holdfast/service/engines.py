@@ -46,7 +46,7 @@ def open(
     worker_settings: WorkerSettings | None = None,
     codec: PayloadCodec | None = None,
     migrate: bool = False,
-) -> Opening:
+) -> EngineOpening:
     """Prepare an engine on a store. It opens when you enter the result: `async with holdfast.open(...) as engine:`, or `with` for blocking
     calls.
 
@@ -70,7 +70,7 @@ def open(
         check_subscriber(name, receive)
     check_declared(schedules)
     runtime = _runtime(workers, worker_settings, where) if workers else None
-    return Opening(where, functions, subscribers, settings, runtime, schedules)
+    return EngineOpening(where, functions, subscribers, settings, runtime, schedules)
 
 
 def _check_kinds(store: object, functions: object, workers: object, worker_settings: object) -> None:
@@ -97,7 +97,7 @@ class EngineNotEntered(Rejected, AttributeError):
     code = "engine_not_entered"
 
 
-class Opening:
+class EngineOpening:
     """The result of `holdfast.open`: an engine that is not entered yet."""
 
     if not TYPE_CHECKING:  # a type checker reports these missing attributes itself

@@ -23,7 +23,7 @@ _QUEUE: Final = 256
 _LISTENERS: Final = 1000
 _PAGE: Final = 1000
 
-Kept = Callable[[int, int], Sequence[StatusSignal]]
+KeptSignals = Callable[[int, int], Sequence[StatusSignal]]
 """Reads signals from the store. `kept(number, most)` returns the signals after `number` that the store still has, at most `most` of them.
 `OutboxStore.kept_signals` is such a function."""
 
@@ -56,7 +56,7 @@ class Broadcaster:
         for listener in listeners:
             listener.offer(signal)
 
-    def listen(self, after: int | None = None, kept: Kept | None = None) -> Listener:
+    def listen(self, after: int | None = None, kept: KeptSignals | None = None) -> Listener:
         """A new listener for the running event loop. Use it with `async with`. If `after` is None, it gets only the signals that come from
         now on; else also the earlier signals with a number above `after`. Of these, `kept` reads from the store those that are not in
         memory any more; if `kept` is None, the listener does not get them. Raises StoreBusy if there are too many listeners, or after
@@ -86,7 +86,7 @@ class Broadcaster:
 class Listener:
     """Receives signals, in order and none of them twice. It gives `GAP` before a signal if signals before that one may be missing."""
 
-    def __init__(self, broadcaster: Broadcaster, after: int | None, limit: int, kept: Kept | None) -> None:
+    def __init__(self, broadcaster: Broadcaster, after: int | None, limit: int, kept: KeptSignals | None) -> None:
         self._broadcaster = broadcaster
         self._loop = asyncio.get_running_loop()
         self._last = after

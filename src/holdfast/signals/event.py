@@ -9,14 +9,14 @@ from typing import Any, Final
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.signals import StatusSignal
 
-Event = dict[str, Any]
+EventBridgeEvent = dict[str, Any]
 
 SOURCE: Final = "aws.lambda"
 DETAIL_TYPE: Final = "Durable Execution Status Change"
 _IDS: Final = uuid.UUID("6f1d3f7e-52d3-5a37-9b57-0e0f6c1d9a10")
 
 
-def event_of(signal: StatusSignal) -> Event:
+def event_of(signal: StatusSignal) -> EventBridgeEvent:
     """The event of a signal.
 
     The same signal always gives exactly the same event, with the same id. So a receiver that remembers ids can ignore an event that is

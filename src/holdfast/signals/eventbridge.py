@@ -9,7 +9,7 @@ from holdfast.model import codec
 from holdfast.model.clock import Clock
 from holdfast.model.errors import DeliveryFailed, ExtraMissing, InvalidParameter
 from holdfast.model.signals import StatusSignal
-from holdfast.signals.event import DETAIL_TYPE, Event
+from holdfast.signals.event import DETAIL_TYPE, EventBridgeEvent
 from holdfast.signals.sinks import Sink, Wanted
 
 
@@ -52,7 +52,7 @@ class EventBridge(Sink):
         except DeliveryFailed as error:
             self.failed(signal, event, error)
 
-    def _put(self, event: Event) -> None:
+    def _put(self, event: EventBridgeEvent) -> None:
         from botocore.exceptions import BotoCoreError, ClientError
 
         entry = {

@@ -15,6 +15,7 @@ from holdfast.model.errors import ExtraMissing, HoldfastError
 from holdfast.model.execution import Execution, Outcome, OutcomeStatus
 from holdfast.model.operations import Operation, Status, Type
 from holdfast.model.ports import Sight
+from holdfast.signals.metrics import MetricLabels
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -35,15 +36,14 @@ _RESULTS: Final = {
     OutcomeStatus.INTERRUPTED: "interrupted",
 }
 _NEEDED: Final = "Metrics need the package `prometheus-client`: pip install 'holdfast[metrics]'."
-Labels = tuple[str, ...]
 
 
 class _Counter:
     """One count for each combination of label values."""
 
-    def __init__(self, name: str, what: str, labels: Labels) -> None:
+    def __init__(self, name: str, what: str, labels: MetricLabels) -> None:
         self._about = name, what, labels
-        self._series: dict[Labels, int] = {}
+        self._series: dict[MetricLabels, int] = {}
 
     def add(self, *labels: str) -> None:
         self._series[labels] = self._series.get(labels, 0) + 1
@@ -61,10 +61,10 @@ class _Counter:
 class _Histogram:
     """How many values fell into each bucket, for each combination of label values."""
 
-    def __init__(self, name: str, what: str, bounds: Sequence[float], labels: Labels = ()) -> None:
+    def __init__(self, name: str, what: str, bounds: Sequence[float], labels: MetricLabels = ()) -> None:
         self._about = name, what, labels
         self._bounds = bounds
-        self._series: dict[Labels, tuple[list[int], float]] = {}
+        self._series: dict[MetricLabels, tuple[list[int], float]] = {}
 
     def observe(self, value: float, *labels: str) -> None:
         counts, total = self._series.get(labels) or ([0] * (len(self._bounds) + 1), 0.0)

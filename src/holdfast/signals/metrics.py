@@ -23,7 +23,7 @@ BUCKETS_MS: Final = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_
 OTHER: Final = "other"
 _MOST_SERIES: Final = 10_000
 _NEEDED: Final = "Metrics need the package `prometheus-client`: pip install 'holdfast[metrics]'."
-Labels = tuple[str, ...]
+MetricLabels = tuple[str, ...]
 
 
 class _Durations:
@@ -64,16 +64,16 @@ class Metrics(RunObserver):
         everything that would need a further series is counted in one series, whose labels are all `other`. Raises ExtraMissing if
         prometheus-client is not installed."""
         _client()
-        self._names: Labels = ("worker_id", "version", *(("tenant",) if tenants else ()))
-        self._node_names: Labels = ("pipeline", "node", "state", *(("tenant",) if tenants else ()))
+        self._names: MetricLabels = ("worker_id", "version", *(("tenant",) if tenants else ()))
+        self._node_names: MetricLabels = ("pipeline", "node", "state", *(("tenant",) if tenants else ()))
         self._tenants = tenants
         self._most = most_series
         self._lock = threading.Lock()
-        self._successes: dict[Labels, int] = {}
-        self._failures: dict[Labels, int] = {}
-        self._retries: dict[Labels, int] = {}
-        self._durations: dict[Labels, _Durations] = {}
-        self._nodes: dict[Labels, int] = {}
+        self._successes: dict[MetricLabels, int] = {}
+        self._failures: dict[MetricLabels, int] = {}
+        self._retries: dict[MetricLabels, int] = {}
+        self._durations: dict[MetricLabels, _Durations] = {}
+        self._nodes: dict[MetricLabels, int] = {}
         self._registry: CollectorRegistry | None = None
 
     def ended(self, run: RunSeen, end: EndSeen) -> None:
@@ -103,10 +103,10 @@ class Metrics(RunObserver):
         with self._lock:
             self._add(self._failures, (*labels, refusal.status, refusal.error_code), 1)
 
-    def _bounded(self, series: dict[Labels, Any], labels: Labels) -> Labels:
+    def _bounded(self, series: dict[MetricLabels, Any], labels: MetricLabels) -> MetricLabels:
         return labels if labels in series or len(series) < self._most else (OTHER,) * len(labels)
 
-    def _add(self, series: dict[Labels, int], labels: Labels, count: int) -> None:
+    def _add(self, series: dict[MetricLabels, int], labels: MetricLabels, count: int) -> None:
         labels = self._bounded(series, labels)
         series[labels] = series.get(labels, 0) + count
 
@@ -140,7 +140,7 @@ class Metrics(RunObserver):
             self._registry.register(self)
         return str(client.generate_latest(self._registry).decode())
 
-    def _counts(self, name: str, what: str, series: dict[Labels, int], names: Labels) -> Metric:
+    def _counts(self, name: str, what: str, series: dict[MetricLabels, int], names: MetricLabels) -> Metric:
         # The type is `unknown` on purpose: prometheus-client adds `_total` to the names of counters, and the protocol promises the plain
         # names.
         from prometheus_client.core import UnknownMetricFamily
@@ -150,7 +150,7 @@ class Metrics(RunObserver):
             family.add_metric(labels, count)
         return family
 
-    def _spread(self, durations: dict[Labels, tuple[list[int], int]]) -> Metric:
+    def _spread(self, durations: dict[MetricLabels, tuple[list[int], int]]) -> Metric:
         from prometheus_client.core import HistogramMetricFamily
 
         family = HistogramMetricFamily("duration_ms", "Milliseconds from the acceptance of a run to its end.", labels=self._names)
@@ -160,7 +160,7 @@ class Metrics(RunObserver):
             family.add_metric(labels, list(zip(bounds, sums, strict=True)), total)
         return family
 
-    def _p95(self, durations: dict[Labels, tuple[list[int], int]]) -> Metric:
+    def _p95(self, durations: dict[MetricLabels, tuple[list[int], int]]) -> Metric:
         from prometheus_client.core import GaugeMetricFamily
 
         family = GaugeMetricFamily("p95_duration_ms", "The 95th percentile of duration_ms since this process began.", labels=self._names)

@@ -27,7 +27,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 }
 _ABSENT: Final = object()
 
-Test = Callable[[Any], bool]
+EventTest = Callable[[Any], bool]
 """A function that says whether a value of an event matches. It gets `_ABSENT` if the event does not have the value."""
 
 
@@ -58,13 +58,13 @@ def _wrong(path: str, message: str) -> PatternInvalid:
     return PatternInvalid(f"{path or 'The pattern'}: {message}")
 
 
-def _object(source: Any, path: str, depth: int) -> Test:
+def _object(source: Any, path: str, depth: int) -> EventTest:
     if not isinstance(source, Mapping) or not source:
         raise _wrong(path, "must be an object with at least one member.")
     if depth > _MAX_DEPTH:
         raise _wrong(path, f"is nested more than {_MAX_DEPTH} levels deep.")
-    members: list[tuple[str, Test]] = []
-    alternatives: list[Test] = []
+    members: list[tuple[str, EventTest]] = []
+    alternatives: list[EventTest] = []
     for name, wanted in source.items():
         place = f"{path}.{name}" if path else str(name)
         if name == "$or":
@@ -88,13 +88,13 @@ def _object(source: Any, path: str, depth: int) -> Test:
     return matches
 
 
-def _alternatives(wanted: Any, path: str, depth: int) -> list[Test]:
+def _alternatives(wanted: Any, path: str, depth: int) -> list[EventTest]:
     if not isinstance(wanted, list) or len(wanted) < 2:
         raise _wrong(path, "must be a list of at least two patterns.")
     return [_object(each, f"{path}[{number}]", depth + 1) for number, each in enumerate(wanted)]
 
 
-def _leaf(wanted: list[Any], path: str) -> Test:
+def _leaf(wanted: list[Any], path: str) -> EventTest:
     if not wanted:
         raise _wrong(path, "must have at least one value: nothing matches an empty list.")
     tests = [_value(each, f"{path}[{number}]") for number, each in enumerate(wanted)]
@@ -111,7 +111,7 @@ def _flat(value: Any) -> list[Any]:
     return [inner for element in value for inner in _flat(element)] if isinstance(value, list) else [value]
 
 
-def _value(wanted: Any, path: str) -> Test:
+def _value(wanted: Any, path: str) -> EventTest:
     if isinstance(wanted, Mapping):
         if len(wanted) != 1:
             raise _wrong(path, f"must have exactly one of {', '.join(_OPERATORS)}.")
@@ -135,7 +135,7 @@ def _text(given: Any, path: str) -> str:
     return given
 
 
-def _folding(given: Any, path: str, compare: Callable[[str, str], bool]) -> Test:
+def _folding(given: Any, path: str, compare: Callable[[str, str], bool]) -> EventTest:
     """A test that calls `compare(value, text)`, where `given` is the text. If `given` is `{"equals-ignore-case": text}`, the test treats
     upper and lower case as equal. `path` is the place in the pattern, for the error message."""
     if isinstance(given, Mapping):
@@ -147,20 +147,20 @@ def _folding(given: Any, path: str, compare: Callable[[str, str], bool]) -> Test
     return lambda value: isinstance(value, str) and compare(value, wanted)
 
 
-def _prefix(given: Any, path: str) -> Test:
+def _prefix(given: Any, path: str) -> EventTest:
     return _folding(given, path, str.startswith)
 
 
-def _suffix(given: Any, path: str) -> Test:
+def _suffix(given: Any, path: str) -> EventTest:
     return _folding(given, path, str.endswith)
 
 
-def _ignoring_case(given: Any, path: str) -> Test:
+def _ignoring_case(given: Any, path: str) -> EventTest:
     folded = _text(given, path).casefold()
     return lambda value: isinstance(value, str) and value.casefold() == folded
 
 
-def _wildcard(given: Any, path: str) -> Test:
+def _wildcard(given: Any, path: str) -> EventTest:
     first, *others = _parts(_text(given, path), path)
     if not others:
         return lambda value: _same(value, first)
@@ -204,7 +204,7 @@ def _parts(text: str, path: str) -> list[str]:
     return parts
 
 
-def _anything_but(given: Any, path: str) -> Test:
+def _anything_but(given: Any, path: str) -> EventTest:
     if isinstance(given, Mapping):
         if len(given) != 1 or (name := next(iter(given))) not in _EXCLUDABLE:
             raise _wrong(path, f"must be a value, a list of values, or one of {', '.join(_EXCLUDABLE)}.")
@@ -221,13 +221,13 @@ def _anything_but(given: Any, path: str) -> Test:
     return lambda value: value is not _ABSENT and not isinstance(value, Mapping) and not any(test(value) for test in tests)
 
 
-def _exists(given: Any, path: str) -> Test:
+def _exists(given: Any, path: str) -> EventTest:
     if not isinstance(given, bool):
         raise _wrong(path, f"must be true or false without quotes; it is {_kind(given)}.")
     return lambda value: (value is not _ABSENT and not isinstance(value, Mapping)) is given
 
 
-def _numeric(given: Any, path: str) -> Test:
+def _numeric(given: Any, path: str) -> EventTest:
     if not isinstance(given, list) or len(given) not in (2, 4):
         raise _wrong(path, 'must be a list such as [">", 0] or [">=", 0, "<", 5].')
     bounds: list[tuple[Callable[[Any, Any], bool], Any]] = []
@@ -250,7 +250,7 @@ def _kind(value: Any) -> str:
     return names.get(type(value), "a number")
 
 
-_OPERATORS: Final[Mapping[str, Callable[[Any, str], Test]]] = {
+_OPERATORS: Final[Mapping[str, Callable[[Any, str], EventTest]]] = {
     "prefix": _prefix,
     "suffix": _suffix,
     "anything-but": _anything_but,

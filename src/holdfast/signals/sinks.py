@@ -12,7 +12,7 @@ from typing import Any, Final
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.errors import DeliveryFailed, InvalidParameter
 from holdfast.model.signals import StatusSignal
-from holdfast.signals.event import Event, event_of
+from holdfast.signals.event import EventBridgeEvent, event_of
 from holdfast.signals.lines import LineFile
 from holdfast.signals.patterns import Pattern
 
@@ -65,12 +65,12 @@ class Sink:
         Empty if the sink has no such file, or if the file cannot be opened. Blocks, because it reads the file."""
         return [] if self._letters is None else self._letters.newest(most)
 
-    def wanted(self, signal: StatusSignal) -> Event | None:
+    def wanted(self, signal: StatusSignal) -> EventBridgeEvent | None:
         """The event of a signal; None if the pattern does not want it."""
         event = event_of(signal)
         return event if self._pattern is None or self._pattern.matches(event) else None
 
-    def failed(self, signal: StatusSignal, event: Event, error: DeliveryFailed) -> None:
+    def failed(self, signal: StatusSignal, event: EventBridgeEvent, error: DeliveryFailed) -> None:
         """A subclass calls this after each failed try to deliver a signal. It raises `error`, so that the engine delivers the signal again
         later. But if the sink has a file for dead letters, and this was the try number `tries` of the same signal in this process, or a
         later one, it writes a dead letter and returns. Raises DeliveryFailed if the dead letter cannot be written. Blocks."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import SpanProcessor
 
-Attributes = Mapping[str, Any]
-
 
 class Tracing(RunObserver):
     """An observer of runs. It reports their spans."""

@@ -13,7 +13,7 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import DeliveryFailed, ExtraMissing, InvalidParameter
 from holdfast.model.signals import StatusSignal
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.signals.event import Event
+from holdfast.signals.event import EventBridgeEvent
 from holdfast.signals.signatures import key_of, signature
 from holdfast.signals.sinks import Sink, Wanted
 
@@ -72,7 +72,7 @@ class Webhook(Sink):
         if self._own:
             await self._client.aclose()
 
-    async def _send(self, event: Event) -> None:
+    async def _send(self, event: EventBridgeEvent) -> None:
         body = codec.dumps(event).encode()
         now = self._clock.now() // 1000
         headers = {

@@ -16,7 +16,7 @@ from holdfast.store.lane_book import LaneBook
 from holdfast.store.seam import Committed
 from holdfast.store.views import Overlay, RowView
 
-Mark = tuple[int, int, int, dict[str, Counter], dict[str, str | None], int, dict[str, ScheduleState]]
+BatchMark = tuple[int, int, int, dict[str, Counter], dict[str, str | None], int, dict[str, ScheduleState]]
 
 
 class Batch:
@@ -59,7 +59,7 @@ class Batch:
         """Whether the batch has read or changed a lane."""
         return self._lanes is not None and self._lanes.is_used
 
-    def mark(self) -> Mark:
+    def mark(self) -> BatchMark:
         """A point to which `undo` can go back."""
         lanes = 0 if self._lanes is None else self._lanes.mark()
         return len(self.changes), len(self.events), len(self.followed), self.counters, self.graphs, lanes, self.moved
@@ -68,7 +68,7 @@ class Batch:
         """The result of the batch, once it is on disk."""
         return Committed(answers, [change.header for change in self.followed], signalled, self.followed)
 
-    def undo(self, mark: Mark) -> set[str]:
+    def undo(self, mark: BatchMark) -> set[str]:
         """Take back everything that was decided since a mark. Returns the ids of executions whose view in memory must be compared with the
         row again. Here the result is empty; a backend may return some."""
         changes, events, followed, self.counters, self.graphs, lanes, self.moved = mark

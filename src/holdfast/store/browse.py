@@ -1,4 +1,4 @@
-"""The values of the searches that people make (looks): which executions are wanted (`Browse`), the page that is returned, and counts by
+"""The values of the searches that people make: which executions are wanted (`Browse`), the page that is returned, and counts by
 field."""
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The SQL of a search by a person (a look): which index finds the candidates, and which candidates match.
+"""The SQL of a search by a person: which index finds the candidates, and which candidates match.
 
 Candidates are the newest executions of some parts. A part is an ordered range of one index: all ids, the ids of one function, and so on. A
 statement reads a bounded number of candidates of one part, and returns those that match. So it does not read more rows, even if few of them
-match the filter. The texts are in browse.sql of each backend; a line of its filter is kept if the look gives a value for each parameter of
-that line, as in list_query.py.
+match the filter. The texts are in browse.sql of each backend; a line of its filter is kept if the search gives a value for each parameter
+of that line, as in list_query.py.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class IndexRange(NamedTuple):
     upper: str = LAST
 
 
-Plan = Sequence[IndexRange]
+IndexPlan = Sequence[IndexRange]
 """A list of parts that together contain every execution which the filter can match."""
 
 BY_TEXT: Final = frozenset({"named", "former"})
@@ -65,7 +65,7 @@ def end_of(prefix: str) -> str:
 
 
 class IdRange(NamedTuple):
-    """The range of ids that a look considers: `lower` and larger ids, but only those smaller than `upper`."""
+    """The range of ids that a search considers: `lower` and larger ids, but only those smaller than `upper`."""
 
     lower: str
     upper: str
@@ -79,8 +79,8 @@ def bounds_of(wanted: Browse) -> IdRange:
     return IdRange(FIRST if wanted.since is None else id_at(wanted.since), min(uppers))
 
 
-def plans(wanted: Browse, functions_of_kinds: Sequence[str] | None, bad_outcomes: Sequence[str]) -> Iterator[Plan]:
-    """The plans that can answer a look. The plan that probably reads the fewest rows comes first; the last plan reads all executions.
+def plans(wanted: Browse, functions_of_kinds: Sequence[str] | None, bad_outcomes: Sequence[str]) -> Iterator[IndexPlan]:
+    """The plans that can answer a search. The plan that probably reads the fewest rows comes first; the last plan reads all executions.
 
     `functions_of_kinds` are the published functions of the wanted kinds; None if no kind is wanted, or if functions that are not published
     may also be of a wanted kind. `bad_outcomes` are the outcomes other than `ok`.
@@ -104,12 +104,12 @@ def plans(wanted: Browse, functions_of_kinds: Sequence[str] | None, bad_outcomes
     yield (IndexRange("id"),)
 
 
-def text_plan(text: str) -> Plan:
+def text_plan(text: str) -> IndexPlan:
     """The parts that contain all executions whose id, name or former name begins with a text."""
     return (IndexRange("named"), IndexRange("former"), IndexRange("id", lower=text, upper=end_of(text)))
 
 
-def _by_value(name: str, values: Sequence[str], *, empty: bool = False) -> Iterator[Plan]:
+def _by_value(name: str, values: Sequence[str], *, empty: bool = False) -> Iterator[IndexPlan]:
     if (values or empty) and len(values) <= _MOST_PARTS:
         yield tuple(IndexRange(name, asked_text(value)) for value in dict.fromkeys(values))
 
@@ -128,7 +128,7 @@ def _of_statuses(statuses: Sequence[ShownStatus], bad_outcomes: Sequence[str]) -
 
 
 class BrowseQuery:
-    """Makes the statements of a look, in one dialect."""
+    """Makes the statements of a search, in one dialect."""
 
     def __init__(self, sql: Mapping[str, str], dialect: Dialect) -> None:
         self._sql, self._dialect = sql, dialect

@@ -29,7 +29,7 @@ from holdfast.store.browse import (
 )
 from holdfast.store.browse_query import LAST, BrowseQuery, asked_text, end_of
 from holdfast.store.browse_walk import Ask, BrowseWalk
-from holdfast.store.pages import readable_execution
+from holdfast.store.damaged_rows import readable_execution
 from holdfast.store.reads import Reads
 from holdfast.store.values import HistoryEntry, Hosted
 
@@ -40,18 +40,18 @@ _NEWEST: Final = 10_000
 class BrowseReads(Reads):
     """The part of a store with the reads for people."""
 
-    _looks: BrowseQuery
+    _browse_query: BrowseQuery
 
     @abstractmethod
-    def _looking(self, seconds: float) -> AbstractContextManager[Ask]:
+    def _search_connection(self, seconds: float) -> AbstractContextManager[Ask]:
         """A context in which statements run on a separate connection (a store in memory has only one). A statement raises ReadTooLong when
         `seconds` are over."""
 
     def browse(self, wanted: Browse, seconds: float) -> Browsed:
         """One page of the executions that match, newest first. Raises ReadTooLong if it takes longer than `seconds`."""
         limit = max(wanted.limit, 0)
-        with self._looking(seconds) as ask:
-            walk = BrowseWalk(ask, self._looks, wanted)
+        with self._search_connection(seconds) as ask:
+            walk = BrowseWalk(ask, self._browse_query, wanted)
             found, searched_to = walk.matches("browse_rows", _browsed, limit + 1, first=8 * limit)
         more = len(found) > limit
         return Browsed(tuple(found[:limit]), more, None if more else searched_to)
@@ -59,8 +59,8 @@ class BrowseReads(Reads):
     def facets(self, wanted: Browse, seconds: float, most: int = MAX_COUNTED) -> Facets:
         """Counts by field over the newest executions that match, at most `most` of them. Raises ReadTooLong if it takes longer than
         `seconds`."""
-        with self._looking(seconds) as ask:
-            walk = BrowseWalk(ask, self._looks, wanted)
+        with self._search_connection(seconds) as ask:
+            walk = BrowseWalk(ask, self._browse_query, wanted)
             found, searched_to = walk.matches("browse_facets", tuple, most + 1, first=most + 1)
         counted = found[:most]
         return Facets(_counts(counted), len(counted), len(found) > most or searched_to is not None)

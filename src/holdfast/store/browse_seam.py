@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from holdfast.model.console import ConsoleSession, SavedView
+from holdfast.model.console_state import ConsoleSession, SavedView
 from holdfast.store.browse import MAX_COUNTED, Browse, Browsed, Completed, Facets, RunnerStatus, SubscriberPosition
 from holdfast.store.values import Hosted
 

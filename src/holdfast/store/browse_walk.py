@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from holdfast.model.shown_status import ShownStatus
 from holdfast.store import rows
 from holdfast.store.browse import Browse
-from holdfast.store.browse_query import BY_TEXT, BrowseQuery, IdRange, IndexRange, Plan, bounds_of, only_published, plans, text_plan
+from holdfast.store.browse_query import BY_TEXT, BrowseQuery, IdRange, IndexPlan, IndexRange, bounds_of, only_published, plans, text_plan
 
 T = TypeVar("T")
 Ask = Callable[[str, Mapping[str, object]], list[rows.Row]]
@@ -17,7 +17,7 @@ Ask = Callable[[str, Mapping[str, object]], list[rows.Row]]
 _PROBED: Final = 50
 """To compare plans, the search counts the candidates of each plan, but stops at `Browse.scan` divided by this number."""
 _NAMED: Final = 10
-"""If the look has a text, the search counts the executions with such a name, but stops at `Browse.scan` divided by this number. The index
+"""If the search has a text, it counts the executions with such a name, but stops at `Browse.scan` divided by this number. The index
 of names is used only if there are fewer: it is not in the order of ids, so its candidates must be sorted."""
 _GROWTH: Final = 8
 """Each step reads at most this many times as many candidates as the step before."""
@@ -27,9 +27,9 @@ _FEWEST: Final = 200
 class BrowseWalk:
     """One search. It considers at most `wanted.scan` candidates."""
 
-    def __init__(self, ask: Ask, looks: BrowseQuery, wanted: Browse) -> None:
-        self._ask, self._looks, self._wanted = ask, looks, wanted
-        self._asked = looks.asked(wanted)
+    def __init__(self, ask: Ask, query: BrowseQuery, wanted: Browse) -> None:
+        self._ask, self._query, self._wanted = ask, query, wanted
+        self._asked = query.asked(wanted)
         self._left = max(wanted.scan, 0)
 
     def matches(self, name: str, made: Callable[[rows.Row], T | None], need: int, *, first: int) -> tuple[list[T], str | None]:
@@ -57,7 +57,7 @@ class BrowseWalk:
 
     # --- the plan
 
-    def _plan(self, bounds: IdRange) -> Plan:
+    def _plan(self, bounds: IdRange) -> IndexPlan:
         """The plan with the fewest candidates. Each plan is counted in its index, up to a small bound. If all plans reach the bound, the
         plan that comes first is taken."""
         known = list(plans(self._wanted, self._functions(), self._bad_outcomes()))
@@ -71,17 +71,17 @@ class BrowseWalk:
             few.append((named + self._probed(plan[-1:], bounds, most), plan))
         return min(few, key=lambda one: one[0])[1] if few else known[0]
 
-    def _probed(self, plan: Plan, bounds: IdRange, most: int) -> int:
+    def _probed(self, plan: IndexPlan, bounds: IdRange, most: int) -> int:
         return sum(self._count(part, bounds, -(-most // len(plan)))[0] for part in plan)
 
     def _named(self) -> int | None:
-        """How many executions have, or had, a name that begins with the look's text. None if there are too many to use the index of names,
-        or if the look has no text."""
+        """How many executions have, or had, a name that begins with the search's text. None if there are too many to use the index of
+        names, or if the search has no text."""
         if "text" not in self._asked:
             return None
         most = max(self._wanted.scan // _NAMED, 1)
         asked = {"text": self._asked["text"], "text_end": self._asked["text_end"], "most": most}
-        ((named, former),) = self._ask(self._looks.named, asked)
+        ((named, former),) = self._ask(self._query.named, asked)
         self._left -= named + former
         return named + former if named < most and former < most else None
 
@@ -90,17 +90,17 @@ class BrowseWalk:
         such a kind."""
         if not only_published(self._wanted.kinds):
             return None
-        return [row[0] for row in self._ask(self._looks.functions_of_kinds, {"kinds": self._asked["kinds"]})]
+        return [row[0] for row in self._ask(self._query.functions_of_kinds, {"kinds": self._asked["kinds"]})]
 
     def _bad_outcomes(self) -> Sequence[str]:
-        """If the look asks for failed executions: all outcomes other than `ok` that executions have. Else empty."""
-        return [row[0] for row in self._ask(self._looks.bad_outcomes, {})] if ShownStatus.FAILED in self._wanted.statuses else ()
+        """If the search asks for failed executions: all outcomes other than `ok` that executions have. Else empty."""
+        return [row[0] for row in self._ask(self._query.bad_outcomes, {})] if ShownStatus.FAILED in self._wanted.statuses else ()
 
     # --- one step
 
     def _count(self, part: IndexRange, bounds: IdRange, most: int) -> tuple[int, str]:
         """Count the next candidates of a part, up to `most`. Returns the count and the smallest id among them."""
-        ((count, last),) = self._ask(self._looks.last_of(part), self._range(part, bounds, most))
+        ((count, last),) = self._ask(self._query.last_of(part), self._range(part, bounds, most))
         self._left -= count
         return count, last
 
@@ -123,7 +123,7 @@ class BrowseWalk:
             cut = False
             for part, count in candidates:
                 asked = {**self._asked, **self._range(part, bounds, count), "limit": limit}
-                page = self._ask(self._looks.matches(name, part, self._asked), asked)
+                page = self._ask(self._query.matches(name, part, self._asked), asked)
                 cut = cut or len(page) >= limit
                 read |= {row[0]: made(row) for row in page}
             newest_first = sorted(read.items(), key=lambda one: str(one[0]), reverse=True)

@@ -1,8 +1,8 @@
-"""The rows of what the console keeps (model.console)."""
+"""The rows of what the console keeps (model.console_state)."""
 
 from __future__ import annotations
 
-from holdfast.model.console import ConsoleSession, SavedView
+from holdfast.model.console_state import ConsoleSession, SavedView
 from holdfast.store.rows import Row
 
 

@@ -16,8 +16,8 @@ from holdfast.model.places import Only
 from holdfast.model.schedules import ScheduleState
 from holdfast.model.seal import Seal
 from holdfast.store import rows
+from holdfast.store.damaged_rows import readable_page, readable_schedules
 from holdfast.store.list_query import ListQuery
-from holdfast.store.pages import readable_page, readable_schedules
 from holdfast.store.seam import Filter, HistoryEntry, Hosted, Target
 
 Parameters = Sequence[object] | Mapping[str, object]

@@ -214,7 +214,7 @@ class Crashing:
         self._host = host
         self._functions = functions
         self._crash = crash
-        self.cancel, self.learn, self.look, self.idle = host.cancel, host.learn, host.look, host.idle
+        self.cancel, self.learn, self.recheck, self.idle = host.cancel, host.learn, host.recheck, host.idle
 
     def invoke(self, invocation: Invocation, port: Port, done: Callable[[Outcome, int], None]) -> None:
         if invocation.header.function not in self._functions:

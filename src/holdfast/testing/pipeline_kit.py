@@ -29,7 +29,7 @@ from holdfast.workers.events import RunEvent
 _PATIENCE = 60.0
 
 
-class Ran(msgspec.Struct, frozen=True):
+class PipelineRan(msgspec.Struct, frozen=True):
     """A run of a pipeline: its response, and what happened during the run. Members of the response can be read directly: `ran.status`,
     `ran.outputs`, `ran.error`. If the test restarted the run (`again`), all members describe the last restart, but the calls are those of
     all runs together."""
@@ -67,7 +67,7 @@ def run(
     timeout: float = _PATIENCE,
     again: Sequence[Mapping[str, Any]] = (),
     **request: Any,
-) -> Ran:
+) -> PipelineRan:
     """Run a pipeline once: a file that declares one (`name` says which, if it declares several), or a `Pipeline` of the test itself.
 
     `workers` are workers by id: a file, or a stub, which is a mapping of outputs, an exception to raise, a callable that gets the inputs,
@@ -161,8 +161,8 @@ def _told(point: int, when: str, writes: int, ends: int) -> str:
     return f"at end {point} of {ends}" if when == LAST else f"{when} write {point} of {writes}"
 
 
-def _ran(seen: ObservedRun) -> Ran:
-    return Ran(
+def _ran(seen: ObservedRun) -> PipelineRan:
+    return PipelineRan(
         seen.response,
         {node_status.node: node_status for node_status in seen.nodes},
         {node_status.node: tuple(one for one in seen.runs if one.node == node_status.node) for node_status in seen.nodes},
@@ -174,7 +174,7 @@ def _ran(seen: ObservedRun) -> Ran:
     )
 
 
-def _compared(ran: Ran) -> Compared:
+def _compared(ran: PipelineRan) -> Compared:
     """The parts that must be the same. Runs, questions and calls are sorted, because their order may differ if they happen at the same
     time."""
     effects = sorted(map(repr, (*ran.stub_calls, *ran.writes)))
@@ -208,4 +208,4 @@ def _without_ids(value: Any) -> Any:
     return [_without_ids(inner) for inner in value] if isinstance(value, list) else value
 
 
-__all__ = ["Crash", "CrashDiffers", "NodeRun", "Ran", "crash_everywhere", "run"]
+__all__ = ["Crash", "CrashDiffers", "NodeRun", "PipelineRan", "crash_everywhere", "run"]

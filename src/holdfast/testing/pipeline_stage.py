@@ -31,7 +31,7 @@ from holdfast.pipelines.record.states import NodeStatus, node_states
 from holdfast.pipelines.run.served_pipeline import ServedPipeline
 from holdfast.pipelines.steps.entry import called
 from holdfast.pipelines.steps.steps import StepDone, StepFailure, Steps, told_by
-from holdfast.service.engines import Opening
+from holdfast.service.engines import EngineOpening
 from holdfast.service.restarts.runs import restart_asked, restart_run
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.service.settings import Settings
@@ -104,7 +104,7 @@ async def play(
     served = PipelineWorkers(pipeline, workers, tools, worker_settings)
     clock = PeopleClock()
     settings = Settings(clock=clock, ids=Ids(Random(0)), resting=0, tune=False)
-    opening = Opening(":memory:", [], NO_SUBSCRIBERS, settings, served)
+    opening = EngineOpening(":memory:", [], NO_SUBSCRIBERS, settings, served)
     if crash is not None:
         opening.wrap = lambda host: Crashing(host.unhurried(), served.crashable(), crash)
     async with opening as engine:

@@ -343,7 +343,7 @@ class Runner:
     def _look_around(self) -> None:
         """Wake the engine, so that it looks at the clock again."""
         _ = self.engine
-        self._opening.inside(lambda engine: engine.look())
+        self._opening.inside(lambda engine: engine.look_for_work())
 
     def _wait(self, fact: Callable[[], bool], seconds: float, what: str, execution_arn: str) -> None:
         deadline = monotonic() + seconds

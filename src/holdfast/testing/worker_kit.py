@@ -19,7 +19,7 @@ from holdfast.engine.outbox import NO_SUBSCRIBERS
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.ids import Ids
-from holdfast.service.engines import OpenEngine, Opening
+from holdfast.service.engines import EngineOpening, OpenEngine
 from holdfast.service.runtimes.worker_runtime import WorkerRuntime, WorkerSettings
 from holdfast.service.settings import Settings
 from holdfast.testing.crashing import AFTER, BEFORE, LAST, Crash, CrashDiffers, Crashing
@@ -27,7 +27,7 @@ from holdfast.workers.approvals import Decision
 from holdfast.workers.policy import Policy
 from holdfast.workers.run_lookup import Asker
 from holdfast.workers.tools.read_repo import RepoSettings
-from holdfast.workers.tools.seam import Call, CallResult, DidNotHappen, Effect, Happened, Remaining, Reservation, Tool, Usage, Verdict
+from holdfast.workers.tools.seam import Call, CallResult, CallVerdict, DidNotHappen, Effect, Happened, Remaining, Reservation, Tool, Usage
 
 _BOUND = 50
 """The kit answers the questions of one run at most this many times, one after the other. Then it raises InvalidParameter."""
@@ -76,7 +76,7 @@ class Stub:
         self._happened[call.idempotency_key] = answer
         return CallResult(answer, Usage())
 
-    async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
+    async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> CallVerdict:
         """Whether a call with this idempotency key returned an answer before: Happened with the answer, else DidNotHappen."""
         known = call.idempotency_key in self._happened
         return Happened(self._happened[call.idempotency_key]) if known else DidNotHappen()
@@ -93,7 +93,7 @@ def stubbed_settings(settings: WorkerSettings | None, tools: Mapping[str, Any]) 
     return settings
 
 
-class Ran(msgspec.Struct, frozen=True):
+class WorkerRan(msgspec.Struct, frozen=True):
     """A run of a worker: its response, and the calls of stubbed tools. Members of the response can be read directly: `ran.status`,
     `ran.outputs`, `ran.error`."""
 
@@ -116,7 +116,7 @@ def run(
     worker: str | None = None,
     worker_settings: WorkerSettings | None = None,
     **request: Any,
-) -> Ran:
+) -> WorkerRan:
     """Run a worker once. `worker` is its id. Without it, the file must declare exactly one worker; if it declares several, InvalidParameter
     is raised. `request` are further members of the request, such as `idempotency_key`.
 
@@ -176,7 +176,7 @@ async def _ran(
     worker_settings: WorkerSettings | None,
     request: Mapping[str, Any],
     crash: Crash | None,
-) -> Ran:
+) -> WorkerRan:
     calls: list[tuple[str, dict[str, Any]]] = []
     effects: dict[str, Effect] = {}
     runtime = WorkerRuntime([file], stubbed_settings(worker_settings, tools), None)
@@ -187,7 +187,7 @@ async def _ran(
 
     runtime.replaced = replaced
     clock = _Clock()
-    opening = Opening(":memory:", [], NO_SUBSCRIBERS, Settings(clock=clock, ids=Ids(Random(0)), resting=0, tune=False), runtime)
+    opening = EngineOpening(":memory:", [], NO_SUBSCRIBERS, Settings(clock=clock, ids=Ids(Random(0)), resting=0, tune=False), runtime)
     names = [package.contract.worker_id for package in runtime.packages]
     wanted = worker or next(iter(names), "")
     if crash is not None:
@@ -199,7 +199,7 @@ async def _ran(
             raise InvalidParameter(f"{file.name} has several workers: {', '.join(names)}. Say which one runs: worker={names[0]!r}.")
         asked = request_from({"worker_id": wanted, "inputs": dict(inputs), **request})
         response = await _decided(engine, await engine.worker_service.invoke(asked, _TESTER), decisions)
-    return Ran(response, tuple(calls), tuple(call for call in calls if effects[call[0]] is Effect.WRITE))
+    return WorkerRan(response, tuple(calls), tuple(call for call in calls if effects[call[0]] is Effect.WRITE))
 
 
 async def _decided(engine: OpenEngine, response: Response, decisions: Mapping[str, Any]) -> Response:
@@ -227,6 +227,6 @@ def meaning(response: Response) -> dict[str, Any]:
     return document
 
 
-def _written(ran: Ran) -> list[str]:
+def _written(ran: WorkerRan) -> list[str]:
     """The calls of stubbed tools whose effect is `write`, as sorted texts. Other calls are left out, because they may be made again."""
     return sorted(map(repr, ran.writes))

@@ -22,7 +22,7 @@ from starlette.types import Scope
 from holdfast.model import json_structs
 from holdfast.model.audit import Actor, kept_days, principal
 from holdfast.model.clock import monotonic
-from holdfast.model.console import ConsoleSession
+from holdfast.model.console_state import ConsoleSession
 from holdfast.model.credentials import Role
 from holdfast.model.errors import InvalidParameter
 from holdfast.web.bodies import Incoming

@@ -23,9 +23,9 @@ from holdfast.model.operations import APPROVAL, Operation, Status, Type
 from holdfast.workers.ballots import NO_BALLOT, Ballot, Vote, ballots_in
 from holdfast.workers.run_operations import EFFECTS_AT, REQUEST
 
-Kind = Literal["approve", "unknown_outcome", "question"]
+AskKind = Literal["approve", "unknown_outcome", "question"]
 """What is decided: whether a call may be made; whether a call took place; or the answer to a question."""
-VERDICTS: dict[Kind, frozenset[str]] = {
+VERDICTS: dict[AskKind, frozenset[str]] = {
     "approve": frozenset({"approve", "reject"}),
     "unknown_outcome": frozenset({"happened", "not_happened", "stop"}),
     "question": frozenset({"answer", "reject"}),
@@ -76,7 +76,7 @@ class ChainPart(msgspec.Struct, frozen=True, omit_defaults=True):
 class Requested(msgspec.Struct, frozen=True, kw_only=True):
     """The request for a decision, as the run wrote it."""
 
-    kind: Kind
+    kind: AskKind
     tool: str
     arguments: dict[str, Any]
     arguments_sha256: str
@@ -152,7 +152,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """An approval as people see it."""
 
     approval_id: str
-    kind: Kind
+    kind: AskKind
     run_id: str
     worker_id: str
     tool: str
@@ -217,7 +217,7 @@ _decisions = json_structs.decoder(Decision)
 _documents = msgspec.json.Encoder(decimal_format="number")
 
 
-def approval_at(kind: Kind, tool: str, identity: str, number: int) -> ApprovalPlace:
+def approval_at(kind: AskKind, tool: str, identity: str, number: int) -> ApprovalPlace:
     """The identities of the callback and of the request of an approval. `identity` and `number` tell apart the approvals of a run that have
     the same kind and tool. The same arguments always give the same identities."""
     parts = (kind, identity, number)

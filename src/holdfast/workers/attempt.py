@@ -14,7 +14,7 @@ import msgspec
 from holdfast.contract.protocol import ArtifactRef
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal, identity_of, started, succeeded
-from holdfast.hosts.sandbox.jail import BodyEnd, Code, Frame
+from holdfast.hosts.sandbox.jail import BodyEnd, EndCode, Frame
 from holdfast.model import codec, json_structs
 from holdfast.model.clock import monotonic
 from holdfast.model.operations import OPEN, Action, Failure, Operation, Status, Type
@@ -65,7 +65,7 @@ class Body(Protocol):
 
     async def send(self, frame: dict[str, Any], fd: int | None = None) -> None: ...
     async def receive(self) -> Frame | BodyEnd: ...
-    async def kill(self, code: Code = "cancelled", detail: str = "") -> BodyEnd:
+    async def kill(self, code: EndCode = "cancelled", detail: str = "") -> BodyEnd:
         """End the body and every process that it started, and wait until all are dead. (A thread cannot be ended, see inline.) A second
         call does not change the code."""
         ...

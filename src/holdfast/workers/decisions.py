@@ -13,7 +13,7 @@ from holdfast.model.life import Claimant
 from holdfast.model.operations import APPROVAL, CANCEL, OPEN, Failure
 from holdfast.model.outside import Answering, Stop
 from holdfast.model.seal import Seal
-from holdfast.model.verbs import Decision as Verdict
+from holdfast.model.verbs import VerbDecision
 from holdfast.store.seam import AuditStore, CredentialStore, ExecutionStore
 from holdfast.workers.approvals import SETTLING, WITHDRAWN, Approval, ApprovalRefused, Decision, request_of
 from holdfast.workers.deciders import checked, person_of
@@ -68,7 +68,7 @@ class Cancel(msgspec.Struct, frozen=True):
     by: Claimant | None = None
     notes: tuple[Note, ...] = ()
 
-    def decide(self, view: View, now: int, seal: Seal) -> Verdict:
+    def decide(self, view: View, now: int, seal: Seal) -> VerbDecision:
         """Decide what the cancellation does. This happens inside the write, because a call may begin at the same time. If the run has ended
         or was cancelled before, nothing changes."""
         header, heard = view.header, view.get(CANCEL_AT.operation_id)

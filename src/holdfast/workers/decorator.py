@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-Body = TypeVar("Body", bound=Callable[..., Any])
+DecoratedBody = TypeVar("DecoratedBody", bound=Callable[..., Any])
 
 
-def worker(page: str, *, include: Sequence[str] = ()) -> Callable[[Body], Body]:
+def worker(page: str, *, include: Sequence[str] = ()) -> Callable[[DecoratedBody], DecoratedBody]:
     """Declare `func(inputs, ctx)` as the body of a worker. `page` is the file with the worker's contract, in the folder of the worker's
     file or below it.
 
@@ -17,7 +17,7 @@ def worker(page: str, *, include: Sequence[str] = ()) -> Callable[[Body], Body]:
     must be literals, because the runner reads the file and does not run it.
     """
 
-    def declare(function: Body) -> Body:
+    def declare(function: DecoratedBody) -> DecoratedBody:
         return function
 
     return declare

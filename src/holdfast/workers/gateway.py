@@ -18,7 +18,7 @@ from holdfast.model.charges import Charge
 from holdfast.model.clock import Clock, monotonic
 from holdfast.model.errors import LimitReached
 from holdfast.model.operations import OPEN, Operation
-from holdfast.workers.approvals import ApprovalPlace, Decision, Kind, Requested, approval_at, arguments_hash, decision_of, request_of
+from holdfast.workers.approvals import ApprovalPlace, AskKind, Decision, Requested, approval_at, arguments_hash, decision_of, request_of
 from holdfast.workers.attempt_time import AttemptTime
 from holdfast.workers.budgets import Settlements, SharedBudgets
 from holdfast.workers.call_terms import CallTerms
@@ -334,7 +334,7 @@ class Gateway:
         return CallAnswer(decision.result, decided.ended_at or 0)
 
     async def _decided(
-        self, kind: Kind, tool: str, identity: str, arguments: dict[str, Any], schema: dict[str, Any] | None, question: str | None = None
+        self, kind: AskKind, tool: str, identity: str, arguments: dict[str, Any], schema: dict[str, Any] | None, question: str | None = None
     ) -> tuple[Decision, Operation]:
         """A person's decision on these arguments, and its callback. Raises WaitsForPerson while open, ToolFailed if no decision came."""
         at, hashed = approval_at(kind, tool, identity, 1), arguments_hash(arguments)

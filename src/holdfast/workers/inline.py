@@ -16,11 +16,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.hosts.sandbox.jail import BodyEnd, BodyUsage, Code
-from holdfast.hosts.sandbox.jail import Frame as Said
+from holdfast.hosts.sandbox.jail import BodyEnd, BodyUsage, EndCode, Frame
 from holdfast.model import codec
-from holdfast.workers.body.links import AsyncAsking, Frame, Received
 from holdfast.workers.body.main import answered, awaited
+from holdfast.workers.body.runner_connection import AsyncAsking, BodyFrame, Received
 
 
 class InlineBody:
@@ -32,23 +31,23 @@ class InlineBody:
         """Whether the body has sent its last frame."""
         self._function = function
         self._loop = asyncio.get_running_loop()
-        self._said: deque[Said | BodyEnd] = deque()
+        self._said: deque[Frame | BodyEnd] = deque()
         self._listener: asyncio.Future[None] | None = None
-        self._answer: Callable[[Frame, int | None], None] | None = None
+        self._answer: Callable[[BodyFrame, int | None], None] | None = None
         """Gives an answer to the body; None before the body has its order."""
         self._task: asyncio.Task[None] | None = None
         self._ended: BodyEnd | None = None
-        self._late: tuple[Code, str] = ("timeout", f"The attempt took longer than {timeout:g} s.")
+        self._late: tuple[EndCode, str] = ("timeout", f"The attempt took longer than {timeout:g} s.")
         self._timer = self._loop.call_later(timeout, self._end, *self._late)
 
-    async def send(self, frame: Frame, fd: int | None = None) -> None:
+    async def send(self, frame: BodyFrame, fd: int | None = None) -> None:
         """Send a frame to the body. The first frame is the order, which starts the body; all later frames are answers."""
         if self._answer is None:
             self._begin({**frame, "inputs": _copied(frame["inputs"])})
         else:
             self._answer(_copied(frame), None if fd is None else os.dup(fd))
 
-    def _begin(self, order: Frame) -> None:
+    def _begin(self, order: BodyFrame) -> None:
         if inspect.iscoroutinefunction(self._function):
             asking = AsyncAsking(_Near(self._say))
             self._answer = asking.answered
@@ -59,32 +58,32 @@ class InlineBody:
             # Not a thread of a pool: a body may wait for another body, and a body that never ends must not delay the end of the process.
             threading.Thread(target=self._answered, args=(link, order), daemon=True, name="holdfast-body").start()
 
-    async def _awaited(self, asking: AsyncAsking, order: Frame) -> None:
+    async def _awaited(self, asking: AsyncAsking, order: BodyFrame) -> None:
         self._over(await awaited(asking, self._function, order))
 
-    def _answered(self, link: _Far, order: Frame) -> None:
+    def _answered(self, link: _Far, order: BodyFrame) -> None:
         frame = answered(link, self._function, order)
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._over, frame)
 
-    def _over(self, frame: Frame) -> None:
+    def _over(self, frame: BodyFrame) -> None:
         self.over = True
         self._answer = _unheard
         self._timer.cancel()
         self._say(frame)
 
-    def _say(self, frame: Frame, fd: int | None = None) -> None:
+    def _say(self, frame: BodyFrame, fd: int | None = None) -> None:
         if self._ended is None:
-            self._tell(Said(frame, () if fd is None else (fd,)))
+            self._tell(Frame(frame, () if fd is None else (fd,)))
         elif fd is not None:
             os.close(fd)
 
-    def _tell(self, said: Said | BodyEnd) -> None:
+    def _tell(self, said: Frame | BodyEnd) -> None:
         self._said.append(said)
         if self._listener is not None and not self._listener.done():
             self._listener.set_result(None)
 
-    def _end(self, code: Code, detail: str) -> None:
+    def _end(self, code: EndCode, detail: str) -> None:
         """End the body. A coroutine is cancelled. A thread cannot be cancelled: its later frames are ignored, and its requests get an
         error."""
         self._timer.cancel()
@@ -96,7 +95,7 @@ class InlineBody:
             self._ended = BodyEnd(code, detail, BodyUsage())
             self._tell(self._ended)
 
-    async def receive(self) -> Said | BodyEnd:
+    async def receive(self) -> Frame | BodyEnd:
         """Wait for the next frame of the body, and return it. If the body was ended and no frame is left, return the BodyEnd, in every
         further call too."""
         while not self._said:
@@ -106,7 +105,7 @@ class InlineBody:
             await self._listener
         return self._said.popleft()
 
-    async def kill(self, code: Code = "cancelled", detail: str = "") -> BodyEnd:
+    async def kill(self, code: EndCode = "cancelled", detail: str = "") -> BodyEnd:
         """End the body, without waiting for its thread, and return its end. If the body was ended before, the earlier end is returned."""
         self._end(code, detail)
         assert self._ended is not None
@@ -125,7 +124,7 @@ class InlineBody:
             self._timer = self._loop.call_later(self._time_left, self._end, *self._late)
 
 
-def _unheard(frame: Frame, fd: int | None) -> None:
+def _unheard(frame: BodyFrame, fd: int | None) -> None:
     """Drop an answer that no body will read, and close its file descriptor."""
     if fd is not None:
         os.close(fd)
@@ -140,10 +139,10 @@ def _copied(value: Any) -> Any:
 class _Near:
     """The link of an `async def` body, on the same event loop as the runner."""
 
-    def __init__(self, say: Callable[[Frame, int | None], None]) -> None:
+    def __init__(self, say: Callable[[BodyFrame, int | None], None]) -> None:
         self._say = say
 
-    def send(self, frame: Frame, fd: int | None = None) -> None:
+    def send(self, frame: BodyFrame, fd: int | None = None) -> None:
         self._say(_copied(frame), None if fd is None else os.dup(fd))
 
     def receive(self) -> Received:
@@ -153,15 +152,15 @@ class _Near:
 class _Far:
     """The link of a `def` body in its thread."""
 
-    def __init__(self, say: Callable[[Frame, int | None], object]) -> None:
+    def __init__(self, say: Callable[[BodyFrame, int | None], object]) -> None:
         self._say = say
         self._answers: queue.SimpleQueue[Received] = queue.SimpleQueue()
 
-    def answered(self, frame: Frame, fd: int | None) -> None:
+    def answered(self, frame: BodyFrame, fd: int | None) -> None:
         """Give an answer to the thread that waits for it. This method is called on the event loop."""
         self._answers.put((frame, fd))
 
-    def send(self, frame: Frame, fd: int | None = None) -> None:
+    def send(self, frame: BodyFrame, fd: int | None = None) -> None:
         self._say(_copied(frame), None if fd is None else os.dup(fd))
 
     def receive(self) -> Received:

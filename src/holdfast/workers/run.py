@@ -62,7 +62,7 @@ _LONGEST_DELAY = 86_400.0
 """The most seconds that a server's Retry-After, or a body, may delay the next attempt."""
 
 
-Chance = Callable[[], float]
+Jitter = Callable[[], float]
 """Returns a random number: at least 0, less than 1. A replay gets the same numbers."""
 
 
@@ -110,7 +110,7 @@ class RunEnvironment(Protocol):
 class WorkerRun:
     """One invocation of one run."""
 
-    def __init__(self, accepted: AcceptedRequest, worker: Worker, journal: Journal, chance: Chance, environment: RunEnvironment) -> None:
+    def __init__(self, accepted: AcceptedRequest, worker: Worker, journal: Journal, chance: Jitter, environment: RunEnvironment) -> None:
         self._accepted = accepted
         self._worker = worker
         self._journal = journal

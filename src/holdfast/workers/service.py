@@ -127,7 +127,7 @@ class WorkerService(PipelineParts):
         """Set the present rate limits of the served workers on the lanes of queued runs. A runner repeats this, because another process or
         a redrive may have made a lane with an older rate limit or without one."""
         if await in_thread(Purpose.HOUSE, set_rates, self._engine.store, self._served, self.policy):
-            self._engine.look()
+            self._engine.look_for_work()
 
     @property
     def engine(self) -> Engine:

@@ -25,7 +25,7 @@ from holdfast.model.life import Claimant
 from holdfast.model.operations import APPROVAL, Status
 from holdfast.model.outside import noted, open_callback
 from holdfast.model.seal import Seal
-from holdfast.model.verbs import Decision as Verdict
+from holdfast.model.verbs import VerbDecision
 from holdfast.workers.approvals import ApprovalRefused, Decision, Requested, VotedBefore, arguments_hash
 from holdfast.workers.ballots import NO_BALLOT, Vote, ballots_in, vote_at
 
@@ -50,7 +50,7 @@ class Voting(msgspec.Struct, frozen=True, kw_only=True):
     by: Claimant | None = None
     notes: tuple[Note, ...] = ()
 
-    def decide(self, view: View, now: int, seal: Seal) -> Verdict:
+    def decide(self, view: View, now: int, seal: Seal) -> VerbDecision:
         """Count the vote inside the write, together with all votes on the question that were written before; close the question if it is
         decided now. Raises ApprovalRefused if the vote is not allowed, CallbackClosed if the question is not open, and CallbackNotFound if
         there is no such question."""

@@ -59,7 +59,7 @@ class Forgetful:
     def __init__(self, host: ClosableHost) -> None:
         self._host = host
         self._tripped: set[str] = set()
-        self.cancel, self.learn, self.look, self.idle, self.close = host.cancel, host.learn, host.look, host.idle, host.close
+        self.cancel, self.learn, self.recheck, self.idle, self.close = host.cancel, host.learn, host.recheck, host.idle, host.close
 
     def invoke(self, invocation: Invocation, port: Port, done: Callable[[Outcome, int], None]) -> None:
         execution = invocation.header.id

@@ -138,7 +138,7 @@ class OfficialHost:
     def learn(self, header: Execution, operations: Collection[model.Operation]) -> None:
         """The official SDK learns of changes by its own checkpoints."""
 
-    def look(self, execution: str) -> None:
+    def recheck(self, execution: str) -> None:
         """Do nothing: an invocation here never stays live while it waits."""
 
     def idle(self) -> bool:

@@ -145,7 +145,7 @@ class LambdaRuntime:
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         """Do nothing: Lambda sends no message to a running function."""
 
-    def look(self, execution: str) -> None:
+    def recheck(self, execution: str) -> None:
         """Do nothing: an invocation here never stays live while it waits."""
 
     def idle(self) -> bool:

@@ -37,10 +37,10 @@ class HeldClock:
 
     def __init__(self) -> None:
         self._now = datetime.fromtimestamp(VirtualClock().now() / 1000, UTC)
-        self._looking = threading.Lock()
+        self._tick_lock = threading.Lock()
 
     def now(self) -> datetime:
-        with self._looking:
+        with self._tick_lock:
             self._now += TICK
             return self._now
 

@@ -146,7 +146,7 @@ class Running:
         at, header = min(times, key=lambda found: found[0])
         assert at < header.deadline, f"nothing more will happen: {header}, open: {list(self.open_callbacks(header.id))}"
         self.clock.move_to(at)
-        self.engine.look()
+        self.engine.look_for_work()
         await self.until(lambda: self.header(header.id).revision > header.revision, "the timer to act")
 
     async def do(self, deed: Deed, callback: Operation) -> None:
@@ -202,9 +202,9 @@ class Two:
         for host in self._hosts:
             host.learn(header, operations)
 
-    def look(self, execution: str) -> None:
+    def recheck(self, execution: str) -> None:
         for host in self._hosts:
-            host.look(execution)
+            host.recheck(execution)
 
     def idle(self) -> bool:
         return all(host.idle() for host in self._hosts)

@@ -275,7 +275,7 @@ class ApprovalsSource:
         """Tell the runner of the console's server to look at the store now, so that a run whose approval was decided need not wait for the
         next poll. Does nothing without a server."""
         if self._viewer.served is not None:
-            self._viewer.served.look()
+            self._viewer.served.look_for_work()
 
     # --- links
 

@@ -22,8 +22,8 @@ from holdfast.pipelines.draw.svg import draw_svg
 from holdfast.pipelines.draw.text import draw_text
 from holdfast.pipelines.graph.contract import contract_in
 from holdfast.pipelines.graph.graph import GateNode, Graph
+from holdfast.pipelines.graph.graph_json import graph_from
 from holdfast.pipelines.graph.refusals import PipelineInvalid
-from holdfast.pipelines.graph.text import graph_from
 from holdfast.pipelines.page.writer import page_of
 from holdfast.store.browse import Browse, Browsed, BrowsedRow
 

@@ -17,8 +17,8 @@ from holdfast.contract.terms import Contract
 from holdfast.model.execution import Execution
 from holdfast.pipelines.graph.contract import contract_in
 from holdfast.pipelines.graph.graph import Graph
+from holdfast.pipelines.graph.graph_json import graph_from
 from holdfast.pipelines.graph.refusals import PipelineInvalid
-from holdfast.pipelines.graph.text import graph_from
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.input_secrets import secrets_in
 

@@ -30,7 +30,7 @@ from holdfast.model.operations import Status as OperationStatus
 from holdfast.model.restart_errors import RestartRefused
 from holdfast.model.shown_status import ShownStatus
 from holdfast.model.starts import Restart, Started
-from holdfast.pipelines.restart.plan import NodePlan
+from holdfast.pipelines.restart.restart_plan import NodePlan
 from holdfast.service.descriptions.pipeline_view import PipelineView, pipeline_view
 from holdfast.service.restarts.executions import PreparedExecution, prepare_execution
 from holdfast.service.restarts.runs import RETRY, RestartAsked, prepare, restart_in_store, restart_run
@@ -313,7 +313,7 @@ class RestartSource:
             raise answer
         assert isinstance(answer, Started)
         if viewer.served is not None:
-            viewer.served.look()
+            viewer.served.look_for_work()
         return answer.header.id
 
 

@@ -21,17 +21,17 @@ from holdfast.workers.attempt import AttemptResult
 from holdfast.workers.run_lookup import accepted_in, response_of
 from holdfast.workers.run_operations import ATTEMPT
 
-Line: TypeAlias = Mapping[str, Any]
+LogEntry: TypeAlias = Mapping[str, Any]
 """One logged line: a record with `level` and `message`."""
 _MOST_LINES: Final = 10_000
 """At most this many lines of a function's execution, or of the response of a run, are read."""
 
 
-def logs_of(viewer: Viewer, header: Execution, operations: Iterable[Operation], veil: Veil) -> dict[str, list[Line]]:
+def logs_of(viewer: Viewer, header: Execution, operations: Iterable[Operation], veil: Veil) -> dict[str, list[LogEntry]]:
     """The lines that were logged, without secrets, by the id of the operation that logged them. An operation that logged nothing is left
     out. The lines of a function that belong to no operation are under the key `"None"`. Empty for a function if the console has no server,
     and for a run of a worker that ended without a response."""
-    found: dict[str, list[Line]] = {}
+    found: dict[str, list[LogEntry]] = {}
     accepted = accepted_in(viewer.store, header)
     if accepted is None:
         for line in () if viewer.served is None else _shown(veil, viewer.served.logs(header)[:_MOST_LINES]):
@@ -50,7 +50,7 @@ def logs_of(viewer: Viewer, header: Execution, operations: Iterable[Operation], 
     return found
 
 
-def _shown(veil: Veil, lines: Sequence[Line]) -> list[Line]:
+def _shown(veil: Veil, lines: Sequence[LogEntry]) -> list[LogEntry]:
     """The lines without secrets. Empty if there are too many runs or secrets to look through: then no line is shown."""
     cleaned = veil.value(list(lines))
     return cleaned if isinstance(cleaned, list) else []

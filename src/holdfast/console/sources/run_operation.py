@@ -13,7 +13,7 @@ import msgspec
 from holdfast.console.sources.run_logs import attempt_result, logs_of
 from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.timeline import Trees
-from holdfast.console.sources.timeline_tree import TimelineEntry, Tree
+from holdfast.console.sources.timeline_tree import TimelineEntry, TimelineTree
 from holdfast.console.sources.timeline_words import bare
 from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.protocol import ArtifactRef
@@ -246,7 +246,7 @@ class OperationSource:
 
     # --- items
 
-    def _items(self, tree: Tree, at: int, entry: TimelineEntry, children: Mapping[str, Execution], start: int) -> BranchPage | None:
+    def _items(self, tree: TimelineTree, at: int, entry: TimelineEntry, children: Mapping[str, Execution], start: int) -> BranchPage | None:
         start = max(0, start)
         if entry.op.sub_type == NODE and entry.verb == "map":
             return self._runs_of_map(tree, at, children, start)
@@ -267,7 +267,7 @@ class OperationSource:
         ]
         return BranchPage(rows=tuple(rows), total=len(below), at=start)
 
-    def _runs_of_map(self, tree: Tree, at: int, children: Mapping[str, Execution], start: int) -> BranchPage:
+    def _runs_of_map(self, tree: TimelineTree, at: int, children: Mapping[str, Execution], start: int) -> BranchPage:
         """One page of the runs that a map of a pipeline asked for, by itself or through its shards, up to a bound. The page begins with the
         run number `start`; the first run of all is 0. Runs that the caller may not see are left out. `at` is the number of the map's
         row."""
@@ -306,7 +306,7 @@ class OperationSource:
         refs, veil = response_of(self._viewer.store, header, accepted).artifacts, Veil(self._viewer, header)
         return [self._shown(accepted.tenant, header.id, ref, veil) for ref in refs[:_MOST_ARTIFACTS]]
 
-    def _artifacts(self, header: Execution, tree: Tree, at: int, op: Operation, child: Execution | None) -> list[Shown]:
+    def _artifacts(self, header: Execution, tree: TimelineTree, at: int, op: Operation, child: Execution | None) -> list[Shown]:
         """The artifacts that belong to an operation. If the operation asked for a run (`child`): those of that run. If it is the last
         attempt of this run: those of this run. For any other operation: none."""
         if op.sub_type == RUN and child is not None:
@@ -356,7 +356,7 @@ def _output(op: Operation, ended: AttemptResult | None) -> str | None:
     return None if op.result is None else bare(op.result)
 
 
-def _found(tree: Tree, operation: str) -> tuple[int, TimelineEntry]:
+def _found(tree: TimelineTree, operation: str) -> tuple[int, TimelineEntry]:
     found = tree.find(operation)
     if found is None:
         raise ExecutionNotFound(f"There is no operation {operation!r:.100} in this run.")

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.console.query import FACETS, Query
 from holdfast.console.sources.viewer import READ_SECONDS, Viewer
-from holdfast.model.console import SavedView
+from holdfast.model.console_state import SavedView
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.operations import Kind
 from holdfast.model.shown_status import ShownStatus

@@ -77,7 +77,7 @@ class StartSource:
         if not self._viewer.may_see(answer.header):
             raise ExecutionAlreadyStarted(f"Another execution has the name {wanted!r:.100}. Choose another name.")
         if self._viewer.served is not None:
-            self._viewer.served.look()
+            self._viewer.served.look_for_work()
         if answer.created:
             self._note(answer.header.id, name)
         return answer.header.id

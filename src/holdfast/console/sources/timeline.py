@@ -12,13 +12,13 @@ import msgspec
 
 from holdfast.console.sources.run_logs import logs_of
 from holdfast.console.sources.run_secrets import Veil
-from holdfast.console.sources.timeline_tree import TimelineEntry, TimelineFilter, Tree
+from holdfast.console.sources.timeline_tree import TimelineEntry, TimelineFilter, TimelineTree
 from holdfast.console.sources.timeline_words import Said
 from holdfast.console.sources.viewer import Viewer
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import RUN, Operation, Type
 from holdfast.pipelines.graph.graph import kind_of
-from holdfast.pipelines.graph.text import graph_from
+from holdfast.pipelines.graph.graph_json import graph_from
 from holdfast.store.seam import ExecutionStore, Filter
 
 PAGE: Final = 200
@@ -97,10 +97,10 @@ class Trees:
     def __init__(self, most: int = _MOST_TREES, operations: int = _MOST_OPERATIONS) -> None:
         self._most = most
         self._operations = operations
-        self._kept: OrderedDict[str, tuple[Tree, Mapping[str, Execution]]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[TimelineTree, Mapping[str, Execution]]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, viewer: Viewer, header: Execution) -> tuple[Tree, Mapping[str, Execution]]:
+    def of(self, viewer: Viewer, header: Execution) -> tuple[TimelineTree, Mapping[str, Execution]]:
         """The tree of an execution at the revision of `header`; and the executions that its operations started, by the operation's id, at
         most 1,000."""
         with self._lock:
@@ -119,13 +119,13 @@ class Trees:
         return made
 
 
-def _is_fresh(tree: Tree, header: Execution) -> bool:
+def _is_fresh(tree: TimelineTree, header: Execution) -> bool:
     if tree.header.revision != header.revision or tree.header.status is not header.status:
         return False
     return tree.logs is None or tree.logs_at >= header.touched_at + _LATE_MS
 
 
-def _known_logs(header: Execution, before: Tree | None, now: int) -> Tree | None:
+def _known_logs(header: Execution, before: TimelineTree | None, now: int) -> TimelineTree | None:
     """The earlier tree, if its log lines can be used again; None if they must be read. While an execution runs, its log lines are read at
     most every two seconds, because reading them may take long."""
     if before is None or before.logs is None or header.status is not ExecutionStatus.RUNNING:
@@ -133,7 +133,7 @@ def _known_logs(header: Execution, before: Tree | None, now: int) -> Tree | None
     return before if now - before.logs_at < _LATE_MS else None
 
 
-def _made(viewer: Viewer, header: Execution, before: Tree | None) -> Tree:
+def _made(viewer: Viewer, header: Execution, before: TimelineTree | None) -> TimelineTree:
     store, now, veil = viewer.store, viewer.now, Veil(viewer, header)
     whole = header.operations <= _WHOLE_OPERATIONS and header.stored <= _WHOLE_BYTES
     kinds: dict[str, str] = {}
@@ -142,14 +142,14 @@ def _made(viewer: Viewer, header: Execution, before: Tree | None) -> Tree:
     if whole:
         operations, earlier = store.operations(header.id), _known_logs(header, before, now)
         logs = logs_of(viewer, header, operations, veil) if earlier is None else earlier.logs
-        tree = Tree(header, operations, kinds, now, veil, whole=True, logs=logs)
+        tree = TimelineTree(header, operations, kinds, now, veil, whole=True, logs=logs)
         tree.logs_at = now if earlier is None else earlier.logs_at
         return tree
     if before is None:
-        return Tree(header, store.outline(header.id), kinds, now, veil, whole=False)
+        return TimelineTree(header, store.outline(header.id), kinds, now, veil, whole=False)
     known = {op.place: op for op in before.operations}
     known |= {op.place: op for op in store.outline(header.id, before.header.revision)}
-    tree = Tree(header, [known[place] for place in sorted(known)], kinds, now, veil, whole=False)
+    tree = TimelineTree(header, [known[place] for place in sorted(known)], kinds, now, veil, whole=False)
     for entry in before.entries:
         at = tree.by_place.get(entry.op.place)
         if at is not None and entry.said is not None and tree.entries[at].op.revision == entry.op.revision:
@@ -206,7 +206,7 @@ class TimelineSource:
             toggled=tuple(sorted(choice.toggled)),
         )
 
-    def _read(self, tree: Tree, shown: Sequence[TimelineEntry]) -> None:
+    def _read(self, tree: TimelineTree, shown: Sequence[TimelineEntry]) -> None:
         """Read the payloads of those rows whose payloads have not been read yet, until a bound of bytes is reached."""
         missing = sorted({place for entry in shown if entry.said is None for place in (entry.intent, entry.op.place) if place is not None})
         found: dict[int, Operation] = {}
@@ -225,7 +225,9 @@ class TimelineSource:
                 tree.say(entry, None if entry.intent is None else found.get(entry.intent))
                 entry.op = outline
 
-    def _row(self, tree: Tree, entry: TimelineEntry, choice: TimelineFilter, child: Execution | None, place: Any, end: int) -> TimelineRow:
+    def _row(
+        self, tree: TimelineTree, entry: TimelineEntry, choice: TimelineFilter, child: Execution | None, place: Any, end: int
+    ) -> TimelineRow:
         op, said = entry.op, entry.said or Said()
         status, name, run = entry.status, entry.name, said.run or ""
         if child is not None:

@@ -27,7 +27,7 @@ _CLOSED: Final = frozenset({SubType.MAP.value, SubType.MAP_ITERATION.value})
 """At first the page hides the rows under a map, and the rows under each item of a map."""
 _BRANCHES: Final = frozenset({SubType.MAP_ITERATION.value, SubType.PARALLEL_BRANCH.value})
 _MOST_DEPTH: Final = 64
-_MOST_TURNS: Final = 6
+_MOST_TRIES: Final = 6
 _KEPT_VIEWS: Final = 6
 _MOST_LINES: Final = 20
 """At most this many log lines of one operation have a row in the timeline. The panel of the operation shows more of its lines."""
@@ -87,7 +87,7 @@ class TimelineFilter(msgspec.Struct, frozen=True):
         return ",".join(map(str, sorted(self.toggled if place is None else self.toggled ^ {place})))
 
 
-class Tree:
+class TimelineTree:
     """The rows of one execution at one revision."""
 
     def __init__(
@@ -192,7 +192,7 @@ class Tree:
         intent, and for each approval, the place of its request."""
         timers = {TIME_AT.operation_id} if self._kinds else set()
         for node in self._kinds:
-            timers |= {node_time_at(node, turn).operation_id for turn in range(1, _MOST_TURNS)}
+            timers |= {node_time_at(node, number).operation_id for number in range(1, _MOST_TRIES)}
         hidden, halves = set(timers), {}
         before: Operation | None = None
         for op in operations:

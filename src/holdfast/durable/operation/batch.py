@@ -23,7 +23,7 @@ from holdfast.durable.scope import Scope, Unread
 from holdfast.model.operations import OPEN, Operation, Status, SubType
 
 T = TypeVar("T")
-Config = ParallelConfig | MapConfig[Any]
+BatchConfig = ParallelConfig | MapConfig[Any]
 
 
 class BatchKind(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class Branch(msgspec.Struct, frozen=True):
 
 
 def batch(
-    at: Identity, scope: Scope, kind: BatchKind, branches: Callable[[], Sequence[Branch]], config: Config, func: Any
+    at: Identity, scope: Scope, kind: BatchKind, branches: Callable[[], Sequence[Branch]], config: BatchConfig, func: Any
 ) -> Plan[BatchResult[Any]]:
     """Run branches concurrently, inside a context operation, and return the result of the batch. `branches` is a function that makes the
     list of branches; it is not called if the history has the result or the error of the batch. `func` (a hints.BatchOf) says which class
@@ -64,7 +64,7 @@ def batch(
     return result
 
 
-def _watch(at: Identity, scope: Scope, config: Config, result: object) -> None:
+def _watch(at: Identity, scope: Scope, config: BatchConfig, result: object) -> None:
     """Note a result in the scope, if it has failures which the completion config does not tolerate. If the author's code never reads these
     failures, the scope logs a warning later."""
     if not isinstance(result, BatchResult):  # the author's serdes returned something else than a BatchResult
@@ -78,7 +78,7 @@ def _watch(at: Identity, scope: Scope, config: Config, result: object) -> None:
 class _Batch:
     """The branches of one `map` or `parallel`. `at` is the identity of the batch, `scope` the scope inside the context of the batch."""
 
-    def __init__(self, at: Identity, scope: Scope, kind: BatchKind, branches: Sequence[Branch], config: Config) -> None:
+    def __init__(self, at: Identity, scope: Scope, kind: BatchKind, branches: Sequence[Branch], config: BatchConfig) -> None:
         self._at = at
         self._scope = scope
         self._kind = kind

@@ -20,10 +20,10 @@ from holdfast.model.error_text import frames_of
 from holdfast.model.operations import Action, Operation, Status, SubType, Type
 
 T = TypeVar("T")
-Check = Callable[[T, WaitForConditionCheckContext], T]
+ConditionCheck = Callable[[T, WaitForConditionCheckContext], T]
 
 
-def condition_call(scope: Scope, check: Check[T], config: WaitForConditionConfig[T], name: str | None) -> tuple[Identity, Plan[T]]:
+def condition_call(scope: Scope, check: ConditionCheck[T], config: WaitForConditionConfig[T], name: str | None) -> tuple[Identity, Plan[T]]:
     """Check the arguments of `context.wait_for_condition`. Returns the identity of the call, and its plan."""
     for given, what in ((check, "check"), (config, "config")):
         if given is None:
@@ -34,7 +34,7 @@ def condition_call(scope: Scope, check: Check[T], config: WaitForConditionConfig
     return at, wait_for_condition(at, scope, check, config)
 
 
-def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T]) -> Plan[T]:
+def wait_for_condition(at: Identity, scope: Scope, check: ConditionCheck[T], config: WaitForConditionConfig[T]) -> Plan[T]:
     """Call the check until the wait strategy says stop, and return the state that the last check returned. If the check or the strategy
     raises, this raises WaitForConditionError (after a SerDesError it raises SerDesError), and the check is not called again. A
     retryable InvocationError, and an error that says that a recorded state does not fit the code, are raised unchanged and not recorded."""
@@ -69,7 +69,7 @@ def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: Wait
 
 
 def _looked(
-    at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T], seen: Operation | None, kind: StateOf
+    at: Identity, scope: Scope, check: ConditionCheck[T], config: WaitForConditionConfig[T], seen: Operation | None, kind: StateOf
 ) -> Plan[tuple[str | None, WaitForConditionDecision]]:
     """Call the check once. Returns the new state as text, and the decision of the strategy. `seen` is the recorded operation, which has the
     state that the check before this one returned; None if it is not recorded yet. The check and the strategy get states that were written

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from holdfast.model.errors import Rejected
 
-Code = Literal[
+EndCode = Literal[
     "timeout", "idle_timeout", "memory_exceeded", "cpu_exceeded", "disk_exceeded", "process_limit", "limits_unreadable", "worker_crashed",
     "cancelled",
 ]  # fmt: skip
@@ -84,6 +84,6 @@ class BodyUsage(Struct, frozen=True):
 class BodyEnd(Struct, frozen=True):
     """How an attempt ended; none of its processes is left. If `code` is None, the body ended by itself and without an error."""
 
-    code: Code | None
+    code: EndCode | None
     detail: str
     usage: BodyUsage

@@ -22,7 +22,7 @@ import msgspec
 from holdfast.hosts.sandbox import body_frames
 from holdfast.hosts.sandbox.body_output import BodyOutput
 from holdfast.hosts.sandbox.inside import body_channel
-from holdfast.hosts.sandbox.jail import BodyEnd, BodyUsage, Code, Frame, Jail, TighterLimits
+from holdfast.hosts.sandbox.jail import BodyEnd, BodyUsage, EndCode, Frame, Jail, TighterLimits
 from holdfast.hosts.sandbox.server_limits import ServerLimits
 from holdfast.model.clock import monotonic
 
@@ -51,7 +51,7 @@ class JailedBody:
         self._pidfd: int | None = None
         self._heard = b""
         self._account: dict[str, Any] | None = None
-        self._verdict: tuple[Code, str] | None = None
+        self._verdict: tuple[EndCode, str] | None = None
         self._queue: deque[Frame] = deque()
         self._ended: BodyEnd | None = None
         self._news = asyncio.Event()
@@ -109,7 +109,7 @@ class JailedBody:
         with contextlib.suppress(OSError):
             self._control.send(msgspec.json.encode(order) + b"\n")
 
-    def stop(self, code: Code, detail: str) -> None:
+    def stop(self, code: EndCode, detail: str) -> None:
         """Kill the body, without waiting for its death. `code` and `detail` become those of the BodyEnd; if this is called several times,
         those of the first call. Does nothing if the body is dead."""
         if self._ended is not None:
@@ -168,7 +168,7 @@ class JailedBody:
             self._news.clear()
             await self._news.wait()
 
-    async def kill(self, code: Code = "cancelled", detail: str = "") -> BodyEnd:
+    async def kill(self, code: EndCode = "cancelled", detail: str = "") -> BodyEnd:
         """End the body with all its processes, and return when none is left. Frames that were not received yet are dropped. `code` and
         `detail` become those of the BodyEnd; if the body was told to end before, those of the first time stay."""
         self.stop(code, detail)

@@ -17,9 +17,9 @@ from weakref import WeakValueDictionary
 
 from holdfast.contract.refusals import Overloaded
 from holdfast.hosts.cpu_shares import CpuShares
+from holdfast.hosts.sandbox.inside.jail_plan import NICE, NICE_OF_BUSY, PERIOD_MS
 from holdfast.hosts.sandbox.inside.kernel_features import cgroup_v2
-from holdfast.hosts.sandbox.inside.plan import NICE, NICE_OF_BUSY, PERIOD_MS
-from holdfast.hosts.sandbox.jail import Code
+from holdfast.hosts.sandbox.jail import EndCode
 from holdfast.model.clock import monotonic
 
 DEFAULT_PROCESSES: Final = 512
@@ -35,7 +35,7 @@ _LOOK_SECONDS: Final = 0.25
 class LimitedBody(Protocol):
     """A body that these limits may end."""
 
-    def stop(self, code: Code, detail: str) -> None: ...
+    def stop(self, code: EndCode, detail: str) -> None: ...
 
 
 class _Part:
@@ -184,7 +184,7 @@ class ServerLimits:
     def _processes(self) -> int:
         return sum(part.processes for part in self._parts.values() if not part.leaving)
 
-    def _end_one(self, code: Code, detail: str) -> bool:
+    def _end_one(self, code: EndCode, detail: str) -> bool:
         """End one body: a spare if there is also a body that is no spare, else the largest body of the worker that uses the most. `code`
         says what is measured: memory for `memory_exceeded`, else processes. Returns False if there is no body to end."""
         staying = [(member, part) for member, part in self._parts.items() if not part.leaving]
@@ -202,12 +202,12 @@ class ServerLimits:
         self._end(member, code, detail)
         return True
 
-    def _end(self, member: LimitedBody, code: Code, detail: str) -> None:
+    def _end(self, member: LimitedBody, code: EndCode, detail: str) -> None:
         self._parts[member].leaving = True
         member.stop(code, detail)
 
 
-def _size(part: _Part, code: Code) -> int:
+def _size(part: _Part, code: EndCode) -> int:
     return part.kilobytes if code == "memory_exceeded" else part.processes
 
 

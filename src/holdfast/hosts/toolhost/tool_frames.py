@@ -12,14 +12,14 @@ from holdfast.model.shapes import crowding
 MAX_FRAME: Final = 16 * 1024 * 1024
 _DEPTH: Final = 400
 
-Frame = dict[str, Any]
+ToolFrame = dict[str, Any]
 
 
 class FrameBroken(Exception):
     """The bytes are not a frame, or the frame is too large."""
 
 
-def packed(frame: Frame) -> bytes:
+def packed(frame: ToolFrame) -> bytes:
     """The bytes of a frame, with its length. Raises FrameBroken if the frame has more than MAX_FRAME bytes."""
     data = json.dumps(frame, separators=(",", ":"), allow_nan=False).encode("utf-8", errors="strict")
     if len(data) > MAX_FRAME:
@@ -27,7 +27,7 @@ def packed(frame: Frame) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
-async def read_frame(reader: asyncio.StreamReader) -> Frame | None:
+async def read_frame(reader: asyncio.StreamReader) -> ToolFrame | None:
     """The next frame; None if the connection ends before the frame is complete. Raises FrameBroken if the bytes are not a frame, or
     announce a frame that is too large."""
     try:
@@ -39,7 +39,7 @@ async def read_frame(reader: asyncio.StreamReader) -> Frame | None:
         return None
 
 
-def receive(sock: socket.socket) -> Frame | None:
+def receive(sock: socket.socket) -> ToolFrame | None:
     """The next frame; None if the connection ends before the frame is complete. Blocks until the whole frame is there. Raises FrameBroken
     if the bytes are not a frame. Unlike `read_frame`, it accepts a frame of any size."""
     size = _exactly(sock, 4)
@@ -62,7 +62,7 @@ def _exactly(sock: socket.socket, count: int) -> bytes | None:
     return bytes(data)
 
 
-def _unpacked(data: bytes) -> Frame:
+def _unpacked(data: bytes) -> ToolFrame:
     if (crowded := crowding(data, _DEPTH)) is not None:
         raise FrameBroken(f"A frame {crowded}.")
     try:

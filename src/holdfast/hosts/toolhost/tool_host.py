@@ -19,8 +19,8 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
-from holdfast.hosts.toolhost.tool_frames import Frame, FrameBroken
-from holdfast.hosts.toolhost.tool_process import HostedTool, Log, ToolProcess, ToolProcessDied
+from holdfast.hosts.toolhost.tool_frames import FrameBroken, ToolFrame
+from holdfast.hosts.toolhost.tool_process import HostedTool, ToolLog, ToolProcess, ToolProcessDied
 from holdfast.model.clock import monotonic
 
 
@@ -52,7 +52,7 @@ class ToolRequest(Struct, frozen=True, kw_only=True):
 class CallAnswered(Struct, frozen=True):
     """The process answered the call."""
 
-    frame: Frame
+    frame: ToolFrame
 
 
 class CallLate(Struct, frozen=True):
@@ -91,7 +91,7 @@ class _NotStarted(Exception):
 class ToolHost:
     """Makes calls of tools in a limited number of processes."""
 
-    def __init__(self, limits: HostLimits | None = None, log: Log | None = None) -> None:
+    def __init__(self, limits: HostLimits | None = None, log: ToolLog | None = None) -> None:
         self._limits = limits or HostLimits()
         self._log = log
         self._idle: list[tuple[float, ToolProcess]] = []
@@ -145,7 +145,7 @@ class ToolHost:
             if process is not None:
                 await asyncio.shield(self._returned(process, whole))
 
-    def _frame(self, asked: ToolRequest) -> Frame:
+    def _frame(self, asked: ToolRequest) -> ToolFrame:
         seconds = max(asked.deadline - monotonic(), 0.0)
         return {
             "op": asked.op,
@@ -157,7 +157,7 @@ class ToolHost:
 
     async def _taken(self, hosted: HostedTool) -> tuple[ToolProcess, bool]:
         """A process for a call of this tool; and True if it is a warm process, False if it was started now because there is no warm one."""
-        await self._tend()
+        await self._end_stale()
         for at in range(len(self._idle) - 1, -1, -1):
             if self._idle[at][1].hosted == hosted:
                 process = self._idle.pop(at)[1]
@@ -187,7 +187,7 @@ class ToolHost:
         else:
             await self._end(process)
 
-    async def _tend(self) -> None:
+    async def _end_stale(self) -> None:
         """End the processes that have been idle for longer than `idle_seconds`. Called when a call takes a process."""
         oldest = monotonic() - self._limits.idle_seconds
         stale = [process for since, process in self._idle if since < oldest]

@@ -27,7 +27,7 @@ from types import ModuleType
 from typing import Any
 
 from holdfast.hosts.toolhost.tool_call import ToolCall, ToolRefused, Verdict
-from holdfast.hosts.toolhost.tool_frames import Frame, packed, receive
+from holdfast.hosts.toolhost.tool_frames import ToolFrame, packed, receive
 from holdfast.model.clock import monotonic
 
 _LONGEST_MESSAGE = 2000
@@ -38,7 +38,7 @@ def main(fd: int) -> None:
     that and return."""
     sock = socket.socket(fileno=fd)
     sock.setblocking(True)
-    frames: queue.SimpleQueue[Frame] = queue.SimpleQueue()
+    frames: queue.SimpleQueue[ToolFrame] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sock, frames), daemon=True).start()
     begin = frames.get()
     try:
@@ -52,7 +52,7 @@ def main(fd: int) -> None:
             sock.sendall(_answer(runner, tool, frames.get(), begin["max_result_bytes"]))
 
 
-def _listen(sock: socket.socket, frames: queue.SimpleQueue[Frame]) -> None:
+def _listen(sock: socket.socket, frames: queue.SimpleQueue[ToolFrame]) -> None:
     """Put the frames that arrive into `frames`. When the socket closes, kill this process and its group. This runs in a thread, so that the
     runner's death ends the process also in the middle of a call."""
     while (frame := receive(sock)) is not None:
@@ -79,7 +79,7 @@ def _tool(module: ModuleType, name: str) -> Any:
     raise LookupError(f"{module.__name__} has no tool named {name!r} once it is imported.")
 
 
-def _answer(runner: asyncio.Runner, tool: Any, frame: Frame, cap: int) -> bytes:
+def _answer(runner: asyncio.Runner, tool: Any, frame: ToolFrame, cap: int) -> bytes:
     about = frame["call"]
     call = ToolCall(**about, deadline=monotonic() + frame["seconds"], secrets=frame["secrets"])
     function = tool.function if frame["op"] == "call" else tool.reconciler
@@ -118,11 +118,11 @@ def _done(value: Any, cap: int) -> bytes:
     return packed({"op": "done", "result": value, "verdict": verdict})
 
 
-def _told(error: Exception) -> Frame:
+def _told(error: Exception) -> ToolFrame:
     """The frame of an exception. `known` is False after a timeout, a ConnectionError of Python, a connection that httpx lost, or an HTTP
     status 5xx: what the tool wanted to do may have happened all the same. After any other exception `known` is True: the call failed. That
     includes errors of httpx before it had a connection."""
-    told: Frame = {"type": type(error).__name__, "message": str(error)[:_LONGEST_MESSAGE], "code": "tool_failed", "known": True}
+    told: ToolFrame = {"type": type(error).__name__, "message": str(error)[:_LONGEST_MESSAGE], "code": "tool_failed", "known": True}
     told["where"] = _where(error)
     if isinstance(error, ToolRefused):
         return {**told, "code": error.code, "retry_after_seconds": error.retry_after_seconds}
@@ -138,7 +138,7 @@ def _told(error: Exception) -> Frame:
     return told
 
 
-def _of_status(status: int) -> Frame:
+def _of_status(status: int) -> ToolFrame:
     """The members of the frame that depend on an HTTP status with which a server answered the tool. After a 5xx status that server may have
     done what the tool asked for (`known` is False). Any other status means that it refused."""
     if status >= 500:

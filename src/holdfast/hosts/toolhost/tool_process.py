@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from holdfast.hosts.toolhost.tool_frames import Frame, FrameBroken, packed, read_frame
+from holdfast.hosts.toolhost.tool_frames import FrameBroken, ToolFrame, packed, read_frame
 
 _KEPT_OF_ENVIRONMENT: Final = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _CHILD: Final = Path(__file__).with_name("tool_main.py")
@@ -31,7 +31,7 @@ _MOST_OUTPUT: Final = 1024 * 1024
 _LAST_LINES_SECONDS: Final = 0.5
 """After a process is killed, its last printed lines are read for at most this many seconds."""
 
-Log = Callable[[str, str], None]
+ToolLog = Callable[[str, str], None]
 """Called for each line that a tool prints, with the tool's name and the line."""
 
 
@@ -69,7 +69,7 @@ class ToolProcess:
         self._printing: asyncio.Task[None] | None = None
 
     @classmethod
-    async def start(cls, hosted: HostedTool, *, max_result_bytes: int, log: Log | None) -> ToolProcess:
+    async def start(cls, hosted: HostedTool, *, max_result_bytes: int, log: ToolLog | None) -> ToolProcess:
         """Start a process, and wait until it has imported the file. Raises ToolProcessDied with the reason if the file cannot be imported
         or the process ends, and OSError if the process cannot be started."""
         ours, theirs = socket.socketpair()
@@ -126,12 +126,12 @@ class ToolProcess:
         """The id of the process, which is also the id of its process group."""
         return self._process.pid
 
-    async def ask(self, frame: Mapping[str, Any]) -> Frame:
+    async def ask(self, frame: Mapping[str, Any]) -> ToolFrame:
         """Make one call and return its answer. Raises FrameBroken if the call is too large: then nothing was sent. Raises ToolProcessDied
         if the process ends without an answer, or if the answer is not a valid frame."""
         return await self._ask(frame)
 
-    async def _ask(self, frame: Mapping[str, Any]) -> Frame:
+    async def _ask(self, frame: Mapping[str, Any]) -> ToolFrame:
         data = packed(dict(frame))
         try:
             self._writer.write(data)
@@ -168,7 +168,7 @@ class ToolProcess:
         if self._printed is not None:
             self._printed.close()
 
-    async def _print(self, lines: asyncio.StreamReader, log: Log | None) -> None:
+    async def _print(self, lines: asyncio.StreamReader, log: ToolLog | None) -> None:
         """Read all output of the process, so that it never blocks on a full pipe. At most a megabyte of it goes to `log`."""
         passed = 0
         while True:

@@ -14,8 +14,8 @@ from holdfast.lambda_api.runtime.runtime_description import APPLICATION_LEVELS, 
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Terms
 from holdfast.model.ids import LATEST
+from holdfast.model.wire import Wire
 
-Wire = dict[str, Any]
 MAX_MEMORY_MB: Final = 32_768
 _RUNTIME: Final = re.compile(r"(?:python|nodejs)[0-9.]*(?:\.x)?")
 NOT_DURABLE: Final = Terms(timeout_seconds=MAX_TIMEOUT_SECONDS)

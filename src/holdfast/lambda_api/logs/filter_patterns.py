@@ -39,7 +39,7 @@ _STEP: Final = re.compile(r"\.([\w-]+|\*)|\[(\d+|\*)\]|\['([^']*)'\]|\[\"([^\"]*
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
-Test = Callable[[Any], bool]
+LineTest = Callable[[Any], bool]
 
 
 class FilterPattern:
@@ -50,7 +50,7 @@ class FilterPattern:
             raise PatternInvalid(f"The filter pattern has {len(text)} characters; at most {MAX_CHARACTERS} are allowed.")
         self._text = text.strip()
         if self._text.startswith("{"):
-            self._json: Test | None = _Comparisons(self._text).read()
+            self._json: LineTest | None = _Comparisons(self._text).read()
         else:
             self._json = None
             self._terms = _terms(self._text)
@@ -132,25 +132,25 @@ class _Comparisons:
         self._tokens = list(_tokens(text[1:-1]))
         self._at = 0
 
-    def read(self) -> Test:
+    def read(self) -> LineTest:
         test = self._either(0)
         if self._at < len(self._tokens):
             raise PatternInvalid(f"The filter pattern should end before {self._tokens[self._at].text!r}, or && or || is missing there.")
         return test
 
-    def _either(self, depth: int) -> Test:
+    def _either(self, depth: int) -> LineTest:
         tests = [self._both(depth)]
         while self._took("||"):
             tests.append(self._both(depth))
         return tests[0] if len(tests) == 1 else lambda value: any(test(value) for test in tests)
 
-    def _both(self, depth: int) -> Test:
+    def _both(self, depth: int) -> LineTest:
         tests = [self._one(depth)]
         while self._took("&&"):
             tests.append(self._one(depth))
         return tests[0] if len(tests) == 1 else lambda value: all(test(value) for test in tests)
 
-    def _one(self, depth: int) -> Test:
+    def _one(self, depth: int) -> LineTest:
         if depth > _MAX_DEPTH:
             raise PatternInvalid(f"The filter pattern has too many parentheses inside each other; at most {_MAX_DEPTH} are allowed.")
         if self._took("("):
@@ -163,7 +163,7 @@ class _Comparisons:
             raise PatternInvalid(f"The filter pattern has {chosen.text!r} where a member such as $.level should be.")
         return _of_member(_path(chosen.text), self._comparison())
 
-    def _comparison(self) -> Test:
+    def _comparison(self) -> LineTest:
         mark = self._next("a comparison")
         if mark.kind == "bare" and mark.text.upper() in ("IS", "NOT"):
             return self._in_words(mark.text.upper())
@@ -181,7 +181,7 @@ class _Comparisons:
         same = _equal(given.text) if number is None else _numerically(number)
         return same if mark.text == "=" else lambda value: _is_scalar(value) and not same(value)
 
-    def _in_words(self, first: str) -> Test:
+    def _in_words(self, first: str) -> LineTest:
         second = self._next("NULL, TRUE, FALSE or EXISTS").text.upper()
         wanted = {("IS", "NULL"): None, ("IS", "TRUE"): True, ("IS", "FALSE"): False, ("NOT", "EXISTS"): _ABSENT}
         if (first, second) not in wanted:
@@ -237,7 +237,7 @@ def _path(selector: str) -> tuple[str | int, ...]:
     return tuple(steps)
 
 
-def _of_member(path: tuple[str | int, ...], test: Test) -> Test:
+def _of_member(path: tuple[str | int, ...], test: LineTest) -> LineTest:
     return lambda value: any(map(test, islice(_found(value, path), _MOST_FOUND)))
 
 
@@ -268,15 +268,15 @@ def _is_scalar(value: Any) -> bool:
     return isinstance(value, str | int | float | bool)
 
 
-def _ordered(compare: Callable[[Any, Any], bool], bound: float) -> Test:
+def _ordered(compare: Callable[[Any, Any], bool], bound: float) -> LineTest:
     return lambda value: _is_number(value) and compare(value, bound)
 
 
-def _numerically(number: float) -> Test:
+def _numerically(number: float) -> LineTest:
     return lambda value: _is_number(value) and value == number
 
 
-def _equal(wanted: str) -> Test:
+def _equal(wanted: str) -> LineTest:
     if "*" in wanted:
         return lambda value: isinstance(value, str) and _like(value, wanted)
     return lambda value: (isinstance(value, str) and value == wanted) or (isinstance(value, bool) and str(value).lower() == wanted)

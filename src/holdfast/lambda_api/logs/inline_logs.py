@@ -76,9 +76,9 @@ class InlineLogs(logging.Filter):
         """Tell the inner host that a write which the invocation of this execution did not make has changed `operations`."""
         self._home.learn(header, operations)
 
-    def look(self, execution: str) -> None:
+    def recheck(self, execution: str) -> None:
         """Tell the inner host to let the live invocation of this execution ask again whether it may stay live."""
-        self._home.look(execution)
+        self._home.recheck(execution)
 
     def tail(self, execution: str) -> bytes:
         """The last 4 KB of the log of an execution; empty if it has logged nothing here, or if they are not kept any more."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 from holdfast.lambda_api.logs import log_requests as asking
 from holdfast.lambda_api.logs.filter_patterns import FilterPattern
 from holdfast.lambda_api.logs.log_lines import PREFIX, LogLine, group_arn
-from holdfast.lambda_api.logs.log_reader import BEGINNING, LogPage, LogReader, Stream, Wanted
+from holdfast.lambda_api.logs.log_reader import BEGINNING, LineFilter, LogPage, LogReader, Stream
 from holdfast.lambda_api.logs.log_requests import DescribeLogGroups, DescribeLogStreams, FilterLogEvents, GetLogEvents, Token
 from holdfast.lambda_api.logs.log_writer import LogWriter
 from holdfast.lambda_api.logs.segments import KeptRecord, LogGroup, LogPosition
@@ -25,7 +25,7 @@ _LATE_MS: Final = 60_000
 MAX_OF_EXECUTION: Final = 1_000
 """At most this many lines of one execution are read."""
 
-Answer = dict[str, Any]
+LogsAnswer = dict[str, Any]
 
 
 class Logs:
@@ -41,7 +41,7 @@ class Logs:
 
     # --- events
 
-    def filter_log_events(self, asked: FilterLogEvents, tenant: str | None) -> Answer:
+    def filter_log_events(self, asked: FilterLogEvents, tenant: str | None) -> LogsAnswer:
         """FilterLogEvents: a page of the matching events of one log, of all its streams or of those that the request names. The oldest come
         first, unless the request has `startFromHead` false. Raises LogNotFound if there is no such log, and PatternInvalid if the filter
         pattern is not valid."""
@@ -65,10 +65,10 @@ class Logs:
 
         is_forward = token.is_forward if token is not None else asked.start_from_head is not False
         page = self._page(function, token, since, wanted, limit, is_forward=is_forward)
-        answer: Answer = {"events": [_event(kept) | _identity(kept) for kept in page.found], "searchedLogStreams": []}
+        answer: LogsAnswer = {"events": [_event(kept) | _identity(kept) for kept in page.found], "searchedLogStreams": []}
         return answer if page.is_last else answer | {"nextToken": str(Token(page.end, is_forward, search))}
 
-    def get_log_events(self, asked: GetLogEvents, tenant: str | None) -> Answer:
+    def get_log_events(self, asked: GetLogEvents, tenant: str | None) -> LogsAnswer:
         """GetLogEvents: a page of the events of one stream. The first page has the newest events, or the oldest ones if the request has
         `startFromHead` true. In each page the oldest event comes first. Raises LogNotFound if there is no such stream."""
         asked = asked.checked()
@@ -111,7 +111,7 @@ class Logs:
             return (found[0].begin if found else other), page.end
         return page.end, (found[-1].end if found else other)
 
-    def _page(self, function: str, token: Token | None, since: int, wanted: Wanted, limit: int, *, is_forward: bool) -> LogPage:
+    def _page(self, function: str, token: Token | None, since: int, wanted: LineFilter, limit: int, *, is_forward: bool) -> LogPage:
         if is_forward:
             return self._reader.forward(function, BEGINNING if token is None else token.position, since, wanted, limit)
         return self._reader.backward(function, None if token is None else token.position, since, wanted, limit)
@@ -131,7 +131,7 @@ class Logs:
 
     # --- groups and streams
 
-    def describe_log_groups(self, asked: DescribeLogGroups, tenant: str | None) -> Answer:
+    def describe_log_groups(self, asked: DescribeLogGroups, tenant: str | None) -> LogsAnswer:
         """DescribeLogGroups: a page of the logs that the request asks for, of functions that have logged a line. A caller with a tenant
         gets only the logs that have a line of this tenant."""
         asked = asked.checked()
@@ -151,10 +151,10 @@ class Logs:
         keys = [group.function for group in groups]
         begin = asking.after(asked.next_token, keys, search)
         page = groups[begin : begin + limit]
-        answer: Answer = {"logGroups": [self._group(group, tenant) for group in page]}
+        answer: LogsAnswer = {"logGroups": [self._group(group, tenant) for group in page]}
         return answer if begin + limit >= len(groups) else answer | {"nextToken": f"{search}/{page[-1].function}"}
 
-    def _group(self, group: LogGroup, tenant: str | None) -> Answer:
+    def _group(self, group: LogGroup, tenant: str | None) -> LogsAnswer:
         arn = group_arn(group.function)
         if tenant is None:
             size = sum(segment.size for segment in self._folder.segments(group.function))
@@ -173,7 +173,7 @@ class Logs:
             "bearerTokenAuthenticationEnabled": False,
         }
 
-    def describe_log_streams(self, asked: DescribeLogStreams, tenant: str | None) -> Answer:
+    def describe_log_streams(self, asked: DescribeLogStreams, tenant: str | None) -> LogsAnswer:
         """DescribeLogStreams: a page of the streams of one log. Each process that has logged a line has its own stream. A caller with a
         tenant gets only the streams that have a line of this tenant. Raises LogNotFound if there is no such log."""
         asked = asked.checked()
@@ -190,7 +190,7 @@ class Logs:
         search = asking.search_of(function, by_time, descending, prefix)
         begin = asking.after(asked.next_token, [key(name) for name in names], search, descending=descending)
         page = names[begin : begin + limit]
-        answer: Answer = {"logStreams": [_stream(function, name, found[name]) for name in page]}
+        answer: LogsAnswer = {"logStreams": [_stream(function, name, found[name]) for name in page]}
         return answer if begin + limit >= len(names) else answer | {"nextToken": f"{search}/{key(page[-1])}"}
 
     # --- checks
@@ -215,16 +215,16 @@ class Logs:
         return token
 
 
-def _event(kept: KeptRecord) -> Answer:
+def _event(kept: KeptRecord) -> LogsAnswer:
     return {"timestamp": kept.record.at, "message": kept.record.text, "ingestionTime": kept.record.at}
 
 
-def _identity(kept: KeptRecord) -> Answer:
+def _identity(kept: KeptRecord) -> LogsAnswer:
     number = (kept.begin.segment << 48) + kept.begin.offset
     return {"logStreamName": kept.record.stream, "eventId": f"{number:0{_ID_DIGITS}d}"}
 
 
-def _stream(function: str, name: str, stream: Stream) -> Answer:
+def _stream(function: str, name: str, stream: Stream) -> LogsAnswer:
     return {
         "logStreamName": name,
         "creationTime": stream.first,

@@ -24,7 +24,7 @@ _LOOKED_BYTES: Final = 4 * 1024 * 1024
 _LOOKED_SECONDS: Final = 1.0
 _SUMMARIES: Final = 4096
 
-Wanted = Callable[[LogLine], bool]
+LineFilter = Callable[[LogLine], bool]
 BEGINNING: Final = LogPosition(0, 0)
 
 
@@ -47,7 +47,7 @@ class Stream(msgspec.Struct):
     size: int = 0
 
 
-Summary = dict[tuple[str, str | None], Stream]
+StreamSummary = dict[tuple[str, str | None], Stream]
 """Summaries of streams, by the name of the stream and the tenant."""
 
 
@@ -57,10 +57,10 @@ class LogReader:
     def __init__(self, folder: LogFolder, now: Callable[[], float] = monotonic) -> None:
         self.folder = folder
         self._now = now
-        self._summaries: dict[tuple[Path, int], Summary] = {}
+        self._summaries: dict[tuple[Path, int], StreamSummary] = {}
         self._adding = threading.Lock()
 
-    def forward(self, function: str, begin: LogPosition, since: int, wanted: Wanted, limit: int) -> LogPage:
+    def forward(self, function: str, begin: LogPosition, since: int, wanted: LineFilter, limit: int) -> LogPage:
         """The next records after the position `begin` for which `wanted` returns True, the oldest first, at most `limit`. Segments that end
         before the time `since` are skipped; older records in other segments are skipped only if `wanted` refuses them."""
         collected = _Collected(limit, self._now)
@@ -77,7 +77,7 @@ class LogReader:
                 return LogPage(collected.found, LogPosition(later.number, 0), is_last=False)
         return LogPage(collected.found, end, is_last=True)
 
-    def backward(self, function: str, end: LogPosition | None, since: int, wanted: Wanted, limit: int) -> LogPage:
+    def backward(self, function: str, end: LogPosition | None, since: int, wanted: LineFilter, limit: int) -> LogPage:
         """The next records before the position `end` for which `wanted` returns True, the newest first, at most `limit`. If `end` is None,
         the newest record comes first. Segments that end before the time `since` are skipped; older records in other segments are skipped
         only if `wanted` refuses them."""
@@ -116,7 +116,7 @@ class LogReader:
                 whole.size += part.size
         return found
 
-    def _summary(self, segment: Segment) -> Summary:
+    def _summary(self, segment: Segment) -> StreamSummary:
         key = (segment.path, segment.size)  # a segment only grows, so an equal size means equal content
         found = self._summaries.get(key)
         if found is None:
@@ -149,8 +149,8 @@ class _Collected:
         return len(self.found) >= self._limit or self._bytes >= _PAGE_BYTES
 
 
-def _summed(records: Iterable[LogLine]) -> Summary:
-    found: Summary = {}
+def _summed(records: Iterable[LogLine]) -> StreamSummary:
+    found: StreamSummary = {}
     for record in records:
         stream = found.setdefault((record.stream, record.tenant), Stream(record.at, record.at))
         stream.first, stream.last = min(stream.first, record.at), max(stream.last, record.at)

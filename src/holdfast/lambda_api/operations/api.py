@@ -15,7 +15,7 @@ from holdfast.engine.engine import Engine
 from holdfast.lambda_api.operations import checks
 from holdfast.lambda_api.operations.executions import ExecutionReads, ListRequest, found, position
 from holdfast.lambda_api.operations.invoke import SYNC_BYTES, Invoke, Invoked, InvokeOperation, Tail, payload_text
-from holdfast.lambda_api.operations.lookup import FoundFunction, FunctionLookup, Plain, RegisteredFunctions, Wire, configuration, page
+from holdfast.lambda_api.operations.lookup import FoundFunction, FunctionLookup, Plain, RegisteredFunctions, configuration, page
 from holdfast.model import wire
 from holdfast.model.audit import Actor, Notes
 from holdfast.model.codec import text_of
@@ -23,8 +23,9 @@ from holdfast.model.errors import HoldfastError, InvalidParameter, PayloadTooLar
 from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, Terms
 from holdfast.model.ids import IdSource, id_at
 from holdfast.model.operations import Failure
-from holdfast.model.pages import PAGE_BYTES, Mark, cut, state_marker, weight
+from holdfast.model.state_pages import PAGE_BYTES, Mark, cut, state_marker, weight
 from holdfast.model.verbs import Checkpointed
+from holdfast.model.wire import Wire
 from holdfast.service.descriptions.executions import arn_of
 
 MAX_CALLBACK_BYTES = 1024 * 1024

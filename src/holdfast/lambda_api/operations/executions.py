@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, repeat
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -17,11 +17,22 @@ from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.history import event_to_wire
 from holdfast.model.ids import Arn, Position
 from holdfast.model.operations import Operation, replayed_contexts
-from holdfast.model.pages import BEGINNING, FIRST_OPERATION, PAGE_BYTES, Mark, cut, marker, number, read_marker, state_mark, state_marker
+from holdfast.model.state_pages import (
+    BEGINNING,
+    FIRST_OPERATION,
+    PAGE_BYTES,
+    Mark,
+    cut,
+    marker,
+    number,
+    read_marker,
+    state_mark,
+    state_marker,
+)
+from holdfast.model.wire import Wire
 from holdfast.service.descriptions.executions import arn_of
 from holdfast.store.seam import ExecutionStore, Filter, HistoryEntry, SealedStore
 
-Wire = dict[str, Any]
 _CHUNKS: Final = (8, 16, 32, 64, 128)
 """How many events or operations are read with the first, the second, … query for a page. The first queries read few, because a page with
 large payloads has only few. The last number is used again for all later queries."""

@@ -16,10 +16,10 @@ from holdfast.lambda_api.operations.checks import FunctionReference, page_size
 from holdfast.model.errors import FunctionNotFound, InvalidParameter
 from holdfast.model.execution import Terms
 from holdfast.model.operations import Kind
-from holdfast.model.pages import marker, number, read_marker
+from holdfast.model.state_pages import marker, number, read_marker
+from holdfast.model.wire import Wire
 from holdfast.store.seam import Hosted
 
-Wire = dict[str, Any]
 _EPOCH: Final = "1970-01-01T00:00:00.000+0000"
 _HIDDEN: Final = {"ErrorCode": "AccessDeniedException", "Message": "Only an admin of all tenants sees environment variables."}
 _MAX_ITEMS: Final = 10_000

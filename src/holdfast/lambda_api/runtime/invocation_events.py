@@ -14,13 +14,13 @@ from holdfast.model.errors import EngineClosed, HoldfastError, PayloadNotJson
 from holdfast.model.execution import Execution, Outcome, OutcomeStatus
 from holdfast.model.ids import Position
 from holdfast.model.operations import Failure, Operation, served_since
-from holdfast.model.pages import BEGINNING, FIRST_OPERATION, PAGE_BYTES, cut, state_marker
 from holdfast.model.ports import Invocation, Port
 from holdfast.model.shapes import crowding
+from holdfast.model.state_pages import BEGINNING, FIRST_OPERATION, PAGE_BYTES, cut, state_marker
 
 _DEPTH: Final = 500
 
-Token = Callable[[Position], str]
+TokenAt = Callable[[Position], str]
 """Makes the checkpoint token of a position. A token cannot be forged."""
 EVENT_RETRY_SECONDS: Final = (60, 120)
 """How many seconds pass before the first and before the second new try of a failed Event invocation of a plain function. As on Lambda,
@@ -41,7 +41,7 @@ def seen_by(invocation: Invocation, port: Port) -> int:
         return invocation.token.revision
 
 
-def durable_event(invocation: Invocation, port: Port, token: Token, room: int = PAGE_BYTES) -> bytes:
+def durable_event(invocation: Invocation, port: Port, token: TokenAt, room: int = PAGE_BYTES) -> bytes:
     """The event of a durable function, with the first page of its state. The function asks for the other pages later. `room` is how many
     bytes the input and the operations may have. If the input alone is larger, the event has no operations, and the function asks for all of
     them. `token` makes the checkpoint token."""

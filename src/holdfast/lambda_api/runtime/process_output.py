@@ -41,7 +41,7 @@ class OutputLine(msgspec.Struct, frozen=True, gc=False):
     """The level, if the writer gave it beside the text; else None."""
 
 
-Log = Callable[[list[OutputLine]], None]
+OutputLog = Callable[[list[OutputLine]], None]
 
 
 def stream_of(version: str, process: str, began: int) -> str:
@@ -54,7 +54,7 @@ class ProcessOutput:
     """Reads the output of one process, and passes on to `tell` each complete line and record that the log level allows. It keeps the
     unfinished line or record, and the tail of the current request."""
 
-    def __init__(self, runtime: Runtime, stream: str, now: Callable[[], int], tell: Log | None) -> None:
+    def __init__(self, runtime: Runtime, stream: str, now: Callable[[], int], tell: OutputLog | None) -> None:
         self._runtime = runtime
         self._stream = stream
         self._now = now

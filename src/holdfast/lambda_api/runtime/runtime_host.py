@@ -17,9 +17,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.lambda_api.runtime.function_warnings import runs_on, warnings_of
 from holdfast.lambda_api.runtime.interpreters import Interpreters
-from holdfast.lambda_api.runtime.invocation_events import Token, durable_event, outcome_of, plain_event, seen_by
+from holdfast.lambda_api.runtime.invocation_events import TokenAt, durable_event, outcome_of, plain_event, seen_by
 from holdfast.lambda_api.runtime.jobs import InvocationRequest, Job, JobResult, checked_header, json_header
-from holdfast.lambda_api.runtime.process_output import Log
+from holdfast.lambda_api.runtime.process_output import OutputLog
 from holdfast.lambda_api.runtime.process_pool import Pool
 from holdfast.lambda_api.runtime.runtime_api import PREFIX, runtime_api
 from holdfast.lambda_api.runtime.runtime_description import PoolLimits, Runtime
@@ -56,9 +56,9 @@ class RuntimeHost:
         self,
         runtimes: Iterable[Runtime],
         *,
-        token: Token,
+        token: TokenAt,
         api: ASGIApp = _nothing,
-        log: Log | None = None,
+        log: OutputLog | None = None,
         limits: PoolLimits | None = None,
         clock: Clock | None = None,
         ids: IdSource = id_at,
@@ -185,7 +185,7 @@ class RuntimeHost:
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         """Do nothing: a process learns of changes from the answers to its checkpoints."""
 
-    def look(self, execution: str) -> None:
+    def recheck(self, execution: str) -> None:
         """Do nothing: an invocation in another process does not stay live while it waits."""
 
     def idle(self) -> bool:

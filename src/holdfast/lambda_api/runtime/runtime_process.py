@@ -20,7 +20,7 @@ from holdfast.lambda_api.runtime.guarded_process import GuardedProcess
 from holdfast.lambda_api.runtime.home_folders import make_home
 from holdfast.lambda_api.runtime.interpreters import Interpreters
 from holdfast.lambda_api.runtime.jobs import Job
-from holdfast.lambda_api.runtime.process_output import Log, ProcessOutput, stream_of
+from holdfast.lambda_api.runtime.process_output import OutputLog, ProcessOutput, stream_of
 from holdfast.lambda_api.runtime.runtime_description import PoolLimits, Runtime
 from holdfast.lambda_api.runtime.runtime_listener import RuntimeListener
 from holdfast.model.clock import Clock, monotonic
@@ -55,7 +55,7 @@ class ProcessSetup(Protocol):
     @property
     def limits(self) -> PoolLimits: ...
     @property
-    def log(self) -> Log | None: ...
+    def log(self) -> OutputLog | None: ...
     @property
     def interpreters(self) -> Interpreters: ...
     def app(self, process: RuntimeProcess) -> ASGIApp:
@@ -63,9 +63,9 @@ class ProcessSetup(Protocol):
         ...
 
 
-Ready = Callable[["RuntimeProcess"], None]
+OnReady = Callable[["RuntimeProcess"], None]
 """Called when a process asks for a job."""
-Gone = Callable[["RuntimeProcess", Failure | None], None]
+OnGone = Callable[["RuntimeProcess", Failure | None], None]
 """Called when a process and all processes that it started have ended. The failure says why the process ended before it asked for its first
 job: the pool fails one waiting job with it. None if the process had asked, or if the pool itself ended it."""
 
@@ -73,7 +73,7 @@ job: the pool fails one waiting job with it. None if the process had asked, or i
 class RuntimeProcess:
     """A process of one function version."""
 
-    def __init__(self, runtime: Runtime, name: str, around: ProcessSetup, ready: Ready, gone: Gone) -> None:
+    def __init__(self, runtime: Runtime, name: str, around: ProcessSetup, ready: OnReady, gone: OnGone) -> None:
         self.runtime = runtime
         self.stage = Stage.STARTING
         self.served = 0

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from holdfast.lambda_api.operations.checks import function_arn
 from holdfast.lambda_api.templates.made_later import may_grow, may_make
-from holdfast.lambda_api.templates.yaml_text import Path, YamlDocument
+from holdfast.lambda_api.templates.yaml_text import YamlDocument, YamlPath
 from holdfast.model.deploy_errors import TemplateInvalid
 from holdfast.model.ids import ACCOUNT, REGION
 
@@ -64,7 +64,7 @@ class Resolver:
             "AWS::NoValue": NO_VALUE,
         }
         self._parameters = self._given(parameters)
-        self._functions: dict[str, Callable[[Any, Path], Any]] = {
+        self._functions: dict[str, Callable[[Any, YamlPath], Any]] = {
             "Ref": self._ref,
             "Condition": lambda value, path: self._condition(value, path),
             "Fn::And": lambda value, path: self._all(value, path, all),
@@ -86,7 +86,7 @@ class Resolver:
 
     # --- the verbs
 
-    def warn(self, path: Path, message: str) -> None:
+    def warn(self, path: YamlPath, message: str) -> None:
         """Add a warning with its place in the template."""
         self._warnings.setdefault(f"{self._text.place(path)}: {message}")
 
@@ -95,11 +95,11 @@ class Resolver:
         """All warnings, each once."""
         return tuple(self._warnings)
 
-    def wrong(self, path: Path, message: str) -> TemplateInvalid:
+    def wrong(self, path: YamlPath, message: str) -> TemplateInvalid:
         """An error with its place in the template."""
         return TemplateInvalid(f"{self._text.place(path)}: {message}")
 
-    def value(self, value: Any, path: Path) -> Any:
+    def value(self, value: Any, path: YamlPath) -> Any:
         """A value with all intrinsic functions resolved. A part that is not known here becomes UNKNOWN. A part that is `AWS::NoValue` is
         left out; if the whole value is that, NO_VALUE is returned. Raises TemplateInvalid if a function has a wrong form or
         names something that does not exist."""
@@ -119,7 +119,7 @@ class Resolver:
         parts_by_key = {key: self.value(part, (*path, key)) for key, part in value.items()}
         return {key: part for key, part in parts_by_key.items() if part is not NO_VALUE}
 
-    def includes(self, resource: Mapping[str, Any], path: Path) -> bool:
+    def includes(self, resource: Mapping[str, Any], path: YamlPath) -> bool:
         """Whether a resource has no condition, or one that is true. If the condition is unknown: False, with a warning. Raises
         TemplateInvalid if the template has no such condition."""
         name = resource.get("Condition")
@@ -139,7 +139,7 @@ class Resolver:
         self.parameters = frozenset(declared)
         found: dict[str, Any] = {}
         for name, about in declared.items():
-            path: Path = ("Parameters", name)
+            path: YamlPath = ("Parameters", name)
             if not isinstance(about, dict):
                 raise self.wrong(path, "a parameter must be a mapping with a Type")
             kind = str(about.get("Type", "String"))
@@ -161,7 +161,7 @@ class Resolver:
             raise self.wrong((name,), "must be a mapping")
         return found
 
-    def _condition(self, name: Any, path: Path) -> bool | None:
+    def _condition(self, name: Any, path: YamlPath) -> bool | None:
         """The value of a condition, by its name; None if it is unknown. Raises TemplateInvalid if there can be no such condition."""
         conditions = self._section("Conditions")
         if not isinstance(name, str) or (name not in conditions and not may_grow(self._document, "Conditions")):
@@ -171,7 +171,7 @@ class Resolver:
             self._conditions[name] = self.condition_value(conditions.get(name), ("Conditions", name))
         return self._conditions[name]
 
-    def condition_value(self, value: Any, path: Path) -> bool | None:
+    def condition_value(self, value: Any, path: YamlPath) -> bool | None:
         """The value of a condition's expression; None if it is unknown. Raises TemplateInvalid if it is neither true nor false."""
         found = self.value(value, path)
         if found is UNKNOWN or found is None:
@@ -182,7 +182,7 @@ class Resolver:
             return found.lower() == "true"
         raise self.wrong(path, "must be a condition, or true or false")
 
-    def _all(self, value: Any, path: Path, join: Callable[[list[bool]], bool]) -> Any:
+    def _all(self, value: Any, path: YamlPath, join: Callable[[list[bool]], bool]) -> Any:
         if not isinstance(value, list) or not value:
             raise self.wrong(path, "must be a list of conditions")
         found = [self.condition_value(part, (*path, number)) for number, part in enumerate(value)]
@@ -191,13 +191,13 @@ class Resolver:
             return decisive
         return UNKNOWN if None in found else join([bool(one) for one in found])
 
-    def _equals(self, value: Any, path: Path) -> Any:
+    def _equals(self, value: Any, path: YamlPath) -> Any:
         left, right = (self.value(part, (*path, number)) for number, part in enumerate(self._list(value, path, 2)))
         if UNKNOWN in (left, right):
             return UNKNOWN
         return text_of(left) == text_of(right) if not isinstance(left, list | dict) else left == right
 
-    def _if(self, value: Any, path: Path) -> Any:
+    def _if(self, value: Any, path: YamlPath) -> Any:
         name, yes, no = self._list(value, path, 3)
         holds = self._condition(name, path)
         if holds is None:
@@ -206,7 +206,7 @@ class Resolver:
 
     # --- references
 
-    def _ref(self, name: Any, path: Path) -> Any:
+    def _ref(self, name: Any, path: YamlPath) -> Any:
         if not isinstance(name, str):
             raise self.wrong(path, "must be the name of a parameter or of a resource")
         if name in self._pseudo:
@@ -224,7 +224,7 @@ class Resolver:
             return self._published(function, attribute, path)
         return self._made_later(name, path, f"there is no parameter and no resource {name!r:.100}")
 
-    def _physical(self, name: str, resource: Mapping[str, Any], path: Path) -> Any:
+    def _physical(self, name: str, resource: Mapping[str, Any], path: YamlPath) -> Any:
         """What `Ref` gives for a resource that is not a function. For an alias its ARN, or UNKNOWN. For a version UNKNOWN. For any other
         resource, which this server does not make: the name that its properties give, or its logical id (`name`) if they give none."""
         kind, properties = resource.get("Type"), resource.get("Properties")
@@ -243,7 +243,7 @@ class Resolver:
         self.warn(path, f"{kind} is not made here; {name!r} is used instead")
         return name
 
-    def _published(self, function: str, attribute: str, path: Path) -> Any:
+    def _published(self, function: str, attribute: str, path: YamlPath) -> Any:
         """The value of SAM's references `FUNCTION.Alias` (an ARN) and `FUNCTION.Version` (unknown). Raises TemplateInvalid if the function
         has no AutoPublishAlias."""
         alias = self.aliases.get(function)
@@ -253,13 +253,13 @@ class Resolver:
             return function_arn(self.names[function], alias)
         return self._unknown(path, "a version's number is known only when it is published")
 
-    def _made_later(self, name: str, path: Path, absent: str) -> _Unknown:
+    def _made_later(self, name: str, path: YamlPath, absent: str) -> _Unknown:
         """UNKNOWN, with a warning. Raises TemplateInvalid, with the message `absent`, if no deployment makes a resource of this name."""
         if not may_make(self._document, name):
             raise self.wrong(path, absent)
         return self._unknown(path, f"the template does not define {name}; SAM, a loop or a macro may make it in a deployment")
 
-    def _get_att(self, value: Any, path: Path) -> Any:
+    def _get_att(self, value: Any, path: YamlPath) -> Any:
         parts = value.split(".", 1) if isinstance(value, str) else value
         if not isinstance(parts, list) or len(parts) != 2 or not isinstance(parts[0], str):
             raise self.wrong(path, "must name a resource and an attribute, such as RESOURCE.Arn")
@@ -272,7 +272,7 @@ class Resolver:
             return self._made_later(resource, path, f"there is no resource {resource!r:.100}")
         return self._unknown(path, f"{resource}.{attribute} is known only where it is deployed")
 
-    def _find_in_map(self, value: Any, path: Path) -> Any:
+    def _find_in_map(self, value: Any, path: YamlPath) -> Any:
         if not isinstance(value, list) or len(value) not in (3, 4):
             raise self.wrong(path, "must be a list with the name of a map and two keys")
         keys = [self.value(part, (*path, number)) for number, part in enumerate(value[:3])]
@@ -292,7 +292,7 @@ class Resolver:
 
     # --- texts
 
-    def _sub(self, value: Any, path: Path) -> Any:
+    def _sub(self, value: Any, path: YamlPath) -> Any:
         own: dict[str, Any] = {}
         if isinstance(value, list):
             text, given = self._list(value, path, 2)
@@ -317,7 +317,7 @@ class Resolver:
         made = self._made(_VARIABLE.sub(put, text), path)
         return UNKNOWN if unknown else made
 
-    def _join(self, value: Any, path: Path) -> Any:
+    def _join(self, value: Any, path: YamlPath) -> Any:
         delimiter, parts = self._list(value, path, 2)
         found = self.value(parts, (*path, 1))
         if found is UNKNOWN or (isinstance(found, list) and UNKNOWN in found):
@@ -326,7 +326,7 @@ class Resolver:
             raise self.wrong(path, "must be a list with a delimiter and a list of texts")
         return self._made(delimiter.join(map(text_of, found)), path)
 
-    def _split(self, value: Any, path: Path) -> Any:
+    def _split(self, value: Any, path: YamlPath) -> Any:
         delimiter, given = self._list(value, path, 2)
         found = self.value(given, (*path, 1))
         if found is UNKNOWN:
@@ -335,7 +335,7 @@ class Resolver:
             raise self.wrong(path, "the first element of the list must be a delimiter: a text that is not empty")
         return text_of(found).split(delimiter)
 
-    def _select(self, value: Any, path: Path) -> Any:
+    def _select(self, value: Any, path: YamlPath) -> Any:
         number, given = (self.value(part, (*path, at)) for at, part in enumerate(self._list(value, path, 2)))
         if UNKNOWN in (number, given):
             return UNKNOWN
@@ -343,11 +343,11 @@ class Resolver:
             raise self.wrong(path, f"there is no item {text_of(number)!r:.20} to select; items are counted from 0")
         return given[int(text_of(number))]
 
-    def _base64(self, value: Any, path: Path) -> Any:
+    def _base64(self, value: Any, path: YamlPath) -> Any:
         found = self.value(value, path)
         return UNKNOWN if found is UNKNOWN else base64.b64encode(text_of(found).encode()).decode()
 
-    def _length(self, value: Any, path: Path) -> Any:
+    def _length(self, value: Any, path: YamlPath) -> Any:
         found = self.value(value, path)
         if found is UNKNOWN:
             return UNKNOWN
@@ -355,7 +355,7 @@ class Resolver:
             raise self.wrong(path, "must be a list")
         return len(found)
 
-    def _to_json(self, value: Any, path: Path) -> Any:
+    def _to_json(self, value: Any, path: YamlPath) -> Any:
         found = self.value(value, path)
         if not isinstance(found, dict | list):
             return UNKNOWN
@@ -364,7 +364,7 @@ class Resolver:
         except TypeError:  # a part of it is UNKNOWN; there is a warning already
             return UNKNOWN
 
-    def _made(self, text: str, path: Path) -> Any:
+    def _made(self, text: str, path: YamlPath) -> Any:
         """Return a text; UNKNOWN, with a warning, if it has a dynamic reference (`{{resolve:…}}`). Raises TemplateInvalid if it is too
         long."""
         if len(text) > MAX_TEXT:
@@ -373,12 +373,12 @@ class Resolver:
             return self._unknown(path, f"the value of {_DYNAMIC}…}}}} is known only where it is deployed")
         return text
 
-    def _list(self, value: Any, path: Path, length: int) -> list[Any]:
+    def _list(self, value: Any, path: YamlPath, length: int) -> list[Any]:
         if not isinstance(value, list) or len(value) != length:
             raise self.wrong(path, f"must be a list with {length} elements")
         return value
 
-    def _unknown(self, path: Path, why: str) -> _Unknown:
+    def _unknown(self, path: YamlPath, why: str) -> _Unknown:
         self.warn(path, f"{why}; what needs it is left out")
         return UNKNOWN
 

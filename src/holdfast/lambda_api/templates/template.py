@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +13,7 @@ from holdfast.lambda_api.functions.function_records import Config
 from holdfast.lambda_api.templates.descriptions import CodeSource, DescribedFunction, FolderCode, FoundTargets, TextCode, ZipCode
 from holdfast.lambda_api.templates.intrinsics import ALIAS, NO_VALUE, UNKNOWN, VERSION, Resolver, function_named, text_of
 from holdfast.lambda_api.templates.made_later import macros
-from holdfast.lambda_api.templates.yaml_text import Path, YamlDocument, read_text
+from holdfast.lambda_api.templates.yaml_text import YamlDocument, YamlPath, read_text
 from holdfast.model.deploy_errors import TemplateInvalid
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Terms
@@ -39,7 +39,7 @@ _QUIET: Final = ("AWS::IAM::", "AWS::Logs::", "AWS::KMS::", "AWS::CloudWatch::",
 warning that this server does not make it."""
 
 
-def read_template(file: FilePath, parameters: Mapping[str, str]) -> FoundTargets:
+def read_template(file: Path, parameters: Mapping[str, str]) -> FoundTargets:
     """The functions of a template, and warnings about what a local run does not do. Raises TemplateInvalid if the template cannot be
     used."""
     try:
@@ -57,7 +57,7 @@ def read_template(file: FilePath, parameters: Mapping[str, str]) -> FoundTargets
 
 
 class _Template:
-    def __init__(self, file: FilePath, raw: bytes, parameters: Mapping[str, str]) -> None:
+    def __init__(self, file: Path, raw: bytes, parameters: Mapping[str, str]) -> None:
         self._file = file
         self._folder = file.parent
         self._text = read_text(raw)
@@ -118,7 +118,7 @@ class _Template:
     def _functions(self) -> list[tuple[str, dict[str, Any]]]:
         found = []
         for name, resource in self._resources.items():
-            path: Path = ("Resources", name)
+            path: YamlPath = ("Resources", name)
             if not isinstance(resource, dict) or not isinstance(resource.get("Type"), str):
                 raise self._resolver.wrong(path, "a resource is a mapping with a Type")
             kind: str = resource["Type"]
@@ -134,7 +134,7 @@ class _Template:
         return found
 
     def _name(self, logical: str, properties: Mapping[str, Any]) -> str:
-        path: Path = ("Resources", logical, "Properties", "FunctionName")
+        path: YamlPath = ("Resources", logical, "Properties", "FunctionName")
         given = self._resolver.value(properties.get("FunctionName"), path)
         if given is UNKNOWN:
             self._resolver.warn(path, f"its name is not known here; it is called {logical}")
@@ -146,7 +146,7 @@ class _Template:
             raise self._resolver.wrong(path if given is not None else path[:2], str(error)) from None
 
     def _described(self, logical: str, properties: dict[str, Any]) -> DescribedFunction | None:
-        path: Path = ("Resources", logical, "Properties")
+        path: YamlPath = ("Resources", logical, "Properties")
         warn = self._resolver.warn
         given = _Properties(self._resolver, properties, path)
         if given.text("PackageType", "Zip") == "Image" or given.value("ImageUri") is not None:
@@ -188,7 +188,7 @@ class _Template:
 
     # --- code
 
-    def _code(self, given: _Properties, runtime: str, path: Path) -> CodeSource | None:
+    def _code(self, given: _Properties, runtime: str, path: YamlPath) -> CodeSource | None:
         inline, place, code = given.value("InlineCode"), given.value("CodeUri"), given.value("Code")
         if place is None and isinstance(code, dict):
             inline, place = code.get("ZipFile", inline), code if "S3Bucket" in code else None
@@ -218,7 +218,7 @@ class _Template:
         for name, resource in self._resources.items():
             if resource["Type"] not in (ALIAS, VERSION) or not self._resolver.includes(resource, ("Resources", name)):
                 continue
-            path: Path = ("Resources", name, "Properties")
+            path: YamlPath = ("Resources", name, "Properties")
             given = _Properties(self._resolver, resource.get("Properties") or {}, path)
             function = self._function_meant(given.value("FunctionName"), described)
             if function is None:
@@ -244,7 +244,7 @@ class _Template:
 class _Properties:
     """The properties of one resource, each resolved when it is read. Its methods raise TemplateInvalid for a property of a wrong kind."""
 
-    def __init__(self, resolver: Resolver, names: Any, path: Path) -> None:
+    def __init__(self, resolver: Resolver, names: Any, path: YamlPath) -> None:
         if not isinstance(names, dict):
             raise resolver.wrong(path, "must be a mapping")
         self._resolver = resolver
@@ -282,7 +282,7 @@ class _Properties:
 
     def variables(self) -> dict[str, str]:
         """The environment variables. A variable whose value is unknown is not set."""
-        path: Path = (*self._path, "Environment", "Variables")
+        path: YamlPath = (*self._path, "Environment", "Variables")
         given = self.members("Environment").get("Variables") or {}
         if given is UNKNOWN:
             return {}
@@ -295,7 +295,7 @@ class _Properties:
         """The terms of executions, from DurableConfig; None if that is empty, not given or not known here: then the function is not
         durable. Raises TemplateInvalid if ExecutionTimeout is missing or not known here, or if a value is not allowed."""
         given = self.members("DurableConfig")
-        path: Path = (*self._path, "DurableConfig")
+        path: YamlPath = (*self._path, "DurableConfig")
         if not given:
             return None
         inner = _Properties(self._resolver, given, path)
@@ -312,7 +312,7 @@ class _Properties:
 
     def logging(self) -> dict[str, Any]:
         """The members of a Config that come from LoggingConfig."""
-        path: Path = (*self._path, "LoggingConfig")
+        path: YamlPath = (*self._path, "LoggingConfig")
         given = self.members("LoggingConfig")
         inner = _Properties(self._resolver, given, path)
         if "LogGroup" in given:
@@ -345,7 +345,7 @@ class _Properties:
         return found if isinstance(found, dict) else {}
 
 
-def _place(one: DescribedFunction) -> FilePath | None:
+def _place(one: DescribedFunction) -> Path | None:
     match one.code:
         case FolderCode(place) | ZipCode(place):
             return place

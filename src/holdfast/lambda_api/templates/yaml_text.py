@@ -23,7 +23,7 @@ MAX_MARKS: Final = 100_000
 them."""
 MAX_DEPTH: Final = 100
 
-Path = tuple[str | int, ...]
+YamlPath = tuple[str | int, ...]
 _YAML: Final = "tag:yaml.org,2002:"
 _TAGS: Final = frozenset(f"{_YAML}{kind}" for kind in ("null", "bool", "int", "float", "str", "seq", "map", "timestamp", "value"))
 _SHORT: Final = frozenset({"Ref", "Condition"})
@@ -38,9 +38,9 @@ class YamlDocument(msgspec.Struct, frozen=True):
     part around it."""
 
     value: Any
-    lines: Mapping[Path, int]
+    lines: Mapping[YamlPath, int]
 
-    def place(self, path: Path) -> str:
+    def place(self, path: YamlPath) -> str:
         """A place for error messages: the path, and the line of this part or of the nearest part around it that has a line."""
         named = ".".join(map(str, path)) or "the template"
         for length in range(len(path), -1, -1):
@@ -106,11 +106,11 @@ def _told(path: tuple[str | int, ...]) -> str:
 
 class _Walk:
     def __init__(self) -> None:
-        self.lines: dict[Path, int] = {}
+        self.lines: dict[YamlPath, int] = {}
         self._left = MAX_NODES
         self._scalars: Any = yaml.SafeLoader("")
 
-    def value(self, node: yaml.Node, path: Path, inside: tuple[int, ...]) -> Any:
+    def value(self, node: yaml.Node, path: YamlPath, inside: tuple[int, ...]) -> Any:
         self._left -= 1
         if self._left < 0:
             raise TemplateInvalid(f"The template has more than {MAX_NODES} values if its YAML aliases are expanded. Use fewer aliases.")
@@ -137,14 +137,14 @@ class _Walk:
             return {key: [resource, attribute]}
         return {key: self._plain(node, (*path, key), inside)}
 
-    def _plain(self, node: yaml.Node, path: Path, inside: tuple[int, ...]) -> Any:
+    def _plain(self, node: yaml.Node, path: YamlPath, inside: tuple[int, ...]) -> Any:
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, inside)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, (*path, number), inside) for number, item in enumerate(node.value)]
         return self._scalar(node)
 
-    def _mapping(self, node: yaml.MappingNode, path: Path, inside: tuple[int, ...]) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, path: YamlPath, inside: tuple[int, ...]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         for key_node, item in node.value:

@@ -26,7 +26,7 @@ _INSTRUCTIONS = (
 _DECIDE = "Take the value that is most likely right, judged by the values alone."
 """The instructions for the model if the caller passes conflicts without instructions."""
 
-Conflict = dict[str, Any]
+ConflictJson = dict[str, Any]
 
 
 @worker("worker.md")
@@ -71,7 +71,7 @@ def _instructions(inputs: dict[str, Any]) -> str | None:
     return inputs.get("instructions") if inputs["merge_policy"] != "strict" else None
 
 
-async def _resolved(conflicts: list[Conflict], instructions: str, ctx: WorkerContext) -> list[dict[str, str]]:
+async def _resolved(conflicts: list[ConflictJson], instructions: str, ctx: WorkerContext) -> list[dict[str, str]]:
     """The choices of the model, at most one for each conflict: if the model makes several for one conflict, the first is used. A choice is
     left out if it names no conflict of this list, or if the chosen source has no value for the conflict."""
     shown = [

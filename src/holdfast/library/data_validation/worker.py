@@ -16,7 +16,7 @@ from holdfast.library.data_validation.normalizing import normalized
 _MOST_ERRORS: Final = 200
 """At most this many errors are listed; the others are counted."""
 
-Problem = dict[str, Any]
+RecordError = dict[str, Any]
 
 
 @worker("worker.md")
@@ -33,8 +33,8 @@ async def validate(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]
             retryable=False,
         )
     records = [normalized(record, schema) for record in inputs["records"]]
-    errors: list[Problem] = []
-    warnings: list[Problem] = []
+    errors: list[RecordError] = []
+    warnings: list[RecordError] = []
     found = invalid = 0
     for at, record in enumerate(records):
         told = [{"record": at, **problem} for problem in (*await _by_schema(record, schema, ctx), *await _by_rules(record, rules, ctx))]
@@ -70,7 +70,7 @@ async def _kept(kind: str, name: str, code: str, ctx: WorkerContext) -> Any:
         ) from None
 
 
-async def _by_schema(record: Any, schema: dict[str, Any], ctx: WorkerContext) -> list[Problem]:
+async def _by_schema(record: Any, schema: dict[str, Any], ctx: WorkerContext) -> list[RecordError]:
     try:
         told = await ctx.tools.json_schema_validate(value=record, schema=schema)
     except WorkerError as refused:
@@ -81,12 +81,12 @@ async def _by_schema(record: Any, schema: dict[str, Any], ctx: WorkerContext) ->
     ]
 
 
-async def _by_rules(record: Any, rules: list[Any], ctx: WorkerContext) -> list[Problem]:
+async def _by_rules(record: Any, rules: list[Any], ctx: WorkerContext) -> list[RecordError]:
     try:
         told = await ctx.tools.rules_engine(value=record, rules=rules)
     except WorkerError as refused:
         raise _unusable(refused, "rules") from None
-    reasons: list[Problem] = told["reasons"]
+    reasons: list[RecordError] = told["reasons"]
     return reasons
 
 

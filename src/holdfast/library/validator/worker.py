@@ -21,7 +21,7 @@ _INSTRUCTIONS = (
     "one sentence. A problem that forbids allow has the severity error."
 )
 
-Reason = dict[str, str]
+ReasonJson = dict[str, str]
 
 
 @worker("worker.md")
@@ -43,7 +43,7 @@ async def validate(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]
     return {"verdict": verdict, "reasons": reasons, "checked": checked}
 
 
-async def _by_schema(inputs: dict[str, Any], ctx: WorkerContext) -> list[Reason]:
+async def _by_schema(inputs: dict[str, Any], ctx: WorkerContext) -> list[ReasonJson]:
     if "schema" not in inputs:
         return []
     try:
@@ -55,7 +55,7 @@ async def _by_schema(inputs: dict[str, Any], ctx: WorkerContext) -> list[Reason]
     ]
 
 
-async def _by_rules(inputs: dict[str, Any], ctx: WorkerContext) -> list[Reason]:
+async def _by_rules(inputs: dict[str, Any], ctx: WorkerContext) -> list[ReasonJson]:
     if "rules" not in inputs:
         return []
     try:
@@ -63,7 +63,7 @@ async def _by_rules(inputs: dict[str, Any], ctx: WorkerContext) -> list[Reason]:
     except WorkerError as refused:
         at = refused.details.get("rule") if isinstance(refused.details, dict) else None
         raise _unusable(refused, "/rules" if at is None else f"/rules/{at}", "rules") from None
-    reasons: list[Reason] = told["reasons"]
+    reasons: list[ReasonJson] = told["reasons"]
     return reasons
 
 
@@ -76,7 +76,7 @@ async def _by_model(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any
     return told
 
 
-def _consistent(judged: dict[str, Any]) -> tuple[str, list[Reason]]:
+def _consistent(judged: dict[str, Any]) -> tuple[str, list[ReasonJson]]:
     """The verdict of the model, and its reasons. If the two contradict each other (`allow` with an error, or another verdict without an
     error), the verdict is `block`, and a reason is added that names the contradiction."""
     verdict, reasons = judged["verdict"], judged["reasons"]
@@ -96,11 +96,11 @@ async def _readable(path: str, inputs: dict[str, Any], ctx: WorkerContext) -> st
     return path
 
 
-def _has_error(reasons: list[Reason]) -> bool:
+def _has_error(reasons: list[ReasonJson]) -> bool:
     return any(reason["severity"] == "error" for reason in reasons)
 
 
-def _error(code: str, path: str, message: str) -> Reason:
+def _error(code: str, path: str, message: str) -> ReasonJson:
     return {"code": code, "path": path, "message": message, "severity": "error"}
 
 

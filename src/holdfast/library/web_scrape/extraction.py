@@ -15,10 +15,10 @@ from typing import Any, Final
 from msgspec import Struct
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from holdfast.library.web_scrape.paths import PathTooCostly
 from holdfast.library.web_scrape.specs import SpecField, SpecInvalid, fields_of
 from holdfast.library.web_scrape.values import LONGEST, PageContext, Unfit, made
-from holdfast.workers.tools.pages import attribute, base_of, json_ld_of, meta_of, parsed, readable
+from holdfast.library.web_scrape.xpaths import PathTooCostly
+from holdfast.workers.tools.parse_html import attribute, base_of, json_ld_of, meta_of, parsed, readable
 
 __all__ = ["Extraction", "SpecInvalid", "extract", "extract_fields"]
 
@@ -26,7 +26,7 @@ MAX_ITEMS: Final = 1000
 MAX_WARNINGS: Final = 200
 _MOST_RECORDS: Final = 20_000
 
-Scope = LexborNode | Mapping[str, Any] | list[Any] | str | int | float | bool | None
+ExtractionScope = LexborNode | Mapping[str, Any] | list[Any] | str | int | float | bool | None
 
 
 class Extraction(Struct, frozen=True):
@@ -65,13 +65,13 @@ class _Page:
         self.warnings: list[dict[str, str]] = []
         self.missing: list[str] = []
 
-    def record(self, fields: tuple[SpecField, ...], scope: Scope, where: str) -> dict[str, Any]:
+    def record(self, fields: tuple[SpecField, ...], scope: ExtractionScope, where: str) -> dict[str, Any]:
         """The values of all fields of one record, by name. `scope` is the place of the record on the page; `where` is its name for
         warnings."""
         self._records += 1
         return {field.name: self._value(field, scope, f"{where}.{field.name}" if where else field.name) for field in fields}
 
-    def _value(self, field: SpecField, scope: Scope, where: str) -> Any:
+    def _value(self, field: SpecField, scope: ExtractionScope, where: str) -> Any:
         found = self._alternatives(field, scope, where)
         if field.type == "exists" and not field.fields:
             return bool(found)
@@ -83,7 +83,7 @@ class _Page:
                 return value
         return self._absent(field, where, f"{len(found)} found, none fits its type" if found else "its source finds nothing on the page")
 
-    def _items(self, field: SpecField, found: list[Scope], where: str) -> Any:
+    def _items(self, field: SpecField, found: list[ExtractionScope], where: str) -> Any:
         values: list[Any] = []
         if len(found) > MAX_ITEMS:
             self._warn("truncated", where, f"has {len(found)} items; the first {MAX_ITEMS} are kept")
@@ -102,7 +102,7 @@ class _Page:
             self._warn("missing_field" if field.required else "missing_optional_field", where, reason)
         return empty if field.default is None else field.default
 
-    def _made(self, field: SpecField, candidate: Scope, where: str) -> tuple[bool, Any]:
+    def _made(self, field: SpecField, candidate: ExtractionScope, where: str) -> tuple[bool, Any]:
         if field.fields:
             if self._records >= _MOST_RECORDS:
                 self._warn("truncated", where, f"the page gave more than {_MOST_RECORDS} records")
@@ -125,7 +125,7 @@ class _Page:
 
     # --- finding
 
-    def _alternatives(self, field: SpecField, scope: Scope, where: str) -> list[Scope]:
+    def _alternatives(self, field: SpecField, scope: ExtractionScope, where: str) -> list[ExtractionScope]:
         """What the source of a field finds at `scope`; with a regex, the matches in that. If the field has several alternatives (`any`),
         the values of the first alternative that finds something; empty if none does. `where` is the name of the field for warnings."""
         for alternative in field.any:
@@ -138,7 +138,7 @@ class _Page:
         found_here = self._found(field, scope, where)
         return self._matched(field, [self._raw(field, place) for place in found_here]) if field.regex is not None else found_here
 
-    def _found(self, field: SpecField, scope: Scope, where: str) -> list[Scope]:
+    def _found(self, field: SpecField, scope: ExtractionScope, where: str) -> list[ExtractionScope]:
         node = scope if isinstance(scope, LexborNode) else None
         if field.css is not None:
             return [] if node is None else [hit for hit in node.css(field.css) if hit.mem_id != node.mem_id or scope is self.root]
@@ -158,8 +158,8 @@ class _Page:
             return [self._html[: LONGEST * 50] if field.within == "html" else self._readable()]
         return [scope]
 
-    def _matched(self, field: SpecField, texts: list[Any]) -> list[Scope]:
-        found: list[Scope] = []
+    def _matched(self, field: SpecField, texts: list[Any]) -> list[ExtractionScope]:
+        found: list[ExtractionScope] = []
         for text in texts:
             if text is None:
                 continue
@@ -171,7 +171,7 @@ class _Page:
                     break
         return found
 
-    def _raw(self, field: SpecField, candidate: Scope) -> Any:
+    def _raw(self, field: SpecField, candidate: ExtractionScope) -> Any:
         """What a field reads at a place that was found: an attribute, a text, HTML, or a JSON value; None if the attribute is missing."""
         if not isinstance(candidate, LexborNode):
             return candidate
@@ -201,7 +201,7 @@ class _Page:
         return self._text
 
 
-def _typed(objects: list[Any], path: tuple[str, ...]) -> Iterator[Scope]:
+def _typed(objects: list[Any], path: tuple[str, ...]) -> Iterator[ExtractionScope]:
     """The values at a path such as `Product.offers.price`: of all objects with the type `Product` (`*`: with any type), the values at
     `offers.price`."""
     kind, rest = path[0], path[1:]
@@ -215,7 +215,7 @@ def _types(item: Mapping[str, Any]) -> set[str]:
     return {str(name).rpartition("/")[2] for name in names if name}
 
 
-def _followed(values: list[Any], path: tuple[str, ...]) -> Iterator[Scope]:
+def _followed(values: list[Any], path: tuple[str, ...]) -> Iterator[ExtractionScope]:
     for part in path:
         if part.startswith("[") and part.endswith("]"):
             values = _indexed(values, part[1:-1])

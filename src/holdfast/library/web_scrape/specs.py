@@ -17,7 +17,7 @@ import re2
 from msgspec import Struct
 from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
-from holdfast.library.web_scrape.paths import Path, XPathInvalid, path_of
+from holdfast.library.web_scrape.xpaths import XPath, XPathInvalid, path_of
 
 TYPES: Final = ("string", "text", "html", "number", "integer", "boolean", "exists", "date", "datetime", "url", "price", "json")
 SOURCES: Final = ("css", "path", "json_ld", "json", "meta", "any")
@@ -44,7 +44,7 @@ class SpecField(Struct, frozen=True, kw_only=True):
 
     name: str
     css: str | None = None
-    path: Path | None = None
+    path: XPath | None = None
     json_ld: tuple[str, ...] | None = None
     json: tuple[str, ...] | None = None
     meta: str | None = None

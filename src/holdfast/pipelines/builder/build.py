@@ -29,8 +29,8 @@ from holdfast.pipelines.builder.declared import DeclaredPipeline, DeclaredPipeli
 from holdfast.pipelines.builder.entry import MAX_DRAFT_BYTES, MAX_FRAME_BYTES, drafted
 from holdfast.pipelines.graph.contract import json_of
 from holdfast.pipelines.graph.graph import GIVES, GRAPH_FORMAT, Built, Graph, SourceLine, StepNode
+from holdfast.pipelines.graph.graph_json import MAX_TEXT_BYTES, check_text, graph_from
 from holdfast.pipelines.graph.refusals import PipelineInvalid
-from holdfast.pipelines.graph.text import MAX_TEXT_BYTES, check_text, graph_from
 from holdfast.workers.packages import Kept, Packages, imported
 from holdfast.workers.policy import Policy
 
@@ -44,7 +44,7 @@ _MOST_SHOWN: Final = 2_000
 
 
 class _Draft(msgspec.Struct):
-    """What the sandbox sends for one pipeline. Its parts stay text until graph/text.py reads them."""
+    """What the sandbox sends for one pipeline. Its parts stay text until graph/graph_json.py reads them."""
 
     nodes: msgspec.Raw
     gives: msgspec.Raw

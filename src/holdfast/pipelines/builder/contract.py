@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.contract.checking import Checker, SchemaInvalid
 from holdfast.contract.jsonblocks import JsonBlock
-from holdfast.contract.notes import Notes
+from holdfast.contract.notes import PageNotes
 from holdfast.contract.schemas import defs_of, fields_of
 from holdfast.contract.terms import Contract, RunLimits
 from holdfast.model import codec
@@ -49,7 +49,7 @@ def contract_of_arguments(given: Mapping[str, Any]) -> Contract:
 
 def _defs(contract: Mapping[str, Any]) -> dict[str, Any]:
     """The `$defs` of both schemas together, as for the schemas of a page. Raises PipelineInvalid if they cannot be joined."""
-    notes = Notes()
+    notes = PageNotes()
     blocks = {side: JsonBlock(contract[side], 1, {}) for side in ("input_schema", "output_schema")}
     defs = defs_of({side: contract[side] for side in blocks}, blocks, notes)
     if notes.failed:

@@ -20,7 +20,7 @@ from holdfast.model import codec
 from holdfast.model.errors import HoldfastError, PayloadTooLarge
 from holdfast.pipelines.builder.pipeline import Pipeline
 from holdfast.pipelines.graph.refusals import PipelineInvalid
-from holdfast.workers.body.links import SocketLink
+from holdfast.workers.body.runner_connection import SocketLink
 
 MAX_DRAFT_BYTES: Final = 1024 * 1024
 MAX_FRAME_BYTES: Final = 4 * MAX_DRAFT_BYTES

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.contract.equality import equal
 from holdfast.pipelines.check.shapes import ALL_TYPES, SchemaDocument, Shape, Subschema, told_types, type_of
-from holdfast.pipelines.graph.paths import EACH, Path, text_of
+from holdfast.pipelines.graph.paths import EACH, ValuePath, text_of
 
 MOST_DEPTH: Final = 24
 MOST_VISITS: Final = 20_000
@@ -85,7 +85,7 @@ class SchemaComparison:
             self._shapes[key] = (shape, parts)  # the parts stay referenced, so that Python gives their id() to no other object
         return self._shapes[key][0]
 
-    def _visit(self, question: str, one: tuple[Subschema, ...], other: tuple[Subschema, ...], path: Path) -> bool:
+    def _visit(self, question: str, one: tuple[Subschema, ...], other: tuple[Subschema, ...], path: ValuePath) -> bool:
         """Whether to compare this pair. If True, the pair counts as open until `_leave`. False if the pair is open already, if it is nested
         too deep, or if the limit is reached. `question` is `clash` or `doubt`."""
         self.visits += 1
@@ -100,7 +100,7 @@ class SchemaComparison:
 
     # --- certain: a proof that no value is allowed by both
 
-    def clashes(self, one: tuple[Subschema, ...], other: tuple[Subschema, ...], path: Path = ()) -> list[Misfit]:
+    def clashes(self, one: tuple[Subschema, ...], other: tuple[Subschema, ...], path: ValuePath = ()) -> list[Misfit]:
         """Reasons why no value fits both types; empty if there may be such a value."""
         if not one or not other or not self._visit("clash", one, other, path):
             return []
@@ -109,7 +109,9 @@ class SchemaComparison:
         finally:
             self._leave("clash", one, other)
 
-    def _clashes(self, one: Shape, other: Shape, ones: tuple[Subschema, ...], others: tuple[Subschema, ...], path: Path) -> list[Misfit]:
+    def _clashes(
+        self, one: Shape, other: Shape, ones: tuple[Subschema, ...], others: tuple[Subschema, ...], path: ValuePath
+    ) -> list[Misfit]:
         shared = one.types & other.types
         if not shared:
             return [_certain(path, f"is {told_types(one.types)}; {told_types(other.types)} is needed")]
@@ -134,7 +136,7 @@ class SchemaComparison:
             reasons += found
         return reasons
 
-    def _inside(self, kind: str, one: Shape, other: Shape, path: Path) -> Iterator[Misfit]:
+    def _inside(self, kind: str, one: Shape, other: Shape, path: ValuePath) -> Iterator[Misfit]:
         """Reasons why no value of the type `kind` fits both shapes; none if there may be such a value."""
         if kind == "object":
             for name in sorted(one.required | other.required):
@@ -146,7 +148,7 @@ class SchemaComparison:
                     return
                 yield from self.clashes(one.element(index), other.element(index), (*path, index))
 
-    def _field_clash(self, name: str, one: Shape, other: Shape, path: Path) -> Iterator[Misfit]:
+    def _field_clash(self, name: str, one: Shape, other: Shape, path: ValuePath) -> Iterator[Misfit]:
         mine, theirs = one.field(name), other.field(name)
         if self._forbids(mine) and name in other.required:
             yield Misfit(text_of(path), True, "is required, and is not there", missing=True)
@@ -180,7 +182,7 @@ class SchemaComparison:
 
     # --- possible: what a producer may give, and a consumer does not accept
 
-    def _doubts(self, ones: tuple[Subschema, ...], others: tuple[Subschema, ...], path: Path) -> list[Misfit]:
+    def _doubts(self, ones: tuple[Subschema, ...], others: tuple[Subschema, ...], path: ValuePath) -> list[Misfit]:
         if not ones or not others or not self._visit("doubt", ones, others, path):
             return []
         try:
@@ -195,13 +197,13 @@ class SchemaComparison:
         finally:
             self._leave("doubt", ones, others)
 
-    def _any_misfit(self, ones: tuple[Subschema, ...], others: tuple[Subschema, ...], path: Path, when: str) -> list[Misfit]:
+    def _any_misfit(self, ones: tuple[Subschema, ...], others: tuple[Subschema, ...], path: ValuePath, when: str) -> list[Misfit]:
         certain = self.clashes(ones, others, path)
         if certain:
             return [Misfit(one.path, False, f"{one.reason}{when}", one.missing) for one in certain]
         return self._doubts(ones, others, path)
 
-    def _value_doubts(self, producer: Shape, consumer: Shape, path: Path) -> Iterator[Misfit]:
+    def _value_doubts(self, producer: Shape, consumer: Shape, path: ValuePath) -> Iterator[Misfit]:
         if producer.values is not None:
             odd = [value for value in producer.values if self._allows(producer, value) and not self._allows(consumer, value)]
             if odd:
@@ -210,7 +212,7 @@ class SchemaComparison:
             yield _possible(path, f"may be any value; only {_shown(consumer.values[:6])} is accepted")
 
     def _choice_doubts(
-        self, producer: Shape, consumer: Shape, ones: tuple[Subschema, ...], others: tuple[Subschema, ...], path: Path
+        self, producer: Shape, consumer: Shape, ones: tuple[Subschema, ...], others: tuple[Subschema, ...], path: ValuePath
     ) -> Iterator[Misfit]:
         for group in producer.choices:
             for each in group:
@@ -220,7 +222,7 @@ class SchemaComparison:
             if all(found):
                 yield from min(found, key=len)[:1]
 
-    def _field_doubts(self, producer: Shape, consumer: Shape, path: Path) -> Iterator[Misfit]:
+    def _field_doubts(self, producer: Shape, consumer: Shape, path: ValuePath) -> Iterator[Misfit]:
         known = set(producer.names)
         for name in sorted(consumer.required - producer.required):
             reason = "is required, and may be missing" if name in known else "is required, and is not promised"
@@ -234,7 +236,7 @@ class SchemaComparison:
             else:
                 yield from self._any_misfit(mine, theirs, (*path, name), "" if name in producer.required else ", if it is there")
 
-    def _element_doubts(self, producer: Shape, consumer: Shape, path: Path) -> Iterator[Misfit]:
+    def _element_doubts(self, producer: Shape, consumer: Shape, path: ValuePath) -> Iterator[Misfit]:
         own = min(max(producer.first_elements, consumer.first_elements), _MOST_ELEMENTS)
         for index in range(own + 1):
             place = EACH if index == own else index
@@ -248,7 +250,7 @@ class SchemaComparison:
             yield from self._any_misfit(mine, theirs, (*path, place), ", unless the list is empty")
 
 
-def _type_doubts(producer: Shape, consumer: Shape, path: Path) -> Iterator[Misfit]:
+def _type_doubts(producer: Shape, consumer: Shape, path: ValuePath) -> Iterator[Misfit]:
     extra = producer.types - consumer.types
     if producer.values is not None:
         extra &= frozenset(type_of(value) for value in producer.values)
@@ -260,11 +262,11 @@ def _key(parts: tuple[Subschema, ...]) -> _Key:
     return tuple((id(part.schema), id(part.document)) for part in parts)
 
 
-def _certain(path: Path, reason: str) -> Misfit:
+def _certain(path: ValuePath, reason: str) -> Misfit:
     return Misfit(text_of(path), True, reason)
 
 
-def _possible(path: Path, reason: str) -> Misfit:
+def _possible(path: ValuePath, reason: str) -> Misfit:
     return Misfit(text_of(path), False, reason)
 
 

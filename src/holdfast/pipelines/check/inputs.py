@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from holdfast.pipelines.check.fit import Misfit, SchemaComparison
-from holdfast.pipelines.check.references import VERDICTS, Types
+from holdfast.pipelines.check.reference_types import VERDICTS, Types
 from holdfast.pipelines.check.shapes import Subschema, closed, made
 from holdfast.pipelines.check.table import Found, named
 from holdfast.pipelines.graph.graph import (

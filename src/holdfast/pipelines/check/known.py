@@ -53,7 +53,7 @@ class Known(msgspec.Struct, frozen=True):
         return own if self.inside is None else own | self.inside.tools
 
 
-Workers: TypeAlias = Mapping[str, Mapping[str, Known]]
+WorkersById: TypeAlias = Mapping[str, Mapping[str, Known]]
 """The workers by id and then by version, in the order in which the versions were declared. A graph that names no version gets the version
 that was declared last, also if another one has a higher number."""
 
@@ -68,9 +68,9 @@ def known_worker(contract: Contract, declared: Iterable[Declared] = ()) -> Known
     return Known(contract, frozenset(writes), frozenset(asks))
 
 
-def found(workers: Workers, worker: str) -> Known | None:
-    """The worker that a graph names as `id` or `id@version`. For `id` it is the version that was declared last (`Workers`). None if the id
-    or the version is not known."""
+def found(workers: WorkersById, worker: str) -> Known | None:
+    """The worker that a graph names as `id` or `id@version`. For `id` it is the version that was declared last (`WorkersById`). None if the
+    id or the version is not known."""
     name, version = parted(worker)
     versions = workers.get(name)
     if not versions:

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.contract.terms import Contract
-from holdfast.pipelines.check.known import Inside, Known, Workers, doers_of, found, workers_of
+from holdfast.pipelines.check.known import Inside, Known, WorkersById, doers_of, found, workers_of
 from holdfast.pipelines.check.safety import guarded_nodes
 from holdfast.pipelines.graph.contract import contract_in
 from holdfast.pipelines.graph.graph import Graph, parted
 from holdfast.pipelines.graph.order import NodeOrder
 
 
-def with_pipelines(workers: Workers, graphs: Iterable[Graph]) -> Workers:
+def with_pipelines(workers: WorkersById, graphs: Iterable[Graph]) -> WorkersById:
     """The workers, together with the pipelines of these graphs. A pipeline that is already among the workers in the same version is
     replaced.
 
@@ -36,7 +36,7 @@ def with_pipelines(workers: Workers, graphs: Iterable[Graph]) -> Workers:
     return known
 
 
-def _looked(contract: Contract, order: NodeOrder, guarded: int, workers: Workers) -> Known:
+def _looked(contract: Contract, order: NodeOrder, guarded: int, workers: WorkersById) -> Known:
     """What is known of a pipeline, derived from the workers that its nodes run. `guarded` is the set of the nodes that run only if a gate
     or a person let them run."""
     runs: set[str] = set()

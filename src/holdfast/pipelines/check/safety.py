@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from holdfast.contract.terms import ProblemLevel
 from holdfast.pipelines.check.inputs import Fits
-from holdfast.pipelines.check.known import Workers, doers_of, found
+from holdfast.pipelines.check.known import WorkersById, doers_of, found
 from holdfast.pipelines.check.shapes import all_of, closed, made
 from holdfast.pipelines.check.table import Found, listed, named
 from holdfast.pipelines.graph.edges import Edge
@@ -13,7 +13,7 @@ from holdfast.pipelines.graph.graph import AnyNode, GateNode, Graph, HumanNode, 
 from holdfast.pipelines.graph.order import NodeOrder
 
 
-def check_fallbacks(order: NodeOrder, workers: Workers, fits: Fits, problems: Found) -> None:
+def check_fallbacks(order: NodeOrder, workers: WorkersById, fits: Fits, problems: Found) -> None:
     """Note fallbacks that may use more tools than the worker they replace, that do not accept its inputs, or that give other outputs."""
     for node in order.nodes.values():
         if not isinstance(node, WorkerNode | MapNode) or (first := found(workers, node.worker)) is None:
@@ -46,7 +46,7 @@ def check_undo(order: NodeOrder, fits: Fits) -> None:
                     fits.takes(node, worker, made(given), "undo")
 
 
-def check_effects(graph: Graph, order: NodeOrder, workers: Workers, problems: Found) -> None:
+def check_effects(graph: Graph, order: NodeOrder, workers: WorkersById, problems: Found) -> None:
     """Note nodes whose workers may change something without approval and that may run without a gate or a person before them.
 
     A node waits for all nodes above it, so one gate above it is enough, if the node does not run after the gate has refused. A refusal that

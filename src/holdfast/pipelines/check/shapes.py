@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from holdfast.contract.equality import equal
-from holdfast.contract.references import References
+from holdfast.contract.schema_references import References
 
 ALL_TYPES: Final = frozenset({"null", "boolean", "integer", "fraction", "string", "array", "object"})
 """All types, chosen so that no value has two of them: `number` is split into `integer` and `fraction`."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from holdfast.contract.terms import RunLimits
 from holdfast.model import json_structs
-from holdfast.pipelines.check.known import Workers, doers_of, found, workers_of
+from holdfast.pipelines.check.known import WorkersById, doers_of, found, workers_of
 from holdfast.pipelines.check.table import Found, listed, named
 from holdfast.pipelines.graph.contract import time_limit
 from holdfast.pipelines.graph.graph import (
@@ -38,7 +38,7 @@ def check_names(graph: Graph, problems: Found) -> None:
             problems.add("reserved_name", name, f"{named(name)} is reserved for references.")
 
 
-def check_workers(graph: Graph, workers: Workers, problems: Found) -> None:
+def check_workers(graph: Graph, workers: WorkersById, problems: Found) -> None:
     """Note workers and versions of workers that are not known, a pipeline that runs itself (directly or through others), and a `pipeline`
     node that runs a worker."""
     own = graph.contract.get("worker_id")
@@ -59,7 +59,7 @@ def check_workers(graph: Graph, workers: Workers, problems: Found) -> None:
                 problems.add("not_a_pipeline", node.name, f"{named(name)} is a worker, not a pipeline.")
 
 
-def _meant(name: str, workers: Workers) -> str:
+def _meant(name: str, workers: WorkersById) -> str:
     from difflib import get_close_matches  # imported here, because only this message needs it
 
     close = get_close_matches(name[:100], list(workers)[:1000], n=1)
@@ -79,7 +79,7 @@ def check_order(order: NodeOrder, problems: Found) -> None:
             problems.add("unknown_node", node.name, f"It revises {named(node.revise)}, and there is no such node.")
 
 
-def check_needed(graph: Graph, order: NodeOrder, workers: Workers, problems: Found) -> None:
+def check_needed(graph: Graph, order: NodeOrder, workers: WorkersById, problems: Found) -> None:
     """Note nodes that are not needed: neither the outputs, nor a gate, a person or a worker that may change something uses their result or
     waits for them, directly or through other nodes. Gates, persons and such workers themselves are not noted. A worker that is not known
     is treated as one that may change something."""
@@ -117,7 +117,7 @@ def check_labels(order: NodeOrder, problems: Found) -> None:
                     problems.add("unknown_label", node.name, f"It has rules for {named(label)}, which is not one of its labels.")
 
 
-def check_loops(order: NodeOrder, workers: Workers, problems: Found) -> None:
+def check_loops(order: NodeOrder, workers: WorkersById, problems: Found) -> None:
     """Note loops and maps without a bound, gates that judge nothing or that have a worker and also a schema or rules, revisions that begin
     at a wrong node or overlap, and revisions and `until` nodes that repeat a side effect."""
     taken = 0
@@ -155,7 +155,7 @@ def check_loops(order: NodeOrder, workers: Workers, problems: Found) -> None:
         taken |= between
 
 
-def _check_until(node: UntilNode, workers: Workers, problems: Found) -> None:
+def _check_until(node: UntilNode, workers: WorkersById, problems: Found) -> None:
     if node.at_most < 1:
         problems.add("unbounded_loop", node.name, f"`at_most` is {node.at_most}.")
     if (known := found(workers, node.worker)) is not None and known.writes:

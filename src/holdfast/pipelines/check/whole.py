@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from holdfast.pipelines.check import safety, structure
 from holdfast.pipelines.check.fit import SchemaComparison
 from holdfast.pipelines.check.inputs import Fits, check_inputs
-from holdfast.pipelines.check.known import Workers
-from holdfast.pipelines.check.references import Types
+from holdfast.pipelines.check.known import WorkersById
+from holdfast.pipelines.check.reference_types import Types
 from holdfast.pipelines.check.table import Found, GraphProblem
 from holdfast.pipelines.graph.graph import Graph, SourceLine
 from holdfast.pipelines.graph.order import NodeOrder
 
 
-def problems(graph: Graph, workers: Workers, lines: Mapping[str, SourceLine] | None = None) -> list[GraphProblem]:
+def problems(graph: Graph, workers: WorkersById, lines: Mapping[str, SourceLine] | None = None) -> list[GraphProblem]:
     """The problems of a graph, at most `Found.MOST`: first the errors, then the warnings, both in the order of the nodes.
 
     `workers` are all workers and pipelines that the graph may name. `lines` has the lines on which the author wrote each node and the

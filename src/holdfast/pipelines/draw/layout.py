@@ -50,7 +50,7 @@ class Box(msgspec.Struct, frozen=True):
     height: int
 
 
-class Wire(msgspec.Struct, frozen=True):
+class EdgeLine(msgspec.Struct, frozen=True):
     """The line of an edge. `points` leads from the border of the source to the border of the target, where the arrow is."""
 
     source: str
@@ -64,7 +64,7 @@ class Layout(msgspec.Struct, frozen=True):
     """A drawing as data."""
 
     boxes: tuple[Box, ...]
-    wires: tuple[Wire, ...]
+    wires: tuple[EdgeLine, ...]
     width: int
     height: int
 
@@ -247,7 +247,7 @@ class _Wiring:
 
     # --- lines
 
-    def _wire(self, link: DrawnEdge, way: list[Spot], tops: list[int]) -> Wire:
+    def _wire(self, link: DrawnEdge, way: list[Spot], tops: list[int]) -> EdgeLine:
         points: list[tuple[int, int]] = []
         for upper, lower in pairwise(way):
             key = (id(upper), link.kind, link.upward)
@@ -260,8 +260,8 @@ class _Wiring:
             points.append((enters, tops[lower.layer]))
         line = _straight(points)
         if link.upward:
-            return Wire(link.lower, link.upper, link.kind, link.label, tuple(reversed(line)))
-        return Wire(link.upper, link.lower, link.kind, link.label, tuple(line))
+            return EdgeLine(link.lower, link.upper, link.kind, link.label, tuple(reversed(line)))
+        return EdgeLine(link.upper, link.lower, link.kind, link.label, tuple(line))
 
 
 _RANK: dict[EdgeKind, int] = {"data": 0, "after": 1, "revise": 2}

@@ -13,7 +13,7 @@ from typing import Final
 
 from holdfast.contract.notes import printable, shown
 from holdfast.pipelines.draw.captions import STATES, NodeView, Views, about, rounds_label, state_line, told
-from holdfast.pipelines.draw.layout import BEGIN, END, Box, DrawingLengths, Layout, Wire, layout
+from holdfast.pipelines.draw.layout import BEGIN, END, Box, DrawingLengths, EdgeLine, Layout, layout
 from holdfast.pipelines.graph.graph import AnyNode, Graph, kind_of
 
 _NAME, _SMALL = 13.0, 11.5
@@ -107,7 +107,7 @@ class _Picture:
 
     # --- edges
 
-    def _wire(self, wire: Wire) -> str:
+    def _wire(self, wire: EdgeLine) -> str:
         *_, (x, y) = wire.points
         up = wire.points[-2][1] > y
         tip = f"M{x} {y}l-4.5 {7 if up else -7}h9z"

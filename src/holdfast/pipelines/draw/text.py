@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from holdfast.contract.notes import shown
 from holdfast.pipelines.draw.captions import NodeView, Views, about, rounds_label, state_line
-from holdfast.pipelines.draw.layout import BEGIN, END, Box, DrawingLengths, Layout, Wire, layout
+from holdfast.pipelines.draw.layout import BEGIN, END, Box, DrawingLengths, EdgeLine, Layout, layout
 from holdfast.pipelines.graph.edges import EdgeKind
 from holdfast.pipelines.graph.graph import Graph, kind_of
 from holdfast.pipelines.graph.order import NodeOrder
@@ -67,7 +67,7 @@ class _Canvas:
             if label:
                 self._label(wire, shown(label, 16))
 
-    def _wire(self, wire: Wire) -> None:
+    def _wire(self, wire: EdgeLine) -> None:
         points = wire.points if wire.points[0][1] <= wire.points[-1][1] else wire.points[::-1]
         cells = list(_cells(points))[:-1]  # the last one is the border of the lower box
         for at, (x, y) in enumerate(cells):
@@ -88,7 +88,7 @@ class _Canvas:
             for right, character in enumerate(row):
                 self._over[(box.x + right, box.y + down)] = character
 
-    def _label(self, wire: Wire, label: str) -> None:
+    def _label(self, wire: EdgeLine, label: str) -> None:
         """Write a label beside its line where there is room: above the lower box, else below the upper one. If there is no room, leave it
         out."""
         upper, lower = sorted((wire.points[0], wire.points[-1]), key=lambda point: point[1])

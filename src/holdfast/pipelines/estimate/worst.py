@@ -35,7 +35,7 @@ from holdfast.pipelines.graph.graph import (
     kind_of,
     parted,
 )
-from holdfast.pipelines.graph.references import resolved
+from holdfast.pipelines.graph.resolved_templates import resolved
 from holdfast.pipelines.graph.structure import structure_of
 
 MODEL_TOOL: Final = "language_model"

@@ -2,7 +2,7 @@
 not the file or the page.
 
 A graph has nodes. A node's inputs are a template: JSON in which references (templates.py) stand for values that are known only when the
-node runs. Edges follow from references; `after` adds an edge without data. `text.py` writes and reads graphs and gives them their id.
+node runs. Edges follow from references; `after` adds an edge without data. `graph_json.py` writes and reads graphs and gives them their id.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Template: TypeAlias = Annotated[Any, TEMPLATE]
 
 FailureAction: TypeAlias = Literal["fail", "skip", "escalate"]
 BlockAction: TypeAlias = Literal["fail", "skip", "escalate"]
-Risk: TypeAlias = Literal["low", "medium", "high"]
+QuestionRisk: TypeAlias = Literal["low", "medium", "high"]
 
 FINISH = "finish"
 """What a supervisor chooses to end its node. No choice has this label."""
@@ -189,7 +189,7 @@ class HumanNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="human"
     """How many persons must approve, at least. The operator may demand more for the risk of the question."""
     then: tuple[Then, ...] = ()
     """The approvers that are added while the question is open, and when."""
-    risk: Risk | None = None
+    risk: QuestionRisk | None = None
     """The risk of the question. For each risk the operator may set further demands."""
 
 

@@ -23,7 +23,7 @@ import msgspec
 from holdfast.model import codec
 from holdfast.model.errors import HoldfastError
 from holdfast.pipelines.graph.graph import Template
-from holdfast.pipelines.graph.paths import Path, flaw_of
+from holdfast.pipelines.graph.paths import ValuePath, flaw_of
 
 INPUTS: Final = "inputs"
 ITEM: Final = "item"
@@ -43,11 +43,11 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """One reference of a template."""
 
     source: str
-    path: Path = ()
+    path: ValuePath = ()
     has_default: bool = False
     default: Any = None
     length: bool = False
-    where: Path = ()
+    where: ValuePath = ()
     """The place of the reference in the template."""
 
 
@@ -55,7 +55,7 @@ class TemplateFlaw(NamedTuple):
     """What is wrong with a template, and where in it."""
 
     what: str
-    where: Path
+    where: ValuePath
 
 
 _MEMBERS: Final[Mapping[str, frozenset[str]]] = {
@@ -93,14 +93,14 @@ def flaws_in(template: Template, *, item: bool = False) -> list[TemplateFlaw]:
 
 
 class _TemplatePart(NamedTuple):
-    where: Path
+    where: ValuePath
     found: Reference | TemplateFlaw | None
     depth: int
 
 
 def _walked(template: Template) -> Iterator[_TemplatePart]:
     """Every place of a template, from its beginning to its end. It does not recurse, and goes at most one level deeper than MAX_DEPTH."""
-    waiting: list[tuple[Path, Any, int]] = [((), template, 1)]
+    waiting: list[tuple[ValuePath, Any, int]] = [((), template, 1)]
     while waiting:
         where, part, depth = waiting.pop()
         found, below = _read(part, where)
@@ -109,7 +109,7 @@ def _walked(template: Template) -> Iterator[_TemplatePart]:
             waiting.extend(((*where, key), inner, depth + 1) for key, inner in reversed(below))
 
 
-def _read(part: Any, where: Path) -> tuple[Reference | TemplateFlaw | None, list[tuple[str | int, Any]]]:
+def _read(part: Any, where: ValuePath) -> tuple[Reference | TemplateFlaw | None, list[tuple[str | int, Any]]]:
     """Read one place of a template. Returns the reference or the flaw at this place, or None if there is neither; then the templates
     inside this place, each with its key or index."""
     if isinstance(part, list | tuple):
@@ -136,7 +136,7 @@ def form_of(part: Mapping[str, Any]) -> str | None:
     return next((key for key in part if key.startswith("$")), None)
 
 
-def reference_of(part: Mapping[str, Any], where: Path = ()) -> Reference:
+def reference_of(part: Mapping[str, Any], where: ValuePath = ()) -> Reference:
     """The Reference for an object with `$from`. The object must have the right form (`form_flaw`)."""
     return Reference(
         source=part["$from"],

@@ -16,7 +16,7 @@ from holdfast.pipelines.record.operations import question_at
 from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled
 from holdfast.pipelines.scene.chains import end_chain, keep_chain
 from holdfast.pipelines.scene.scene import Scene, Silence
-from holdfast.workers.approvals import ChainPart, Decision, Kind
+from holdfast.workers.approvals import AskKind, ChainPart, Decision
 from holdfast.workers.demands import demands_of, shortage
 
 _PART = "approval"
@@ -28,7 +28,7 @@ async def advance(node: HumanNode, scene: Scene) -> NodeProgress:
     if the question cannot be asked (`_flaw`)."""
     value = await scene.value(node.show)
     shown = value if isinstance(value, dict) else {"value": value}
-    kind: Kind = "approve" if node.form is None else "question"
+    kind: AskKind = "approve" if node.form is None else "question"
     demands = _demands(node, scene)
     if (
         scene.records.find(question_at(kind, scene.position, _PART).callback) is None

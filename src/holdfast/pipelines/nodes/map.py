@@ -101,7 +101,7 @@ async def undo(node: MapNode, scene: Scene) -> NodeError | bool | None:
     own = node.undo.inputs
     template, values = await scene.closed_template(node.inputs if own is None else own)
     found: list[ShardResults] | ShardFailed | None = None
-    for turn in range(1, scene.position.turn + 1):
+    for try_number in range(1, scene.position.try_number + 1):
         task = Task(
             workers=(node.undo.worker,),
             template=template,
@@ -111,7 +111,7 @@ async def undo(node: MapNode, scene: Scene) -> NodeError | bool | None:
             tolerated=len(left),
             is_undo=own is None,
         )
-        found = await pages(scene.in_turn(turn), task, "undo")
+        found = await pages(scene.in_try(try_number), task, "undo")
         if found is None or isinstance(found, ShardFailed):
             break
         bad = {item["index"] for page in found for item in page.items if item["status"] != "ok"}

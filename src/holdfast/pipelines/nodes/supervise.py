@@ -18,7 +18,7 @@ from holdfast.pipelines.record.choices import SupervisorChoice, Taken, answer_of
 from holdfast.pipelines.record.operations import NodePosition
 from holdfast.pipelines.record.responses import was_refused
 from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled, error_of
-from holdfast.pipelines.scene.failure import MOST_TURNS, ended, ran
+from holdfast.pipelines.scene.failure import MOST_TRIES, ended, ran
 from holdfast.pipelines.scene.scene import CannotRun, Scene
 
 INVALID: Final = "supervise_invalid_answer"
@@ -34,8 +34,8 @@ _MOST_TEXT: Final = 1000
 async def advance(node: SuperviseNode, scene: Scene) -> NodeProgress:
     """Ask the supervisor, run the worker that it chose, and ask again. The node ends with the outputs that the supervisor gives when it
     finishes."""
-    before = [one for turn in range(1, scene.position.turn) for one in _taken(node, scene, turn)]
-    here = _taken(node, scene, scene.position.turn)
+    before = [one for number in range(1, scene.position.try_number) for one in _taken(node, scene, number)]
+    here = _taken(node, scene, scene.position.try_number)
     while True:
         number = len(here) + 1
         told = [*before, *here]
@@ -84,11 +84,11 @@ def _ends(response: Response) -> bool:
     return was_refused(response) or (response.error is not None and response.error.error_code in _ENDING)
 
 
-def _taken(node: SuperviseNode, scene: Scene, turn: int) -> list[Taken]:
-    """The choices that the supervisor made in the try `turn` of the node and whose runs have ended, each with the response of the chosen
+def _taken(node: SuperviseNode, scene: Scene, try_number: int) -> list[Taken]:
+    """The choices that the supervisor made in one try of the node and whose runs have ended, each with the response of the chosen
     worker. A choice that fails the node is left out."""
     operations = scene.records.by_id
-    position, found = NodePosition(node.name, scene.position.round, turn), list[Taken]()
+    position, found = NodePosition(node.name, scene.position.round, try_number), list[Taken]()
     while len(found) < node.turns - 1:
         number = len(found) + 1
         asked = ended(operations, position, f"ask-{number}", (node.worker,))
@@ -181,8 +181,10 @@ def effects(node: SuperviseNode, scene: Scene) -> list[Taken]:
     """The choices to undo, from all tries of the node in this round, in the order in which they were made: the chosen worker's run
     succeeded, and the label has an undo. A choice whose result a restart took from an earlier, successful run is left out."""
     found: list[Taken] = []
-    for turn in range(1, MOST_TURNS + 1):
-        found += [one for one in _taken(node, scene, turn) if one.response.status is ResponseStatus.OK and one.answer.choice in node.undo]
+    for try_number in range(1, MOST_TRIES + 1):
+        found += [
+            one for one in _taken(node, scene, try_number) if one.response.status is ResponseStatus.OK and one.answer.choice in node.undo
+        ]
     forerunners = scene.run_state.forerunners
     kept = scene.records.reused_runs if forerunners is not None and forerunners.keeps else ()
     return [one for one in found if one.response.run_id not in kept]
@@ -207,11 +209,11 @@ async def undo(node: SuperviseNode, scene: Scene) -> NodeError | bool | None:
 async def _undone(node: SuperviseNode, scene: Scene, place: int, one: Taken) -> Response | None:
     """Undo one choice, unless an earlier try has undone it. `place` is its number among the choices to undo, from 1. Returns the response
     of the try that succeeded, or of the newest try if all failed. None while the undo runs."""
-    worker, inputs, turn = node.undo[one.answer.choice], partial(_undo_inputs, node, scene, one), 0
+    worker, inputs, try_number = node.undo[one.answer.choice], partial(_undo_inputs, node, scene, one), 0
     while True:
-        turn += 1
-        last = await ran(scene.in_turn(turn), (worker,), inputs, part=f"undo-{place}")
-        if last is None or last.response.status is ResponseStatus.OK or turn == scene.position.turn:
+        try_number += 1
+        last = await ran(scene.in_try(try_number), (worker,), inputs, part=f"undo-{place}")
+        if last is None or last.response.status is ResponseStatus.OK or try_number == scene.position.try_number:
             return None if last is None else last.response
 
 

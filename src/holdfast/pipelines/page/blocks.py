@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from holdfast.contract.notes import Notes, meant, shown
+from holdfast.contract.notes import PageNotes, meant, shown
 from holdfast.contract.page import PIPELINE_SPEC, PageLine
 from holdfast.contract.spec import TEXTS
 from holdfast.pipelines.page.trees import (
@@ -69,7 +69,7 @@ class SpecParts(NamedTuple):
     """Whether the page lost its indentation."""
 
 
-def rows_of(lines: Sequence[PageLine], notes: Notes) -> list[SpecRow]:
+def rows_of(lines: Sequence[PageLine], notes: PageNotes) -> list[SpecRow]:
     """The rows of a spec, without blank lines, comment lines, and the lines `---` and `...`. If a bracket is never closed, that is noted as
     a problem, and its row and the rows after it are left out."""
     rows: list[SpecRow] = []
@@ -97,7 +97,7 @@ def rows_of(lines: Sequence[PageLine], notes: Notes) -> list[SpecRow]:
 
 
 def parts_of(
-    rows: Sequence[SpecRow], graph_keys: Collection[str], other_keys: Collection[str], inner: Collection[str], notes: Notes
+    rows: Sequence[SpecRow], graph_keys: Collection[str], other_keys: Collection[str], inner: Collection[str], notes: PageNotes
 ) -> SpecParts:
     """Split the rows by their top-level keys: `graph_keys` and `other_keys`, the keys of the contract. `inner` are the keys of nodes: on a
     page without indentation they show which rows belong to a node. An unknown key, and a key of the graph that is given twice, are noted as
@@ -132,17 +132,17 @@ def parts_of(
     return SpecParts(tuple(contract), graph, flat)
 
 
-def _unknown(key: str, line: int, known: Collection[str], notes: Notes) -> None:
+def _unknown(key: str, line: int, known: Collection[str], notes: PageNotes) -> None:
     near = " Did you mean `pipeline_id`?" if key == "worker_id" else meant(key, known)
     notes.error("unknown_field", PIPELINE_SPEC, line, f"`{shown(key)}` is not a key of a Pipeline spec.{near}")
 
 
-def _twice(key: str, line: int, first: int, notes: Notes) -> None:
+def _twice(key: str, line: int, first: int, notes: PageNotes) -> None:
     told = f"`{shown(key)}` is given a second time; the first is on line {first}. Keep one."
     notes.error("duplicate_field", PIPELINE_SPEC, line, told)
 
 
-def tree_of(rows: Sequence[SpecRow], notes: Notes, *, flat: bool) -> Tree | None:
+def tree_of(rows: Sequence[SpecRow], notes: PageNotes, *, flat: bool) -> Tree | None:
     """The value of a top-level key, read from its row and the rows that belong to it. None if it has no readable value; that is noted as a
     problem. `flat`: whether the page lost its indentation."""
     head = rows[0]
@@ -171,7 +171,7 @@ class _Reader:
     """Reads rows into a tree: by their indentation, or (`flat_nodes`) the nodes of a page without indentation. The depth is bounded, so it
     may recurse."""
 
-    def __init__(self, rows: Sequence[SpecRow], notes: Notes) -> None:
+    def __init__(self, rows: Sequence[SpecRow], notes: PageNotes) -> None:
         self._rows = list(rows)
         self._notes = notes
         self._at = 0

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 import msgspec
 
-from holdfast.contract.notes import Notes, meant, shown
+from holdfast.contract.notes import PageNotes, meant, shown
 from holdfast.contract.page import PIPELINE_SPEC
 from holdfast.model import json_structs
 from holdfast.model.durations import HINT
@@ -18,7 +18,7 @@ from holdfast.pipelines.graph.bounds import check_node
 from holdfast.pipelines.graph.graph import After, AnyNode, MapNode, MergePart, Node, StepNode
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 from holdfast.pipelines.page.node_fields import KIND, KINDS, PageField, fields_of, is_template
-from holdfast.pipelines.page.references import template
+from holdfast.pipelines.page.template_text import template
 from holdfast.pipelines.page.trees import Keyed, Listed, PageUnreadable, Scalar, Tree, constant, inline, plain_value, without_comment
 
 _PERCENT: Final = re.compile(r"(100|[1-9]?[0-9])%", re.ASCII)
@@ -38,7 +38,7 @@ class StepFunction(msgspec.Struct, frozen=True):
 class FieldReader:
     """Reads the nodes of one page. `maps` are the names of its nodes that are maps. Problems are added to `notes`."""
 
-    def __init__(self, maps: Collection[str], notes: Notes) -> None:
+    def __init__(self, maps: Collection[str], notes: PageNotes) -> None:
         self._maps = maps
         self._notes = notes
         self._failed = False

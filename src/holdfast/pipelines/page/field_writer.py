@@ -14,7 +14,7 @@ from holdfast.model.durations import duration_of
 from holdfast.pipelines.graph.graph import After, AnyNode, MapNode, MergePart, Node, StepNode, kind_of
 from holdfast.pipelines.page.layout import Doc, Group, quoted, value_doc
 from holdfast.pipelines.page.node_fields import KIND, PageField, fields_of, is_template
-from holdfast.pipelines.page.references import key_text, template_doc
+from holdfast.pipelines.page.template_text import key_text, template_doc
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.@+/-]*", re.ASCII)
 

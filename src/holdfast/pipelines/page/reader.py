@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from holdfast.contract.notes import Notes, few_guesses, shown
+from holdfast.contract.notes import PageNotes, few_guesses, shown
 from holdfast.contract.page import PIPELINE_SPEC, SPEC, Fence, Page, PageLine, Section, mentions_pipeline, parted
 from holdfast.contract.page_reader import read_parts, text_of
 from holdfast.contract.spec import OWNER, TOP
@@ -23,8 +23,8 @@ from holdfast.contract.terms import Contract, Problem
 from holdfast.pipelines.graph.bounds import MAX_LISTED, MAX_NODES, check_template
 from holdfast.pipelines.graph.contract import json_of
 from holdfast.pipelines.graph.graph import GIVES, AnyNode, Graph, MapNode
+from holdfast.pipelines.graph.graph_json import graph_from, graph_text
 from holdfast.pipelines.graph.refusals import PipelineInvalid
-from holdfast.pipelines.graph.text import graph_from, graph_text
 from holdfast.pipelines.page.blocks import SpecParts, parts_of, rows_of, tree_of
 from holdfast.pipelines.page.field_reader import FieldReader, StepFunction, word
 from holdfast.pipelines.page.node_fields import KIND, NODE_KEYS
@@ -63,14 +63,14 @@ def is_pipeline(data: bytes) -> bool:
         return False
     if _too_large(data) is not None:
         return True
-    notes = Notes()
+    notes = PageNotes()
     with few_guesses():
         return parted(text_of(data, notes), notes).section(PIPELINE_SPEC) is not None
 
 
 def read_pipeline(data: bytes) -> PipelinePage:
     """Read a pipeline.md, as Markdown or as text copied from a rendered page. Never raises: the result has the problems."""
-    notes = Notes()
+    notes = PageNotes()
     if (told := _too_large(data)) is not None:
         notes.error("page_too_large", "", 1, told)
         return PipelinePage(problems=notes.problems())
@@ -97,7 +97,7 @@ class _Nodes(NamedTuple):
 
 
 class _PipelineReader:
-    def __init__(self, page: Page, section: Section, notes: Notes) -> None:
+    def __init__(self, page: Page, section: Section, notes: PageNotes) -> None:
         self._page = page
         self._section = section
         self._notes = notes

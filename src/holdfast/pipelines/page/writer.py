@@ -13,13 +13,13 @@ from holdfast.contract.page import DIAGRAM, PIPELINE_SPEC
 from holdfast.model import codec
 from holdfast.pipelines.graph.contract import contract_in
 from holdfast.pipelines.graph.graph import Graph, MapNode
+from holdfast.pipelines.graph.graph_json import graph_id
 from holdfast.pipelines.graph.refusals import PipelineInvalid
-from holdfast.pipelines.graph.text import graph_id
 from holdfast.pipelines.page.contract_text import sections, spec_lines
 from holdfast.pipelines.page.field_writer import node_texts, word_text
 from holdfast.pipelines.page.layout import Group, laid_out
 from holdfast.pipelines.page.reader import read_pipeline
-from holdfast.pipelines.page.references import template_doc
+from holdfast.pipelines.page.template_text import template_doc
 
 
 def page_of(graph: Graph, drawing: str = "", include: Sequence[str] = ()) -> str:

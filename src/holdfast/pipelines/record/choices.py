@@ -64,7 +64,7 @@ def answer_of(outputs: Any) -> SupervisorChoice | str:
 
 def choice_at(position: NodePosition, number: int) -> Identity:
     """The identity of the step that records a choice. `number` is the turn of the supervisor in this try of the node, from 1."""
-    return identity_of(Type.STEP, CHOICE, position.node, position.round, position.turn, number)
+    return identity_of(Type.STEP, CHOICE, position.node, position.round, position.try_number, number)
 
 
 def choice_text(number: int, answer: SupervisorChoice) -> str:

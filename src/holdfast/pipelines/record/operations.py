@@ -14,7 +14,7 @@ import msgspec
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import identity_of
 from holdfast.model.operations import RUN, SubType, Type
-from holdfast.workers.approvals import ApprovalPlace, Kind, approval_at
+from holdfast.workers.approvals import ApprovalPlace, AskKind, approval_at
 from holdfast.workers.run_operations import node_at as node_at
 from holdfast.workers.run_operations import undone_at as undone_at
 
@@ -36,19 +36,19 @@ TIME_AT = identity_of(Type.WAIT, SubType.WAIT.value, "time-limit")
 
 
 class NodePosition(msgspec.Struct, frozen=True):
-    """One try of a node: the node, the round of its validation loop, and the turn (the first try in that round, or a further one that a
-    person allowed). Rounds and turns count from 1."""
+    """One try of a node: the node, the round of its validation loop, and the number of the try (the first one in that round, or a further
+    one that a person allowed). Rounds and tries count from 1."""
 
     node: str
     round: int = 1
-    turn: int = 1
+    try_number: int = msgspec.field(default=1, name="turn")  # the name that open executions have stored
 
 
 @lru_cache(maxsize=_KEPT_IDENTITIES)
 def run_at(position: NodePosition, part: str, number: int) -> Identity:
     """The identity of a child run of a node. `part` names the part of the node's work (`work`, `undo`, …), and `number` is the number of
     the run in that part, from 1."""
-    return identity_of(Type.CHAINED_INVOKE, RUN, position.node, position.round, position.turn, part, number)
+    return identity_of(Type.CHAINED_INVOKE, RUN, position.node, position.round, position.try_number, part, number)
 
 
 @lru_cache(maxsize=_KEPT_IDENTITIES)
@@ -60,16 +60,16 @@ def reused_at(at: Identity) -> Identity:
 def wait_at(position: NodePosition, part: str, number: int = 1) -> Identity:
     """The identity of a wait of a node. `part` names the part of the node's work that waits, and `number` is the number of the wait in
     that part, from 1."""
-    return identity_of(Type.WAIT, SubType.WAIT.value, position.node, position.round, position.turn, part, number)
+    return identity_of(Type.WAIT, SubType.WAIT.value, position.node, position.round, position.try_number, part, number)
 
 
-def node_time_at(node: str, turn: int) -> Identity:
-    """The identity of the timer for a node's time limit. All rounds share the timer; each turn has its own, so that a node which a person
+def node_time_at(node: str, try_number: int) -> Identity:
+    """The identity of the timer for a node's time limit. All rounds share the timer; each try has its own, so that a node which a person
     lets try again gets its full time again."""
-    return identity_of(Type.WAIT, SubType.WAIT.value, node, "time-limit", turn)
+    return identity_of(Type.WAIT, SubType.WAIT.value, node, "time-limit", try_number)
 
 
-def question_at(kind: Kind, position: NodePosition, part: str, number: int = 1) -> ApprovalPlace:
+def question_at(kind: AskKind, position: NodePosition, part: str, number: int = 1) -> ApprovalPlace:
     """The two identities of a question to a person: that of the callback which waits for the decision, and that of the step which records
     what is asked. `part` and `number` name the question inside the node."""
-    return approval_at(kind, position.node, f"{position.round}/{position.turn}/{part}", number)
+    return approval_at(kind, position.node, f"{position.round}/{position.try_number}/{part}", number)

@@ -19,7 +19,7 @@ from holdfast.pipelines.record.operations import REUSED, node_at, reused_at
 from holdfast.pipelines.record.responses import child_response
 from holdfast.pipelines.record.results import Settled, settled_in, settled_of, settled_update, told_of
 from holdfast.pipelines.record.reused import Reused, reused_in, reused_text
-from holdfast.workers.approvals import ApprovalPlace, Kind, Requested
+from holdfast.workers.approvals import ApprovalPlace, AskKind, Requested
 from holdfast.workers.run_operations import CANCEL_AT, EFFECTS_AT
 from holdfast.workers.run_reporters import RunReporter
 from holdfast.workers.run_usage import summed
@@ -40,7 +40,7 @@ class Records:
         self._awaited: dict[str, Identity] = {}
         self._settled: dict[tuple[str, int], Settled] = {}
         self._told: list[tuple[str, int, Settled]] = []
-        self._asked: list[tuple[ApprovalPlace, Kind, str]] = []
+        self._asked: list[tuple[ApprovalPlace, AskKind, str]] = []
         self._responses: dict[str, Response] = {}
         self.restarts = False
         """Whether the run restarts an earlier one. If not, no result is reused."""
@@ -182,7 +182,7 @@ class Records:
         self._wishes += [started(place.callback, timeout_seconds=within), succeeded(place.request, text)]
         self._asked.append((place, request.kind, request.tool))
 
-    def add_approvers(self, place: ApprovalPlace, kind: Kind, tool: str, added: Update) -> None:
+    def add_approvers(self, place: ApprovalPlace, kind: AskKind, tool: str, added: Update) -> None:
         """Add `added`, the update that gives an open question further approvers, to the next write. After the write, observers get the
         question again."""
         self._wishes.append(added)

@@ -30,7 +30,7 @@ from holdfast.pipelines.run.early_end import end_operation, ending_of
 from holdfast.pipelines.run.readiness import missing_for, not_reached, skip_of
 from holdfast.pipelines.run.troubles import passes
 from holdfast.pipelines.scene.children import TimeOver
-from holdfast.pipelines.scene.failure import AnotherTurn, handled
+from holdfast.pipelines.scene.failure import AnotherTry, handled
 from holdfast.pipelines.scene.invocation import PipelineRun
 from holdfast.pipelines.scene.scene import CannotRun, NotReached, Scene
 from holdfast.workers.run_operations import CANCEL_AT
@@ -82,12 +82,12 @@ async def advance(run: PipelineRun) -> bool:
 
 async def _looked(run: PipelineRun, node: AnyNode) -> Settled | None:
     """Call a node for its first try, and for each further try that a person has allowed. Returns how it ended; None while it waits."""
-    round, turn = run.round(node.name), 0
+    round, try_number = run.round(node.name), 0
     while True:
-        turn += 1
-        timer = node_time_at(node.name, turn)
+        try_number += 1
+        timer = node_time_at(node.name, try_number)
         is_over = (known := run.records.find(timer)) is not None and known.status is Status.SUCCEEDED
-        scene = Scene(run, node, NodePosition(node.name, round, turn), is_over=is_over)
+        scene = Scene(run, node, NodePosition(node.name, round, try_number), is_over=is_over)
         outcome = await _outcome(run, node, scene)
         if outcome is None and is_over:
             outcome = await _cut_off(run, node, scene)
@@ -98,7 +98,7 @@ async def _looked(run: PipelineRun, node: AnyNode) -> Settled | None:
         if isinstance(outcome, NodeFailure):
             outcome = _late(node) if is_over else outcome
             answer = await handled(node, Scene(run, node, scene.position), outcome)
-            if isinstance(answer, AnotherTurn):
+            if isinstance(answer, AnotherTry):
                 continue
             outcome = answer
         if outcome is not None and node.name not in run.structure.loops:  # a node of a loop may need its timer again

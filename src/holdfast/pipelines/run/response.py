@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.contract.codes import ResponseStatus, meaning_of
 from holdfast.contract.protocol import Observability, Response, ResponseError
 from holdfast.pipelines.graph.graph import Template
-from holdfast.pipelines.graph.references import Unresolved
+from holdfast.pipelines.graph.resolved_templates import Unresolved
 from holdfast.pipelines.graph.templates import form_of
 from holdfast.pipelines.run.early_end import EarlyEnd
 from holdfast.pipelines.run.undo import Unfinished

@@ -9,7 +9,7 @@ from holdfast.model.graphs import GraphText
 from holdfast.model.operations import Kind
 from holdfast.pipelines.graph.contract import contract_in
 from holdfast.pipelines.graph.graph import Graph
-from holdfast.pipelines.graph.text import graph_text, text_id
+from holdfast.pipelines.graph.graph_json import graph_text, text_id
 from holdfast.workers.attempt import Body
 from holdfast.workers.tools.seam import Tool
 

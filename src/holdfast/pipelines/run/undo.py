@@ -94,8 +94,8 @@ async def _undone(run: PipelineRun, node: _Undoable, round: int) -> Unfinished |
     if isinstance(node, MapNode) and not await map_node.effects(node, Scene(run, node, NodePosition(node.name, round))):
         return None  # without a record: a restart does again what is recorded as undone
     error = NodeError(code="undo_failed", message="The undo was tried too often.")
-    for turn in range(1, _MOST_TRIES + 1):
-        scene = Scene(run, node, NodePosition(node.name, round, turn), results=run.results_in(node.name, round))
+    for try_number in range(1, _MOST_TRIES + 1):
+        scene = Scene(run, node, NodePosition(node.name, round, try_number), results=run.results_in(node.name, round))
         while (tried := await _tried(scene, node, round)) is None:
             await run.records.rest()
         if not isinstance(tried, NodeError):

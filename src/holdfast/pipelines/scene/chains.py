@@ -13,14 +13,14 @@ from holdfast.model.operations import OPEN, Action
 from holdfast.pipelines.graph.graph import Then
 from holdfast.pipelines.record.operations import question_at, wait_at
 from holdfast.pipelines.scene.scene import Scene
-from holdfast.workers.approvals import Kind
+from holdfast.workers.approvals import AskKind
 from holdfast.workers.ballots import Added, added_at
 from holdfast.workers.demands import members_in
 
 _TIMER = "then"
 
 
-def keep_chain(scene: Scene, kind: Kind, part: str, chain: tuple[Then, ...]) -> None:
+def keep_chain(scene: Scene, kind: AskKind, part: str, chain: tuple[Then, ...]) -> None:
     """For a question that is open: start the timer of each part of the chain that has none, and add the approvers of each part whose timer
     has ended. `kind` and `part` name the question inside the node."""
     place, node = question_at(kind, scene.position, part), scene.node.name

@@ -16,7 +16,7 @@ from holdfast.pipelines.record.responses import was_refused
 from holdfast.pipelines.restart.forerunners import Earlier
 from holdfast.pipelines.scene.environment import RunService
 from holdfast.pipelines.scene.mismatch import edge_error
-from holdfast.pipelines.scene.values import Values
+from holdfast.pipelines.scene.run_values import Values
 from holdfast.workers.accepted_request import AcceptedRequest, Budget, Labels
 from holdfast.workers.child_requests import ChildRequest
 
@@ -34,7 +34,7 @@ class TimeOver(Exception):
 
 
 class ChildRuns:
-    """Runs workers for one node, in one round and in one turn (try) of the node, or for one item of a map."""
+    """Runs workers for one node, in one round and in one try of the node, or for one item of a map."""
 
     def __init__(
         self,

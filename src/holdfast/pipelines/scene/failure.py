@@ -36,7 +36,7 @@ from holdfast.pipelines.record.results import NodeError, NodeFailure, Settled
 from holdfast.pipelines.scene.children import ChildRuns, Inputs
 from holdfast.pipelines.scene.scene import Scene, Silence
 
-MOST_TURNS: Final = 20
+MOST_TRIES: Final = 20
 """A node is tried at most this often in one round: the first try, and each further try that a person allows."""
 _MOST_LIMITED: Final = 100
 """If a rate refuses the requests to a worker this many times in succession, the worker is treated as failed."""
@@ -53,7 +53,7 @@ class LastChildRun(msgspec.Struct, frozen=True):
     operation_id: str
 
 
-class AnotherTurn(msgspec.Struct, frozen=True):
+class AnotherTry(msgspec.Struct, frozen=True):
     """A person wants the node to be tried again."""
 
 
@@ -112,9 +112,9 @@ def _code(response: Response) -> str:
     return "" if response.error is None else response.error.error_code
 
 
-async def handled(node: AnyNode, scene: Scene, failed: NodeFailure) -> Settled | AnotherTurn | None:
-    """Apply the action for the failure of a node: `failed.action`, else the one of `on_failure`. Returns how the node ends, AnotherTurn if
-    a person wants another try and MOST_TURNS allows one, and None until the person who is asked has answered."""
+async def handled(node: AnyNode, scene: Scene, failed: NodeFailure) -> Settled | AnotherTry | None:
+    """Apply the action for the failure of a node: `failed.action`, else the one of `on_failure`. Returns how the node ends, AnotherTry if
+    a person wants another try and MOST_TRIES allows one, and None until the person who is asked has answered."""
     action = failed.action or action_for(node, failed.error.code)
     if action == "escalate":
         return await _escalated(node, scene, failed)
@@ -146,7 +146,7 @@ def _without(node: AnyNode, failed: NodeFailure) -> Settled:
     )
 
 
-async def _escalated(node: AnyNode, scene: Scene, failed: NodeFailure) -> Settled | AnotherTurn | None:
+async def _escalated(node: AnyNode, scene: Scene, failed: NodeFailure) -> Settled | AnotherTry | None:
     actions = [RETRY, *([] if isinstance(node, MapNode | WaitNode) else [USE]), SKIP, STOP]
     error = failed.error
     decision = scene.ask(
@@ -165,7 +165,7 @@ async def _escalated(node: AnyNode, scene: Scene, failed: NodeFailure) -> Settle
     answer = decision.result if isinstance(decision.result, dict) else {}
     match answer.get("action") if decision.verdict == "answer" else STOP:
         case "retry":
-            return AnotherTurn() if scene.position.turn < MOST_TURNS else _ended(failed)
+            return AnotherTry() if scene.position.try_number < MOST_TRIES else _ended(failed)
         case "use":
             given = answer.get("outputs")
             document = await scene.run_state.values.kept(given_document(node, failed, given))

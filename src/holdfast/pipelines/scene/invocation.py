@@ -16,7 +16,7 @@ from holdfast.pipelines.record.records import Records
 from holdfast.pipelines.record.results import Settled, worker_document
 from holdfast.pipelines.restart.forerunners import Forerunners
 from holdfast.pipelines.scene.environment import RunService, StepCalls
-from holdfast.pipelines.scene.values import Values
+from holdfast.pipelines.scene.run_values import Values
 from holdfast.workers.accepted_request import AcceptedRequest, Budget
 from holdfast.workers.run_reporters import LiveRunReporter
 

@@ -11,7 +11,7 @@ from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Response, ResponseError
 from holdfast.pipelines.graph.graph import Template
 from holdfast.pipelines.graph.paths import text_of
-from holdfast.pipelines.graph.references import Unresolved
+from holdfast.pipelines.graph.resolved_templates import Unresolved
 from holdfast.pipelines.graph.templates import Reference, references_in
 from holdfast.pipelines.record.results import NodeError
 

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.durable.identifier import Identity
 from holdfast.model.operations import OPEN
 from holdfast.pipelines.graph.graph import AnyNode, Template, parted
-from holdfast.pipelines.graph.references import MapItem, Unresolved
+from holdfast.pipelines.graph.resolved_templates import MapItem, Unresolved
 from holdfast.pipelines.graph.templates import INDEX, ITEM
 from holdfast.pipelines.record.operations import NodePosition, question_at
 from holdfast.pipelines.record.results import NodeError
@@ -25,7 +25,7 @@ from holdfast.pipelines.scene.children import ChildRuns
 from holdfast.pipelines.scene.invocation import PipelineRun
 from holdfast.pipelines.scene.mismatch import no_object_error, unresolved_error
 from holdfast.workers.accepted_request import Labels
-from holdfast.workers.approvals import ApprovalPlace, Decision, Kind, Requested, arguments_hash, decision_of
+from holdfast.workers.approvals import ApprovalPlace, AskKind, Decision, Requested, arguments_hash, decision_of
 from holdfast.workers.demands import demands_of
 
 
@@ -51,7 +51,7 @@ class Silence(msgspec.Struct, frozen=True):
 
 
 class Scene(ChildRuns):
-    """What one node may ask for, in one round and one turn (`NodePosition`)."""
+    """What one node may ask for, in one round and one try (`NodePosition`)."""
 
     def __init__(
         self, run: PipelineRun, node: AnyNode, position: NodePosition, *, is_over: bool = False, results: Mapping[str, Any] | None = None
@@ -128,9 +128,9 @@ class Scene(ChildRuns):
         values.append(await self.value(part))
         return {"$from": "values", "path": [len(values) - 1]}
 
-    def in_turn(self, turn: int) -> Scene:
-        """The scene of the same node in the same round, but in another turn (try)."""
-        return Scene(self.run_state, self.node, NodePosition(self.position.node, self.position.round, turn), results=self._results)
+    def in_try(self, try_number: int) -> Scene:
+        """The scene of the same node in the same round, but in another try."""
+        return Scene(self.run_state, self.node, NodePosition(self.position.node, self.position.round, try_number), results=self._results)
 
     def is_lost(self, source: str) -> bool:
         """Whether a result that the author wanted from the node `source` is missing or partial (`Settled.lost`)."""
@@ -187,7 +187,7 @@ class Scene(ChildRuns):
 
     def ask(
         self,
-        kind: Kind,
+        kind: AskKind,
         part: str,
         shown: dict[str, Any],
         *,

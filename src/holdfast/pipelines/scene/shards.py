@@ -20,7 +20,7 @@ from holdfast.durable.journal import Journal, started
 from holdfast.model import json_structs
 from holdfast.model.operations import OPEN, Kind, Operation, Order, Update
 from holdfast.pipelines.graph.graph import MapNode, Template
-from holdfast.pipelines.graph.references import MapItem, Unresolved, resolved
+from holdfast.pipelines.graph.resolved_templates import MapItem, Unresolved, resolved
 from holdfast.pipelines.record.operations import NodePosition, run_at
 from holdfast.pipelines.record.records import Records
 from holdfast.pipelines.record.responses import child_response, made_response, was_refused
@@ -31,10 +31,10 @@ from holdfast.pipelines.restart.items import EarlierItems, ItemForerunners
 from holdfast.pipelines.scene.children import ChildRuns
 from holdfast.pipelines.scene.earlier_items import WORK, earlier_items, item_forerunners
 from holdfast.pipelines.scene.environment import RunService
-from holdfast.pipelines.scene.failure import MOST_TURNS, ended, ran
+from holdfast.pipelines.scene.failure import MOST_TRIES, ended, ran
 from holdfast.pipelines.scene.mismatch import no_object_error, unresolved_error
+from holdfast.pipelines.scene.run_values import Values
 from holdfast.pipelines.scene.scene import Scene
-from holdfast.pipelines.scene.values import Values
 from holdfast.workers.accepted_request import SHARD, AcceptedRequest, Labels, Lineage
 from holdfast.workers.run_operations import CANCEL_AT
 from holdfast.workers.run_reporters import SILENT
@@ -122,8 +122,8 @@ async def kept_items(scene: Scene) -> set[int]:
     forerunners, kept = scene.run_state.forerunners, set[int]()
     if forerunners is None or not forerunners.keeps:
         return kept
-    for turn in range(1, MOST_TURNS + 1):
-        position, number = NodePosition(scene.position.node, scene.position.round, turn), 1
+    for try_number in range(1, MOST_TRIES + 1):
+        position, number = NodePosition(scene.position.node, scene.position.round, try_number), 1
         while (known := scene.records.find(run_at(position, WORK, number))) is not None and known.status not in OPEN:
             page = await _page(scene, known)
             if not isinstance(page, ShardFailed):
@@ -139,7 +139,7 @@ def items_over(
     of the pipeline's run; `running` reads the operations of a shard that still runs. An item may have several runs (fallbacks, or another
     run after a rate refused the first): it is counted once, with its last run. An item that failed without a run is counted when its shard
     has ended. A shard whose page is in an artifact counts as SHARD_ITEMS items, also if it ran fewer: the caller must bound the sum."""
-    positions = [NodePosition(node.name, round, turn) for turn in range(MOST_TURNS, 0, -1)]
+    positions = [NodePosition(node.name, round, try_number) for try_number in range(MOST_TRIES, 0, -1)]
     position = next((each for each in positions if run_at(each, WORK, 1).operation_id in operations), positions[-1])
     workers, number, ok, failed = (node.worker, *node.fallback), 0, 0, 0
     while (shard := operations.get(run_at(position, WORK, number + 1).operation_id)) is not None:
@@ -178,7 +178,7 @@ async def _start(scene: Scene, at: Identity, task: Task, part: str, first: int, 
     task = msgspec.structs.replace(task, items=task.items[cut], previous=previous, earlier=earlier)
     inputs = _ShardInputs(pipeline=run.contract.worker_id, position=scene.position, part=part, first=first, failed=failed, task=task)
     given = await run.values.kept(_flat(msgspec.to_builtins(inputs)))
-    family = sha256(f"{run.accepted.family}\0{node.name}\0{scene.position.round}\0{scene.position.turn}\0{part}".encode()).hexdigest()
+    family = sha256(f"{run.accepted.family}\0{node.name}\0{scene.position.round}\0{scene.position.try_number}\0{part}".encode()).hexdigest()
     accepted = msgspec.structs.replace(
         run.accepted,
         request=WorkerRequest(

@@ -10,8 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from holdfast.workers.body.errors import WorkerError, as_frame
-from holdfast.workers.body.links import SocketLink
 from holdfast.workers.body.main import done
+from holdfast.workers.body.runner_connection import SocketLink
 
 
 def enter(fd: int, module: str) -> None:

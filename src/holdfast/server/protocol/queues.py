@@ -202,7 +202,7 @@ class Queues:
 
     async def _changed(self, request: Request, verb: str) -> Reply:
         view: QueueView = await in_thread(Purpose.HOUSE, getattr(self._queues(request), verb), request.label)
-        self._engine.look()
+        self._engine.look_for_work()
         row = view.row
         return document_reply({"queue": row.name, "mode": row.mode.value})
 
@@ -212,7 +212,7 @@ class Queues:
         said = _converted(_body(request, dict[str, Any]), _Set)
         is_new = await in_thread(Purpose.STORE, new_queue, self._queues(request), request.label) is not None
         row = (await in_thread(Purpose.HOUSE, self._queues(request).set, request.label, flattened(said.set), said.reset)).row
-        self._engine.look()
+        self._engine.look_for_work()
         return document_reply({"queue": row.name, "is_new": is_new, "settings": settings_document(row)}, 201 if is_new else 200)
 
     async def redrive(self, request: Request) -> Reply:

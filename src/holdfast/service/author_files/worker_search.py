@@ -18,7 +18,7 @@ from holdfast.library import WORKERS, find
 from holdfast.pipelines.builder.build_page import page_in
 from holdfast.pipelines.builder.contract import contract_of_arguments
 from holdfast.pipelines.builder.declared import DeclaredPipeline, pipelines_of
-from holdfast.pipelines.check.known import Inside, Known, Workers, known_worker, workers_of
+from holdfast.pipelines.check.known import Inside, Known, WorkersById, known_worker, workers_of
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 from holdfast.pipelines.page.reader import is_pipeline
 from holdfast.workers.tools.declarations import declarations_of
@@ -42,7 +42,7 @@ class _Found(NamedTuple):
     only its file."""
 
 
-def workers_for(file: Path, more: Sequence[Path] = ()) -> Workers:
+def workers_for(file: Path, more: Sequence[Path] = ()) -> WorkersById:
     """The workers and pipelines that a pipeline of this file may name, by id and version. `more` are files that the caller gives. Workers
     and pipelines whose file or page cannot be read or has errors are left out."""
     ready = [path for name in WORKERS if (path := find(name)) is not None]

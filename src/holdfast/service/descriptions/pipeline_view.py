@@ -13,9 +13,9 @@ from holdfast.model.execution import Execution
 from holdfast.model.operations import OPEN, RUN, Operation, Type
 from holdfast.pipelines.draw.captions import Counts, NodeView, Views
 from holdfast.pipelines.graph.graph import Graph, MapNode
-from holdfast.pipelines.graph.references import resolved
+from holdfast.pipelines.graph.graph_json import graph_from
+from holdfast.pipelines.graph.resolved_templates import resolved
 from holdfast.pipelines.graph.structure import structure_of
-from holdfast.pipelines.graph.text import graph_from
 from holdfast.pipelines.record.operations import node_at
 from holdfast.pipelines.record.responses import child_response
 from holdfast.pipelines.record.results import settled_of, worker_document

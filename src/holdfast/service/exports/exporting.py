@@ -28,7 +28,7 @@ _LATER: Final = ("superseded_by", "quarantine", "quarantine_event", "graph", "su
 """Members that earlier releases do not know. A document has them only if they are set."""
 
 
-class Header(Execution, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ExportedHeader(Execution, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The execution in a document."""
 
     input_hash: str = ""
@@ -53,7 +53,7 @@ class ExportedExecution(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     data: bool
     """Whether it contains payloads. A document without payloads can be imported, but not replayed."""
     arn: str
-    execution: Header
+    execution: ExportedHeader
     operations: list[ExportedOperation]
     events: list[ExportedEvent]
     history: dict[str, Any]
@@ -79,7 +79,7 @@ def exported(snapshot: Snapshot, now: int, *, include_data: bool) -> dict[str, A
         exported_at=now,
         data=include_data,
         arn=arn_of(header),
-        execution=remade(Header, header, **OF_ITS_STORE),
+        execution=remade(ExportedHeader, header, **OF_ITS_STORE),
         operations=[remade(ExportedOperation, operation, callback_id=None, result=None, error=None) for operation in snapshot.operations],
         events=[remade(ExportedEvent, event) for event in events],
         history={"Events": history},

@@ -24,10 +24,18 @@ from holdfast.model.operations import OPEN, Failure, Operation, Status, Type
 from holdfast.model.summary import Summary, error_word
 from holdfast.model.transitions import MAX_ID, MAX_NAME, MOVES, TIMERS
 from holdfast.service.descriptions.executions import arn_of
-from holdfast.service.exports.exporting import FORMAT, OF_ITS_STORE, ExportedEvent, ExportedExecution, ExportedOperation, Header, remade
+from holdfast.service.exports.exporting import (
+    FORMAT,
+    OF_ITS_STORE,
+    ExportedEvent,
+    ExportedExecution,
+    ExportedHeader,
+    ExportedOperation,
+    remade,
+)
 from holdfast.store.seam import Snapshot
 
-Source = Mapping[str, Any] | str | os.PathLike[str]
+ExportSource = Mapping[str, Any] | str | os.PathLike[str]
 """An exported document as a mapping, or the path of a JSON file that has one. A `str` is a path, never the text of a document."""
 
 MAX_BYTES: Final = 1 << 30
@@ -100,7 +108,7 @@ class Imported(msgspec.Struct, frozen=True):
     """Whether the document contains payloads."""
 
 
-def read(source: Source) -> Imported:
+def read(source: ExportSource) -> Imported:
     """Read a document. Raises ExportInvalid, which says what is wrong, if it cannot be read, is damaged, or is not an export of an
     execution."""
     document = _decoded(source)
@@ -148,11 +156,11 @@ def _whole(recorded: ExportedOperation, began: Event, told: Event | None) -> Ope
 # --- shape and types
 
 
-def _called(source: Source) -> str:
+def _called(source: ExportSource) -> str:
     return "The document" if isinstance(source, Mapping) else os.fspath(source)
 
 
-def _decoded(source: Source) -> ExportedExecution:
+def _decoded(source: ExportSource) -> ExportedExecution:
     called = _called(source)
     try:
         text = msgspec.json.encode(source) if isinstance(source, Mapping) else _text(Path(source))
@@ -198,7 +206,7 @@ def _check_numbers(member: str, struct: msgspec.Struct) -> None:
             _wrong(f"{member}.{name}", "out of range (it must be from 0 to 2**53; a time must be before the year 10000)")
 
 
-def _check_header(header: Header, arn: str) -> None:
+def _check_header(header: ExportedHeader, arn: str) -> None:
     if not _ID.fullmatch(header.id):
         _wrong("execution.id", "not the id of an execution")
     # A successor has a larger id, because ids grow with time. So no file can make `continued_as` or `superseded_by` lead in a circle.
@@ -247,7 +255,7 @@ def _check_graph(document: ExportedExecution) -> None:
         _wrong("graph", str(wrong).rstrip("."))
 
 
-def _check_events(header: Header, events: Sequence[ExportedEvent], operations: Mapping[str, Operation]) -> None:
+def _check_events(header: ExportedHeader, events: Sequence[ExportedEvent], operations: Mapping[str, Operation]) -> None:
     """Check the numbers of the events, that their times never decrease, and that each event fits the operation that it names. The numbers
     are 1, 2, 3 and so on; only the last event of an execution that was in the state CLOSING leaves one number out."""
     hidden = header.state is State.CLOSING or (header.state is State.IMPORTED and header.status is not ExecutionStatus.RUNNING)
@@ -298,7 +306,7 @@ def _check_fits(member: str, convert: Callable[[Any], object], value: object) ->
         _wrong(member, str(error).rstrip("."))
 
 
-def _check_operations(header: Header, operations: Sequence[ExportedOperation], events: Sequence[ExportedEvent]) -> None:
+def _check_operations(header: ExportedHeader, operations: Sequence[ExportedOperation], events: Sequence[ExportedEvent]) -> None:
     """Check the operations and the header's counts of them. For example, an id must be unique, a place must be the number of the
     operation's first event, the places must grow, and a parent must be a context before the operation in the list."""
     if header.operations != len(operations):
@@ -334,7 +342,7 @@ def _check_operations(header: Header, operations: Sequence[ExportedOperation], e
         last = op.place
 
 
-def _check_ending(header: Header, events: Sequence[ExportedEvent]) -> None:
+def _check_ending(header: ExportedHeader, events: Sequence[ExportedEvent]) -> None:
     """Check that an execution that has ended has one terminal event, its last event, and that any other execution has none. Also check that
     the header's members about the end fit."""
     is_open = header.status is ExecutionStatus.RUNNING

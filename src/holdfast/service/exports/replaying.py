@@ -37,7 +37,7 @@ from holdfast.model.operations import Failure, Operation, Update, unpruned
 from holdfast.model.ports import Invocation, OnAnswer
 from holdfast.model.verbs import Checkpointed
 from holdfast.service.descriptions.executions import arn_of
-from holdfast.service.exports.importing import Source, read
+from holdfast.service.exports.importing import ExportSource, read
 from holdfast.store.seam import Snapshot
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     ended."""
 
 
-def replay(document: Source, function: DurableFunction) -> Replayed:
+def replay(document: ExportSource, function: DurableFunction) -> Replayed:
     """Run a function on the records of an exported execution, and return whether its calls match the records. `document` is the exported
     document, or the path of its file.
 

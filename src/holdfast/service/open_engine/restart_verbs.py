@@ -16,7 +16,7 @@ from holdfast.service.open_engine.open_execution import OpenExecution, input_tex
 if TYPE_CHECKING:  # a program without workers does not load their modules
     from holdfast.contract.protocol import Response
     from holdfast.pipelines.restart.compare import Comparison
-    from holdfast.pipelines.restart.plan import RestartPlan
+    from holdfast.pipelines.restart.restart_plan import RestartPlan
     from holdfast.service.restarts.runs import RestartAsked
     from holdfast.service.runtimes.worker_runtime import WorkerRuntime
     from holdfast.workers.run_lookup import Asker

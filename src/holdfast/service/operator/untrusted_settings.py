@@ -15,7 +15,7 @@ from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.policy import DayCaps
 from holdfast.workers.tools.fetch_url import covers
 
-Rule = Callable[[Any, Any], tuple[Any, bool]]
+TighteningRule = Callable[[Any, Any], tuple[Any, bool]]
 _LOCKS: Final = ("all", "process", "inline")
 _ESTIMATES: Final = ("worst", "typical", "none")
 
@@ -107,7 +107,7 @@ def _refused_codes(
     return tight, whole
 
 
-RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
+RULES: Final[Mapping[str, Mapping[str, TighteningRule]]] = {
     "policy": {
         "isolation": _stricter,
         "retry_codes": _refused_codes,

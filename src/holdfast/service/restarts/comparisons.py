@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.contract.protocol import response_document
 from holdfast.model.errors import InvalidParameter
 from holdfast.pipelines.graph.edges import templates_of
-from holdfast.pipelines.graph.references import Unresolved, resolved
+from holdfast.pipelines.graph.resolved_templates import Unresolved, resolved
 from holdfast.pipelines.restart.compare import Comparison, NodePicture, Side, compared, differences, verdict_in
 from holdfast.service.descriptions.pipeline_view import NodeCost, pipeline_view, results_of
 from holdfast.store.seam import ExecutionStore

@@ -32,10 +32,10 @@ from holdfast.pipelines.estimate.amounts import UNKNOWN, Amount
 from holdfast.pipelines.estimate.estimate import Begun, rest_of
 from holdfast.pipelines.graph.contract import contract_in
 from holdfast.pipelines.graph.graph import Graph
+from holdfast.pipelines.graph.graph_json import graph_from
 from holdfast.pipelines.graph.structure import structure_of
-from holdfast.pipelines.graph.text import graph_from
 from holdfast.pipelines.restart.forerunners import Forerunners
-from holdfast.pipelines.restart.plan import NodePlan, RestartPlan, below, check_names, planned
+from holdfast.pipelines.restart.restart_plan import NodePlan, RestartPlan, below, check_names, planned
 from holdfast.pipelines.run.served_pipeline import PACKAGE, ServedPipeline
 from holdfast.service.costs.estimates import Estimates, without_workers
 from holdfast.service.descriptions.pipeline_view import pipeline_view

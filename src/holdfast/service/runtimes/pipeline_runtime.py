@@ -10,13 +10,13 @@ from typing import Final, Protocol
 from holdfast.contract.terms import ProblemLevel
 from holdfast.hosts.sandbox.server_limits import ServerLimits
 from holdfast.pipelines.builder.build import build
-from holdfast.pipelines.check.known import Known, Workers, known_worker
+from holdfast.pipelines.check.known import Known, WorkersById, known_worker
 from holdfast.pipelines.check.known import workers_of as workers_named
 from holdfast.pipelines.check.nested import with_pipelines
 from holdfast.pipelines.check.whole import problems
 from holdfast.pipelines.graph.graph import Built, Graph, parted
+from holdfast.pipelines.graph.graph_json import graph_from
 from holdfast.pipelines.graph.refusals import PipelineInvalid
-from holdfast.pipelines.graph.text import graph_from
 from holdfast.pipelines.run.served_pipeline import ServedPipeline
 from holdfast.pipelines.steps.steps import Steps
 from holdfast.workers.packages import Package, Packages
@@ -92,7 +92,7 @@ class PipelineRuntime:
             self.graphs.add(served)
         return pipelines
 
-    def _check(self, file: Path, each: Built, workers: Workers) -> None:
+    def _check(self, file: Path, each: Built, workers: WorkersById) -> None:
         told = problems(each.graph, workers, each.lines)
         errors = [problem for problem in told if problem.level is ProblemLevel.ERROR]
         if errors:

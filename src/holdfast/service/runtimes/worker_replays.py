@@ -12,14 +12,14 @@ from holdfast.contract.protocol import Response, response_from
 from holdfast.model import json_structs
 from holdfast.model.errors import ExportInvalid, InvalidParameter
 from holdfast.model.execution import ExecutionStatus
-from holdfast.service.exports.importing import Source, read
+from holdfast.service.exports.importing import ExportSource, read
 from holdfast.service.runtimes.worker_runtime import WorkerRuntime, WorkerSettings, home_beside
 from holdfast.workers.accept import ServedVersion
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.replay import Finished, RunReplay, replay
 
 
-def exported_run(document: Source) -> Finished:
+def exported_run(document: ExportSource) -> Finished:
     """The run in a document that `executions export` wrote. Raises ExportInvalid or InvalidParameter if the document has no run that can be
     replayed."""
     imported = read(document)

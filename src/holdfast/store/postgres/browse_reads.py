@@ -32,7 +32,7 @@ class PostgresBrowseReads(PostgresReads, BrowseReads):
     _look_lock: threading.RLock
 
     @contextmanager
-    def _looking(self, seconds: float) -> Iterator[Ask]:
+    def _search_connection(self, seconds: float) -> Iterator[Ask]:
         until = monotonic() + seconds
         if not self._look_lock.acquire(timeout=max(seconds, 0)):
             raise ReadTooLong

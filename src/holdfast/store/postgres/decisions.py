@@ -17,7 +17,7 @@ from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParam
 from holdfast.model.execution import Birth, Change, Execution, View
 from holdfast.model.verbs import Answer, Checkpoint, Start, Write
 from holdfast.store import rows
-from holdfast.store.batch import Batch, Mark
+from holdfast.store.batch import Batch, BatchMark
 from holdfast.store.decisions import Decisions
 from holdfast.store.postgres.columns import texts
 from holdfast.store.postgres.errors import is_shared
@@ -51,7 +51,7 @@ class PostgresBatch(Batch):
         self.sent = False
         """Whether the batch may be in the database already."""
 
-    def undo(self, mark: Mark) -> set[str]:
+    def undo(self, mark: BatchMark) -> set[str]:
         """Take back everything that was decided since a mark. Returns the ids of executions for which the view in memory must be compared
         with the row again."""
         undone = {change.header.id for change in self.changes[mark[0] :]}

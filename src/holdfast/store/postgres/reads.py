@@ -11,7 +11,7 @@ from holdfast.model.operations import Operation
 from holdfast.store import rows
 from holdfast.store.list_query import Dialect
 from holdfast.store.postgres.columns import texts, unmarked
-from holdfast.store.postgres.session import Parameters, Session, Statement
+from holdfast.store.postgres.session import Session, Statement, StatementParameters
 from holdfast.store.reads import Reads, only_of
 from holdfast.store.seam import Filter, HistoryEntry, Target
 
@@ -30,7 +30,7 @@ class PostgresReads(Reads):
     """The connection for everything except batches and reads for people: a read, or the renewal of a lease, does not wait for a batch that
     waits for a lock."""
 
-    def _read(self, name: str, parameters: Parameters = None) -> list[rows.Row]:
+    def _read(self, name: str, parameters: StatementParameters = None) -> list[rows.Row]:
         return self._side.ask(self._sql[name], parameters)
 
     def _text(self, asked: str) -> str:

@@ -20,7 +20,7 @@ from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.errors import explained
 from holdfast.store.rows import Row
 
-Parameters = Sequence[object] | Mapping[str, object] | None
+StatementParameters = Sequence[object] | Mapping[str, object] | None
 _NAMED: Final = re.compile(r"%\((\w+)\)s|%s")
 
 
@@ -36,7 +36,7 @@ class Statement:
         numbers = iter(names)
         self.text = _NAMED.sub(lambda _: f"${self._names.index(next(numbers)) + 1}", text).encode()
 
-    def arguments(self, parameters: Parameters) -> Sequence[object] | None:
+    def arguments(self, parameters: StatementParameters) -> Sequence[object] | None:
         """The parameters in the order of their numbers. Only parameters by name are put into that order; others are returned as they
         are."""
         return [parameters[name] for name in self._names] if isinstance(parameters, Mapping) else parameters
@@ -91,7 +91,7 @@ class Session:
         if self.is_lost:
             self._open()
 
-    def run(self, statement: bytes | Statement, parameters: Parameters = None, *, prepare: bool = True) -> list[Row]:
+    def run(self, statement: bytes | Statement, parameters: StatementParameters = None, *, prepare: bool = True) -> list[Row]:
         """Run SQL once, and return its rows. If it fails, the caller gets psycopg's error."""
         if isinstance(statement, Statement):
             self._last = self._numbered.execute(statement.text, statement.arguments(parameters), prepare=prepare)
@@ -99,7 +99,7 @@ class Session:
             self._last = self._cursor.execute(statement, parameters, prepare=prepare)
         return self._last.fetchall() if _has_rows(self._last) else []
 
-    def ask(self, statement: bytes | Statement, parameters: Parameters = None, *, prepare: bool = True) -> list[Row]:
+    def ask(self, statement: bytes | Statement, parameters: StatementParameters = None, *, prepare: bool = True) -> list[Row]:
         """Run one statement, and return its rows. If the connection is lost outside a transaction, another is opened and the statement runs
         again. So use this only for a statement that may run twice without harm. If it fails, the caller gets Holdfast's error."""
         with self.lock:
@@ -114,7 +114,7 @@ class Session:
             except psycopg.Error as error:
                 raise explained(error, self._address.shown) from error
 
-    def change(self, statement: bytes | Statement, parameters: Parameters = None) -> int:
+    def change(self, statement: bytes | Statement, parameters: StatementParameters = None) -> int:
         """Run one statement that changes rows, and return how many rows it changed. If the connection is lost outside a transaction, the
         statement runs again on a new connection. So use this only for a statement that may run twice without harm."""
         with self.lock:

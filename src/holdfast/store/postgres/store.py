@@ -36,7 +36,7 @@ from holdfast.store.postgres.browse_reads import PostgresBrowseReads
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.columns import numbers, texts
 from holdfast.store.postgres.connection import load_queries, prepare
-from holdfast.store.postgres.console import PostgresConsole
+from holdfast.store.postgres.console_state import PostgresConsole
 from holdfast.store.postgres.credentials import PostgresCredentials
 from holdfast.store.postgres.decisions import PostgresBatch, charged_keys, has_graphs, last_headers
 from holdfast.store.postgres.errors import explained, is_moved, is_shared
@@ -75,7 +75,7 @@ class PostgresStore(
         self._channel = address.schema
         self._texts = load_queries(address.schema)
         self._lists = ListQuery(self._texts, DIALECT)
-        self._looks = BrowseQuery(self._texts, DIALECT)
+        self._browse_query = BrowseQuery(self._texts, DIALECT)
         self._looker = None
         self._address = address
         self._look_lock = threading.RLock()

@@ -33,7 +33,7 @@ class SqliteBrowseReads(SqliteReads, BrowseReads):
     _look_lock: threading.RLock
 
     @contextmanager
-    def _looking(self, seconds: float) -> Iterator[Ask]:
+    def _search_connection(self, seconds: float) -> Iterator[Ask]:
         until = monotonic() + seconds
         lock = self._read_lock if self._where == MEMORY else self._look_lock
         if not lock.acquire(timeout=max(seconds, 0)):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from holdfast.model.audit import Note
 from holdfast.model.credentials import Credential
 from holdfast.store import rows
-from holdfast.store.pages import readable_credentials
+from holdfast.store.damaged_rows import readable_credentials
 from holdfast.store.sqlite.audit import SqliteAuditLog
 
 

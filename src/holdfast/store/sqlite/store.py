@@ -33,7 +33,7 @@ from holdfast.store.list_query import ListQuery
 from holdfast.store.seam import Committed, Hosted, Target
 from holdfast.store.sqlite.browse_reads import SqliteBrowseReads, look_address
 from holdfast.store.sqlite.connection import MEMORY, all_statements, connect, prepare, seal_of
-from holdfast.store.sqlite.console import SqliteConsole
+from holdfast.store.sqlite.console_state import SqliteConsole
 from holdfast.store.sqlite.credentials import SqliteCredentials
 from holdfast.store.sqlite.errors import explained, is_damage, is_shared
 from holdfast.store.sqlite.lanes import SqliteLanes
@@ -79,7 +79,7 @@ class SqliteStore(
         self._where, self._codec = where, codec
         self._sql = all_statements()
         self._lists = ListQuery(self._sql, DIALECT)
-        self._looks = BrowseQuery(self._sql, DIALECT)
+        self._browse_query = BrowseQuery(self._sql, DIALECT)
         self._looker, self._look_at = None, look_address(where)
         self._bulk = bulk(self._sql)
         self._presence: Presence | None = None

@@ -6,9 +6,9 @@
 
 Belongs: facts that a caller of `holdfast.store.seam` can observe. The name of a test states the fact.
 Does not: tests of one backend's own code.   May import: holdfast.model, holdfast.store, pytest.
-Start reading at handles.py, then fencing.py. `StoreSuite` needs one handle. `SharedStoreSuite` also opens the store again, after it was
-closed and while it is open. Both consist of parts, one file each, so that the author of a new backend can begin with one part. Names are
-imported when they are first used, because programs without pytest use writes.py.
+Start reading at opened_stores.py, then fencing.py. `StoreSuite` needs one handle. `SharedStoreSuite` also opens the store again, after it
+was closed and while it is open. Both consist of parts, one file each, so that the author of a new backend can begin with one part. Names
+are imported when they are first used, because programs without pytest use writes.py.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from holdfast.testing.stores.fencing import SharedFencingSuite as SharedFencingSuite
     from holdfast.testing.stores.graphs import GraphSuite as GraphSuite
     from holdfast.testing.stores.graphs import SharedGraphSuite as SharedGraphSuite
-    from holdfast.testing.stores.handles import Opening as Opening
     from holdfast.testing.stores.isolation import IsolationSuite as IsolationSuite
     from holdfast.testing.stores.ledger import LedgerSuite as LedgerSuite
     from holdfast.testing.stores.ledger import SharedLedgerSuite as SharedLedgerSuite
     from holdfast.testing.stores.lists import ListingSuite as ListingSuite
+    from holdfast.testing.stores.opened_stores import Opening as Opening
     from holdfast.testing.stores.outbox import OutboxSuite as OutboxSuite
     from holdfast.testing.stores.outbox import SharedOutboxSuite as SharedOutboxSuite
     from holdfast.testing.stores.picky_runners import PickyRunnerSuite as PickyRunnerSuite
@@ -81,7 +81,7 @@ _WHERE = {
     "KeepingSuite": "read_back",
     "LedgerSuite": "ledger",
     "ListingSuite": "lists",
-    "Opening": "handles",
+    "Opening": "opened_stores",
     "OutboxSuite": "outbox",
     "OutlineSuite": "console_state",
     "PickyRunnerSuite": "picky_runners",

@@ -9,7 +9,7 @@ from holdfast.model.execution import ExecutionStatus
 from holdfast.model.outside import Stop
 from holdfast.store.seam import Store
 from holdfast.testing.stores.credentials import KEY
-from holdfast.testing.stores.handles import OneHandle, Opening, TwoHandles
+from holdfast.testing.stores.opened_stores import OneHandle, Opening, TwoHandles
 from holdfast.testing.stores.writes import DAY, T0, answers, forgotten, live
 
 ACTOR = Actor(who="HFKAEXAMPLE", origin="10.1.2.3", tenant="acme: north/1", days=2)

@@ -12,7 +12,7 @@ from holdfast.model.operations import Action, Failure, Status, Type, Update
 from holdfast.model.outside import Answering, Stop
 from holdfast.model.verbs import Checkpointed, Started
 from holdfast.store.seam import Filter, Store
-from holdfast.testing.stores.handles import OneHandle
+from holdfast.testing.stores.opened_stores import OneHandle
 from holdfast.testing.stores.writes import (
     T0,
     after,

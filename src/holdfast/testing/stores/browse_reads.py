@@ -17,7 +17,7 @@ from holdfast.model.shown_status import ShownStatus, shown_status
 from holdfast.model.summary import Summary, begun
 from holdfast.store.browse import Browse, BrowsedRow, Facet
 from holdfast.store.seam import Hosted, Store
-from holdfast.testing.stores.handles import OneHandle
+from holdfast.testing.stores.opened_stores import OneHandle
 from holdfast.testing.stores.queue_writes import declare, queued
 from holdfast.testing.stores.writes import T0, after, at, claim, id_at, now_at, settled, started, wait, wanted, written
 

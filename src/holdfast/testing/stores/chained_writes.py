@@ -11,7 +11,7 @@ from holdfast.model.operations import Action, Failure, Status, Type, Update
 from holdfast.model.outside import Answering, Stop
 from holdfast.model.verbs import Checkpoint
 from holdfast.store.seam import Hosted, Store
-from holdfast.testing.stores.handles import OneHandle
+from holdfast.testing.stores.opened_stores import OneHandle
 from holdfast.testing.stores.writes import (
     OOPS,
     answers,

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from holdfast.model.browse_errors import TooManyViews
-from holdfast.model.console import MAX_VIEWS, ConsoleSession, SavedView
+from holdfast.model.console_state import MAX_VIEWS, ConsoleSession, SavedView
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Birth, Outcome, OutcomeStatus, Terms
 from holdfast.model.history import EventType
@@ -14,7 +14,7 @@ from holdfast.model.outside import Fire, Stop
 from holdfast.model.summary import STOPPED, TIMED_OUT, Summary, begun
 from holdfast.store.browse import Completed, RunnerStatus, SubscriberPosition
 from holdfast.store.seam import Hosted, Store
-from holdfast.testing.stores.handles import OneHandle, TwoHandles
+from holdfast.testing.stores.opened_stores import OneHandle, TwoHandles
 from holdfast.testing.stores.queue_writes import declare, queued
 from holdfast.testing.stores.writes import (
     LEASE,

@@ -11,7 +11,7 @@ from holdfast.model.execution import State
 from holdfast.model.operations import Action
 from holdfast.store.seam import Filter, Snapshot, Store
 from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.stores.handles import OneHandle
+from holdfast.testing.stores.opened_stores import OneHandle
 from holdfast.testing.stores.writes import LEASE, OOPS, after, callback, execution_succeeds, live, now_at, started, step, wait
 
 

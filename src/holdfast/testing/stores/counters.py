@@ -11,7 +11,7 @@ from holdfast.model.life import Claimant
 from holdfast.model.operations import Action, Status, Type, Update
 from holdfast.model.verbs import Checkpoint, Checkpointed, Start, Started
 from holdfast.store.seam import Store
-from holdfast.testing.stores.handles import OneHandle, Opening, TwoHandles
+from holdfast.testing.stores.opened_stores import OneHandle, Opening, TwoHandles
 from holdfast.testing.stores.races import PROCESSES, ROUNDS, together
 from holdfast.testing.stores.writes import LEASE, answers, at, checkpoint, forgotten, live, position, step, wanted
 

@@ -4,7 +4,7 @@ import msgspec
 
 from holdfast.model.credentials import Credential, CredentialKind, Role
 from holdfast.store.seam import Store
-from holdfast.testing.stores.handles import OneHandle, Opening, TwoHandles
+from holdfast.testing.stores.opened_stores import OneHandle, Opening, TwoHandles
 
 KEY = Credential(
     id="HFKAEXAMPLE",

@@ -7,7 +7,7 @@ from holdfast.model.operations import Action, Status
 from holdfast.model.outside import Answering, Stop
 from holdfast.model.verbs import Checkpointed
 from holdfast.store.seam import Store
-from holdfast.testing.stores.handles import OneHandle, TwoHandles
+from holdfast.testing.stores.opened_stores import OneHandle, TwoHandles
 from holdfast.testing.stores.writes import after, answers, callback, checkpoint, claim, live, now_at, started, step, story, written
 
 

@@ -14,7 +14,7 @@ from holdfast.model.verbs import Start, Started
 from holdfast.store.seam import Filter, Store
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.stores.chained_writes import birth, invoking
-from holdfast.testing.stores.handles import OneHandle, Opening, TwoHandles
+from holdfast.testing.stores.opened_stores import OneHandle, Opening, TwoHandles
 from holdfast.testing.stores.races import PROCESSES, ROUNDS, together
 from holdfast.testing.stores.writes import (
     DAY,

@@ -12,7 +12,7 @@ from holdfast.model.operations import Action
 from holdfast.model.verbs import Answer, Checkpointed, Start, Write
 from holdfast.store.seam import Store
 from holdfast.testing.stores.bad_entries import FIELDS, VALUES, WAITING, Make, made_live
-from holdfast.testing.stores.handles import OneHandle
+from holdfast.testing.stores.opened_stores import OneHandle
 from holdfast.testing.stores.writes import after, answers, checkpoint, claim, now_at, step, story
 
 _PAIRS = 60

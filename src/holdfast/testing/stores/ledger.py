@@ -12,7 +12,7 @@ from holdfast.model.life import Claimant
 from holdfast.model.operations import Action, Type, Update
 from holdfast.model.outside import Fire, Stop
 from holdfast.store.seam import Store
-from holdfast.testing.stores.handles import OneHandle, Opening, TwoHandles
+from holdfast.testing.stores.opened_stores import OneHandle, Opening, TwoHandles
 from holdfast.testing.stores.races import PROCESSES, together
 from holdfast.testing.stores.writes import LEASE, T0, answers, at, checkpoint, forgotten, live, settled, step, wanted, written
 

@@ -12,7 +12,7 @@ from holdfast.model.execution import Execution, ExecutionStatus, Outcome, Outcom
 from holdfast.model.outside import Fire, Stop
 from holdfast.model.verbs import Started, Write
 from holdfast.store.seam import Filter, Store
-from holdfast.testing.stores.handles import OneHandle
+from holdfast.testing.stores.opened_stores import OneHandle
 from holdfast.testing.stores.writes import T0, answers, at, claim, id_at, live, names, now_at, settled, started, wanted, written
 
 FUNCTIONS, VERSIONS, NAMES = ("order", "refund", "mail"), ("$LATEST", "1", "2"), ("a", "b", "c", "d")

@@ -12,7 +12,7 @@ from holdfast.model.outside import Answering, Fire, Release, Stop
 from holdfast.model.signals import StatusSignal
 from holdfast.model.verbs import Started
 from holdfast.store.seam import Store
-from holdfast.testing.stores.handles import OneHandle, Opening, TwoHandles
+from holdfast.testing.stores.opened_stores import OneHandle, Opening, TwoHandles
 from holdfast.testing.stores.queue_writes import admitted, several
 from holdfast.testing.stores.writes import (
     LEASE,

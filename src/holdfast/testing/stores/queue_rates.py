@@ -5,7 +5,7 @@ from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import OutcomeStatus, State
 from holdfast.model.rates import TOKENS, Rate
 from holdfast.store.seam import Filter, Store, Target
-from holdfast.testing.stores.handles import Opening, TwoHandles
+from holdfast.testing.stores.opened_stores import Opening, TwoHandles
 from holdfast.testing.stores.queue_settings import made
 from holdfast.testing.stores.queue_writes import (
     MAIL,

@@ -14,7 +14,7 @@ from holdfast.model.queues import Mode, QueueRow
 from holdfast.model.rates import TOKENS, Rate
 from holdfast.model.verbs import Started
 from holdfast.store.seam import Store
-from holdfast.testing.stores.handles import Opening, TwoHandles
+from holdfast.testing.stores.opened_stores import Opening, TwoHandles
 from holdfast.testing.stores.queue_writes import (
     MAIL,
     admitted,

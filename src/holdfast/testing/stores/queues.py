@@ -10,7 +10,7 @@ from holdfast.model.rates import TOKENS, Rate
 from holdfast.model.verbs import Started
 from holdfast.store import lanes as shared_lanes
 from holdfast.store.seam import Store, Target
-from holdfast.testing.stores.handles import OneHandle
+from holdfast.testing.stores.opened_stores import OneHandle
 from holdfast.testing.stores.queue_writes import (
     MAIL,
     admitted,

@@ -20,7 +20,7 @@ from holdfast.model.outside import Answering, Stop
 from holdfast.model.verbs import Answer, Started
 from holdfast.store.seam import Filter, Store
 from holdfast.testing.stores.chained_writes import birth, invoking
-from holdfast.testing.stores.handles import Opening, TwoHandles
+from holdfast.testing.stores.opened_stores import Opening, TwoHandles
 from holdfast.testing.stores.writes import (
     LEASE,
     answers,
@@ -43,7 +43,7 @@ from holdfast.testing.stores.writes import (
 PROCESSES = 4
 ROUNDS = 25
 TOLD = 2 * ROUNDS * (PROCESSES - 1)
-Said = list[Answer | HoldfastError]
+RaceAnswers = list[Answer | HoldfastError]
 T = TypeVar("T")
 
 
@@ -71,7 +71,7 @@ class RaceSuite(TwoHandles):
         return made
 
     def test_a_name_that_many_want_at_once_belongs_to_one(self, stores: list[Store]) -> None:
-        def start(n: int, store: Store) -> Said:
+        def start(n: int, store: Store) -> RaceAnswers:
             return [answer for k in range(30) for answer in answers(store, *(wanted(f"n{m}") for m in range(k, k + 5)))]
 
         said = [answer for each in together(stores, start) for answer in each]
@@ -90,7 +90,7 @@ class RaceSuite(TwoHandles):
     def test_an_execution_that_many_claim_at_once_is_claimed_once(self, stores: list[Store]) -> None:
         headers = [started(stores[0], f"n{n}") for n in range(40)]
 
-        def take(n: int, store: Store) -> Said:
+        def take(n: int, store: Store) -> RaceAnswers:
             order = headers if n % 2 else headers[::-1]  # opposite orders: two processes that lock row by row would deadlock
             return answers(store, *(claim(header, f"p{n}") for header in order))
 
@@ -105,7 +105,7 @@ class RaceSuite(TwoHandles):
         asked = [callback(f"c{p}-{k}") for p in range(PROCESSES) for k in range(count)]
         headers = [suspended(stores[0], f"n{n}", *asked) for n in range(3)]
 
-        def answer(n: int, store: Store) -> Said:
+        def answer(n: int, store: Store) -> RaceAnswers:
             order = headers if n % 2 else headers[::-1]
             return [said for k in range(count) for said in answers(store, *(Answering(h.id, f"c{n}-{k}", "1") for h in order), now=at(2))]
 
@@ -122,7 +122,7 @@ class RaceSuite(TwoHandles):
             parent = live(stores[0], f"parent-{attempt}", runner="p0")
             taken = [child_of(stores[0], parent, n, claimed_by=stores[n]) for n in range(1, PROCESSES)]
 
-            def act(n: int, store: Store, parent: Execution = parent, taken: list[Execution] = taken) -> Said:
+            def act(n: int, store: Store, parent: Execution = parent, taken: list[Execution] = taken) -> RaceAnswers:
                 if n == 0:
                     return answers(store, Stop(parent.id))
                 outcome = OutcomeStatus.CONTINUED if n == 1 else OutcomeStatus.SUCCEEDED

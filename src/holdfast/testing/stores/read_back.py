@@ -10,7 +10,7 @@ from holdfast.model.operations import Action, Operation, Status, Type, Update
 from holdfast.model.outside import Answering, Stop
 from holdfast.model.verbs import Checkpointed, Write
 from holdfast.store.seam import Store
-from holdfast.testing.stores.handles import OneHandle
+from holdfast.testing.stores.opened_stores import OneHandle
 from holdfast.testing.stores.writes import (
     OOPS,
     after,

@@ -8,7 +8,7 @@ from holdfast.model.history import EventType as E
 from holdfast.model.operations import Action
 from holdfast.model.outside import Stop
 from holdfast.store.seam import Filter, Store
-from holdfast.testing.stores.handles import OneHandle, Opening, TwoHandles
+from holdfast.testing.stores.opened_stores import OneHandle, Opening, TwoHandles
 from holdfast.testing.stores.writes import (
     DAY,
     NO_END,

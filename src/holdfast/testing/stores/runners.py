@@ -6,7 +6,7 @@ from holdfast.model.execution import Outcome, OutcomeStatus, State
 from holdfast.model.life import Claimant
 from holdfast.model.verbs import Claim
 from holdfast.store.seam import Store, Target
-from holdfast.testing.stores.handles import OneHandle
+from holdfast.testing.stores.opened_stores import OneHandle
 from holdfast.testing.stores.writes import (
     LEASE,
     OOPS,

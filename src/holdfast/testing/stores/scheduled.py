@@ -12,7 +12,7 @@ from holdfast.model.schedules import Definition, Occurrence, Origin, ScheduleSta
 from holdfast.model.timing import Timing
 from holdfast.model.verbs import Start, Started
 from holdfast.store.seam import Store
-from holdfast.testing.stores.handles import OneHandle, Opening, TwoHandles
+from holdfast.testing.stores.opened_stores import OneHandle, Opening, TwoHandles
 from holdfast.testing.stores.races import PROCESSES, ROUNDS, together
 from holdfast.testing.stores.writes import SECOND, T0, answers, at, started, wanted
 

@@ -7,7 +7,7 @@ from holdfast.model.operations import Action, Status
 from holdfast.model.outside import Answering
 from holdfast.model.verbs import Checkpointed, Started
 from holdfast.store.seam import Store
-from holdfast.testing.stores.handles import Opening, TwoHandles
+from holdfast.testing.stores.opened_stores import Opening, TwoHandles
 from holdfast.testing.stores.writes import (
     LEASE,
     ORDER,

@@ -12,7 +12,7 @@ from holdfast.model.operations import Action, Status
 from holdfast.model.outside import Stop
 from holdfast.model.verbs import Checkpoint, Start, Started
 from holdfast.store.seam import Filter, Store
-from holdfast.testing.stores.handles import OneHandle
+from holdfast.testing.stores.opened_stores import OneHandle
 from holdfast.testing.stores.writes import (
     DAY,
     ORDER,

@@ -5,7 +5,7 @@ from holdfast.model.history import EventType as E
 from holdfast.model.operations import Status
 from holdfast.model.outside import Answering, Fire, Heartbeat
 from holdfast.store.seam import Store, Target
-from holdfast.testing.stores.handles import OneHandle
+from holdfast.testing.stores.opened_stores import OneHandle
 from holdfast.testing.stores.writes import (
     OOPS,
     ORDER,

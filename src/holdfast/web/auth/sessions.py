@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
 from typing import Final, NamedTuple
 
 import msgspec
 
-from holdfast.model.console import ConsoleSession
+from holdfast.model.console_state import ConsoleSession
 from holdfast.model.credentials import Credential
 from holdfast.store.browse_seam import SessionStore
+from holdfast.web.auth.key_sealing import Chance
 from holdfast.web.refusals import Header
 
 COOKIE: Final = "holdfast_session"
@@ -28,8 +28,6 @@ ROTATE_MS: Final = 15 * 60_000
 _GRACE_MS: Final = 60_000
 _LONGEST: Final = 200
 _CSRF_BYTES: Final = 18
-
-Chance = Callable[[int], bytes]
 
 
 class NewSession(NamedTuple):

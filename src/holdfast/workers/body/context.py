@@ -20,7 +20,7 @@ from typing import IO, Any, Protocol, cast
 from holdfast.contract.terms import Contract
 from holdfast.model.clock import monotonic
 from holdfast.workers.body.errors import ToolError, WorkerError, as_frame
-from holdfast.workers.body.links import Asking, AsyncAsking, Frame, Received
+from holdfast.workers.body.runner_connection import Asking, AsyncAsking, BodyFrame, Received
 from holdfast.workers.tools.pure import PURE, call_pure
 from holdfast.workers.tools.seam import ToolFailed
 
@@ -70,7 +70,7 @@ class WorkerContext:
     contract: Contract
     """The worker's contract, with the limits of this run."""
 
-    def __init__(self, asking: Asking | AsyncAsking, run: Frame, contract: Contract) -> None:
+    def __init__(self, asking: Asking | AsyncAsking, run: BodyFrame, contract: Contract) -> None:
         self.contract = contract
         self._asking = asking
         self._asking.ends_at = monotonic() + run["remaining"]
@@ -149,7 +149,7 @@ class WorkerContext:
     def _tool(self, name: str, arguments: dict[str, Any], key: str | None) -> Any:
         raise NotImplementedError
 
-    def _value(self, frame: Frame, fd: int | None = None) -> Any:
+    def _value(self, frame: BodyFrame, fd: int | None = None) -> Any:
         raise NotImplementedError
 
     def _local(self, name: str, arguments: dict[str, Any]) -> Any:
@@ -173,7 +173,7 @@ class BlockingContext(WorkerContext):
             return self._local(name, arguments)
         return self._value({"op": "tool", "tool": name, "arguments": arguments, "key": key})
 
-    def _value(self, frame: Frame, fd: int | None = None) -> Any:
+    def _value(self, frame: BodyFrame, fd: int | None = None) -> Any:
         try:
             return self._asking.ask(frame, fd)[0].get("result")
         finally:
@@ -202,7 +202,7 @@ class AsyncContext(WorkerContext):
 
     _asking: AsyncAsking
 
-    def __init__(self, asking: AsyncAsking, run: Frame, contract: Contract) -> None:
+    def __init__(self, asking: AsyncAsking, run: BodyFrame, contract: Contract) -> None:
         super().__init__(asking, run, contract)
         self._writes = frozenset(run.get("writes", ()))
         self._open: set[str | None] = set()
@@ -222,7 +222,7 @@ class AsyncContext(WorkerContext):
             self._open.add(name)
         return answer
 
-    def _value(self, frame: Frame, fd: int | None = None, ends: str | None = None) -> Awaitable[Any]:
+    def _value(self, frame: BodyFrame, fd: int | None = None, ends: str | None = None) -> Awaitable[Any]:
         asked = self._asking.ask(frame, fd)
 
         async def answer() -> Any:

@@ -18,9 +18,9 @@ from holdfast.model.errors import HoldfastError
 from holdfast.model.json_structs import converted, decoder
 from holdfast.workers.body.context import AsyncContext, BlockingContext
 from holdfast.workers.body.errors import WorkerError, as_frame
-from holdfast.workers.body.links import MOST_ENCODED, Asking, AsyncAsking, Frame, RunnerConnection, SocketLink, reading
+from holdfast.workers.body.runner_connection import MOST_ENCODED, Asking, AsyncAsking, BodyFrame, RunnerConnection, SocketLink, reading
 
-Function = Callable[[Any, Any], Any]
+BodyFunction = Callable[[Any, Any], Any]
 decoder(Contract)  # msgspec needs milliseconds to prepare a type. Done here, this happens once, before the bodies are forked
 _MOST_OUTPUT = 1024 * 1024 - 1024
 """The most bytes of the outputs as JSON. A frame has at most 1 MiB; one KiB of it is left for the text around the outputs."""
@@ -32,7 +32,7 @@ def enter(fd: int, module: str, function: str) -> None:
     serve(socket.socket(fileno=fd), getattr(importlib.import_module(module), function))
 
 
-def serve(sock: socket.socket, function: Function) -> None:
+def serve(sock: socket.socket, function: BodyFunction) -> None:
     """Serve one attempt over a socket: send `ready`, wait for the order, run the function, send `done` or `failed`."""
     link = SocketLink(sock)
     if not inspect.iscoroutinefunction(function):
@@ -45,13 +45,13 @@ def serve(sock: socket.socket, function: Function) -> None:
         runner.run(_served(link, function, link.receive()[0]))
 
 
-async def _served(link: SocketLink, function: Function, run: Frame) -> None:
+async def _served(link: SocketLink, function: BodyFunction, run: BodyFrame) -> None:
     asking = AsyncAsking(link)
     with reading(link, asking.answered, lambda: os._exit(1)):  # the runner has closed the connection
         link.send(await awaited(asking, function, run))
 
 
-def answered(link: RunnerConnection, function: Function, run: Frame) -> Frame:
+def answered(link: RunnerConnection, function: BodyFunction, run: BodyFrame) -> BodyFrame:
     """Run a `def` body with the order `run`. Returns the body's last frame: `done` with the outputs, or `failed` with the error."""
     try:
         context = BlockingContext(Asking(link), run, _contract(run))
@@ -60,7 +60,7 @@ def answered(link: RunnerConnection, function: Function, run: Frame) -> Frame:
         return {"op": "failed", "error": as_frame(error)}
 
 
-async def awaited(asking: AsyncAsking, function: Function, run: Frame) -> Frame:
+async def awaited(asking: AsyncAsking, function: BodyFunction, run: BodyFrame) -> BodyFrame:
     """Run an `async def` body with the order `run`. Returns the body's last frame: `done` with the outputs, or `failed` with the error."""
     try:
         context = AsyncContext(asking, run, _contract(run))
@@ -71,7 +71,7 @@ async def awaited(asking: AsyncAsking, function: Function, run: Frame) -> Frame:
         return {"op": "failed", "error": as_frame(error)}
 
 
-def done(outputs: Any) -> Frame:
+def done(outputs: Any) -> BodyFrame:
     """The last frame of a body that returned these outputs. Raises WorkerError if the outputs are not JSON, or are too large."""
     if codec.at_least(outputs, MOST_ENCODED) > MOST_ENCODED:
         raise _too_large(f"more than {MOST_ENCODED:,}")
@@ -89,6 +89,6 @@ def _too_large(size: str) -> WorkerError:
     return WorkerError("artifact_too_large", f"{told} Store large values with ctx.artifact, and return their references.")
 
 
-def _contract(run: Frame) -> Contract:
+def _contract(run: BodyFrame) -> Contract:
     given = run["contract"]
     return given if isinstance(given, Contract) else converted(given, Contract)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.contract.checking import problems_of
-from holdfast.hosts.toolhost.tool_frames import Frame
+from holdfast.hosts.toolhost.tool_frames import ToolFrame
 from holdfast.hosts.toolhost.tool_host import (
     CallAnswered,
     CallCrashed,
@@ -32,6 +32,7 @@ from holdfast.workers.tools.retry_after import USUAL_SECONDS, retry_after
 from holdfast.workers.tools.seam import (
     Call,
     CallResult,
+    CallVerdict,
     DidNotHappen,
     Effect,
     Happened,
@@ -39,7 +40,6 @@ from holdfast.workers.tools.seam import (
     Reservation,
     ToolFailed,
     Unknown,
-    Verdict,
 )
 from holdfast.workers.tools.secrets import Redactor, Secrets
 
@@ -88,7 +88,7 @@ class AuthorTool:
         except ToolFailed as failed:
             raise redactor.failure(failed) from None
 
-    async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
+    async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> CallVerdict:
         """Ask the tool's reconcile function whether a call took place. Returns Unknown if the tool has no such function, if the function
         cannot be called or fails, or if it cannot tell.
 
@@ -131,7 +131,7 @@ class AuthorTool:
         asked = ToolRequest(op=op, call=about, arguments=arguments, secrets=secrets, deadline=deadline, redact=redactor.text)
         return await self._host.ask(self._hosted, asked), redactor
 
-    def _result(self, ended: CallEnd, call: Call) -> Frame:
+    def _result(self, ended: CallEnd, call: Call) -> ToolFrame:
         match ended:
             case CallAnswered(frame) if frame["op"] == "done":
                 return frame
@@ -150,7 +150,7 @@ class AuthorTool:
             case NoProcessFree():
                 raise ToolFailed("overloaded", f"No process was free for {self.name} in time.")
 
-    def _told(self, frame: Frame, call: Call) -> ToolFailed:
+    def _told(self, frame: ToolFrame, call: Call) -> ToolFailed:
         code, known = str(frame.get("code", "tool_failed")), bool(frame.get("known", True))
         wait = frame.get("retry_after_seconds")
         if wait is None and code == "rate_limited":

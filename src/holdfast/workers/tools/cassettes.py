@@ -23,13 +23,13 @@ from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.workers.tools.seam import (
     Call,
     CallResult,
+    CallVerdict,
     Effect,
     Remaining,
     Reservation,
     Tool,
     ToolFailed,
     Usage,
-    Verdict,
     cool_down_keys,
     verdict_on,
 )
@@ -173,7 +173,7 @@ class TapedTool:
         self._cassette.record(self.name, arguments, called)
         return called
 
-    async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
+    async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> CallVerdict:
         """Ask the tool behind the cassette whether a call took place whose answer was lost."""
         return await verdict_on(self._tool, call, arguments)
 

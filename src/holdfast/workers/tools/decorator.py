@@ -8,16 +8,16 @@ from typing import Any, overload
 
 from holdfast.hosts.toolhost.tool_call import ToolCall
 
-Function = Callable[..., Any]
+ToolFunction = Callable[..., Any]
 
 
 class DeclaredTool:
     """A function that workers call through `ctx.tools`."""
 
-    def __init__(self, function: Function, name: str) -> None:
+    def __init__(self, function: ToolFunction, name: str) -> None:
         self.function = function
         self.holdfast_tool = name
-        self.reconciler: Function | None = None
+        self.reconciler: ToolFunction | None = None
         self.__name__ = getattr(function, "__name__", name)
         self.__doc__ = function.__doc__
 
@@ -34,7 +34,7 @@ class DeclaredTool:
             )
         return self.function(*args, **kwargs)
 
-    def reconcile(self, function: Function) -> Function:
+    def reconcile(self, function: ToolFunction) -> ToolFunction:
         """Declare the function that finds out whether a call took place whose answer was lost. Used as a decorator:
         `@my_tool.reconcile`."""
         self.reconciler = function
@@ -42,7 +42,7 @@ class DeclaredTool:
 
 
 @overload
-def tool(function: Function, /) -> DeclaredTool: ...
+def tool(function: ToolFunction, /) -> DeclaredTool: ...
 @overload
 def tool(
     *,
@@ -51,11 +51,11 @@ def tool(
     secrets: Sequence[str] = (),
     approval: bool = False,
     timeout_seconds: float | None = None,
-) -> Callable[[Function], DeclaredTool]: ...
+) -> Callable[[ToolFunction], DeclaredTool]: ...
 
 
 def tool(
-    function: Function | None = None,
+    function: ToolFunction | None = None,
     /,
     *,
     name: str | None = None,
@@ -63,7 +63,7 @@ def tool(
     secrets: Sequence[str] = (),
     approval: bool = False,
     timeout_seconds: float | None = None,
-) -> DeclaredTool | Callable[[Function], DeclaredTool]:
+) -> DeclaredTool | Callable[[ToolFunction], DeclaredTool]:
     """Declare a tool: a function outside the sandbox that a worker may call. Workers call it by `name`, or, without `name`, by the name of
     the function.
 
@@ -75,7 +75,7 @@ def tool(
     The arguments must be literals, because the runner reads them from the source and does not run it.
     """
 
-    def declare(function: Function) -> DeclaredTool:
+    def declare(function: ToolFunction) -> DeclaredTool:
         return DeclaredTool(function, name or function.__name__)
 
     return declare if function is None else declare(function)

@@ -18,7 +18,7 @@ from msgspec import Struct
 from holdfast.model.errors import InvalidParameter
 from holdfast.workers.tools.seam import ToolFailed
 
-Address = IPv4Address | IPv6Address
+IpAddress = IPv4Address | IPv6Address
 
 _PORTS: Final = {"http": 80, "https": 443}
 _LONGEST_URL: Final = 8192
@@ -75,7 +75,7 @@ class PrivateDestination(Struct, frozen=True):
     network: IPv4Network | IPv6Network | None
     port: int | None
 
-    def covers(self, host: str, port: int, address: Address | None) -> bool:
+    def covers(self, host: str, port: int, address: IpAddress | None) -> bool:
         """Whether this entry lets workers reach the host at this address and port. `address` is None if it is not known yet. An entry with
         a host's name covers every address of that host, except those of metadata services. A range does not cover a metadata service
         either; only an entry with exactly its address does."""
@@ -227,7 +227,7 @@ def _split_port(entry: str) -> tuple[str, int | None]:
     return (name, int(port)) if colon and port.isdigit() else (entry, None)
 
 
-def _parsed(text: str) -> Address | None:
+def _parsed(text: str) -> IpAddress | None:
     try:
         return ipaddress.ip_address(text.strip("[]").partition("%")[0])
     except ValueError:

@@ -33,8 +33,8 @@ _TIMES: Final = 16
 _FREE: Final = 8 * 1024
 _MAY_BE_ESCAPED: Final = re.compile(r"[%\\&]")
 
-Span = tuple[int, int]
-Place = Callable[[int, int], Span]
+StartEnd = tuple[int, int]
+Locate = Callable[[int, int], StartEnd]
 """A function that takes the start and the end of a part of a view, and returns the start and the end of the part of the text from which it
 was made."""
 
@@ -43,7 +43,7 @@ class DecodedText(NamedTuple):
     """A text with one or more layers of encoding undone."""
 
     text: str
-    place: Place
+    place: Locate
 
 
 def undone(text: str, layers: int) -> Iterator[DecodedText]:
@@ -68,11 +68,11 @@ def undone(text: str, layers: int) -> Iterator[DecodedText]:
                 waiting.append((found, depth + 1))
 
 
-def _here(start: int, end: int) -> Span:
+def _here(start: int, end: int) -> StartEnd:
     return start, end
 
 
-def _through(inner: Place, outer: Place) -> Place:
+def _through(inner: Locate, outer: Locate) -> Locate:
     """The function that maps a place first with `inner`, then with `outer`."""
     return lambda start, end: outer(*inner(start, end))
 
@@ -113,7 +113,7 @@ class _Back:
         self._marks = marks
         self._starts = [mark[0] for mark in marks]
 
-    def __call__(self, start: int, end: int) -> Span:
+    def __call__(self, start: int, end: int) -> StartEnd:
         return self._at(start, last=False), self._at(end - 1, last=True)
 
     def _at(self, place: int, *, last: bool) -> int:

@@ -21,7 +21,7 @@ from msgspec import Struct
 from holdfast.model.clock import monotonic
 from holdfast.workers.tools import robots
 from holdfast.workers.tools.egress import Egress, UrlOrigin, host_of, target_of
-from holdfast.workers.tools.pinned_connection import PinnedTransport, Resolver, asking_for, resolve
+from holdfast.workers.tools.pinned_connection import PinnedTransport, ResolveHost, asking_for, resolve
 from holdfast.workers.tools.response_bodies import ACCEPTED_ENCODINGS, decoded, media_type, read_body
 from holdfast.workers.tools.retry_after import USUAL_SECONDS, retry_after
 from holdfast.workers.tools.seam import Call, CallResult, Effect, Remaining, Reservation, ToolFailed
@@ -84,7 +84,7 @@ class FetchUrl:
     effect = Effect.READ
     arguments_schema = ARGUMENTS
 
-    def __init__(self, settings: FetchSettings | None = None, resolver: Resolver = resolve) -> None:
+    def __init__(self, settings: FetchSettings | None = None, resolver: ResolveHost = resolve) -> None:
         self._settings = settings or FetchSettings()
         self._egress = Egress.of(self._settings.allow_private, self._settings.ports)
         self._resolver = resolver

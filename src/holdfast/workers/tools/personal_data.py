@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-Kind: TypeAlias = Literal["email", "iban", "ip", "card", "phone", "name"]
+PersonalDataKind: TypeAlias = Literal["email", "iban", "ip", "card", "phone", "name"]
 
 _LOCAL: Final = r"\s<>()\[\],;:\"@"
 _EMAIL: Final = re.compile(rf"(?<![^{_LOCAL}])[^{_LOCAL}]++@[\w-]++(?:\.[\w-]++)++")
@@ -48,7 +48,7 @@ class Span(NamedTuple):
 
     start: int
     end: int
-    kind: Kind
+    kind: PersonalDataKind
     person: int = -1
     """For a name: the index of the person in the given list. Otherwise -1."""
 

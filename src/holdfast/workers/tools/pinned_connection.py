@@ -23,7 +23,7 @@ from holdfast.model.threads import Purpose, pool_for
 from holdfast.workers.tools.egress import Egress, host_of
 from holdfast.workers.tools.seam import ToolFailed
 
-Resolver: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
+ResolveHost: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 """Finds the IP addresses of a host, given its name and a port."""
 
 
@@ -56,7 +56,7 @@ async def resolve(host: str, port: int) -> list[str]:
 class PinnedBackend(httpcore.AsyncNetworkBackend):
     """Connects only to addresses that passed the check."""
 
-    def __init__(self, egress: Egress, resolver: Resolver = resolve) -> None:
+    def __init__(self, egress: Egress, resolver: ResolveHost = resolve) -> None:
         self._egress = egress
         self._resolver = resolver
         self._tcp = httpcore.AnyIOBackend()
@@ -106,7 +106,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
     """An httpx transport that connects through PinnedBackend. It uses no proxy, no environment variable and no cookie, and follows no
     redirect."""
 
-    def __init__(self, egress: Egress, resolver: Resolver = resolve, *, ca_file: str | None = None, connections: int = 32) -> None:
+    def __init__(self, egress: Egress, resolver: ResolveHost = resolve, *, ca_file: str | None = None, connections: int = 32) -> None:
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=ssl.create_default_context(cafile=ca_file or certifi.where()),
             max_connections=connections,

@@ -49,7 +49,7 @@ _MERGE_ARGUMENTS: Final[Mapping[str, Any]] = {
 
 def parse_html(html: str, base_url: str = "", select: Mapping[str, str | Mapping[str, Any]] | None = None) -> dict[str, Any]:
     """The data of an HTML page: title, language, metadata, links, text, JSON-LD, and what `select` asks for (pages.parse_html)."""
-    from holdfast.workers.tools.pages import parse_html as parse  # imported at the first call, because few workers need the parser
+    from holdfast.workers.tools.parse_html import parse_html as parse  # imported at the first call, because few workers need the parser
 
     return parse(html, base_url, select)
 
@@ -118,7 +118,7 @@ def arguments_schema(tool: str) -> Mapping[str, Any]:
 
             return REDACT_ARGUMENTS
         case _:
-            from holdfast.workers.tools.pages import ARGUMENTS
+            from holdfast.workers.tools.parse_html import ARGUMENTS
 
             return ARGUMENTS
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.workers.tools.declarations import Declared
-from holdfast.workers.tools.seam import Call, CallResult, Effect, Remaining, Reservation, ToolFailed, Unknown, Verdict
+from holdfast.workers.tools.seam import Call, CallResult, CallVerdict, Effect, Remaining, Reservation, ToolFailed, Unknown
 
 
 class RefusedTool:
@@ -29,6 +29,6 @@ class RefusedTool:
         """Always raise ToolFailed."""
         raise ToolFailed("tool_not_trusted", self.refusal)
 
-    async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
+    async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> CallVerdict:
         """Always returns Unknown: the reconcile function is the author's code too and may not run, so a person must decide."""
         return Unknown()

@@ -179,23 +179,23 @@ class Unknown(Struct, frozen=True):
     """It is unknown whether the effect took place: a person must decide."""
 
 
-Verdict: TypeAlias = Happened | DidNotHappen | Unknown
+CallVerdict: TypeAlias = Happened | DidNotHappen | Unknown
 
 
 class Reconciling(Protocol):
     """A tool that can find out whether a call took place whose answer was lost."""
 
-    async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
+    async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> CallVerdict:
         """Find out whether this call, whose answer was lost, took place."""
         ...
 
 
-async def verdict_on(tool: Tool, call: Call, arguments: Mapping[str, Any]) -> Verdict:
+async def verdict_on(tool: Tool, call: Call, arguments: Mapping[str, Any]) -> CallVerdict:
     """Ask the tool whether a call whose answer was lost took place. Returns Unknown if the tool has no method `reconcile`."""
     reconcile = getattr(tool, "reconcile", None)
     if reconcile is None:
         return Unknown()
-    verdict: Verdict = await reconcile(call, arguments)
+    verdict: CallVerdict = await reconcile(call, arguments)
     return verdict
 
 

@@ -150,14 +150,14 @@ def _compiled(rule: FilterRule) -> list[Instruction]:
     return code
 
 
-Rules = dict[str, tuple[FilterRule, ...]]
+FilterRules = dict[str, tuple[FilterRule, ...]]
 
 
-def _rules(held: OtherLocks) -> Rules:
+def _rules(held: OtherLocks) -> FilterRules:
     return {**_always(held.children), **_towards_others(held.own_pid), **_on_files(held)}
 
 
-def _always(children: bool) -> Rules:
+def _always(children: bool) -> FilterRules:
     allow, no = FilterRule((), ALLOW), FilterRule((), _NO)
     forks = (allow if children else no,)
     thread, thread_alone = any_bit(0, _CLONE_THREAD), ArgumentTest(0, _EQUAL, _CLONE_THREAD, mask=_CLONE_THREAD | _CLONE_FILES)
@@ -189,7 +189,7 @@ def _always(children: bool) -> Rules:
     }  # fmt: skip
 
 
-def _towards_others(own_pid: int | None) -> Rules:
+def _towards_others(own_pid: int | None) -> FilterRules:
     """The rules for calls that name a process. Without a PID namespace (`own_pid` is given) the program may name only itself."""
     first = ["kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "prlimit64"]
     first += ["sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"]
@@ -201,14 +201,14 @@ def _towards_others(own_pid: int | None) -> Rules:
     return {**dict.fromkeys(first, itself), "tkill": (no,), "setpriority": (*ranked, no)}
 
 
-def _on_files(held: OtherLocks) -> Rules:
+def _on_files(held: OtherLocks) -> FilterRules:
     """The rules for calls on files that Landlock does not control. They are stricter if there are no read-only mounts (`held.mounted` is
     False), because then only Landlock protects the user's files."""
     modes = ["chmod", "fchmodat", "fchmodat2", "utime", "utimes", "utimensat", "futimesat"]
     owners = ["chown", "lchown", "fchownat"]
     marks = ["setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr"]
     allow, no = (FilterRule((), ALLOW),), (FilterRule((), _NO),)
-    found: Rules = dict.fromkeys(marks, (FilterRule((), refuse(errno.EOPNOTSUPP)),))
+    found: FilterRules = dict.fromkeys(marks, (FilterRule((), refuse(errno.EOPNOTSUPP)),))
     found.update(dict.fromkeys(modes, allow if held.mounted else (FilterRule((), _PRETEND),)))
     found.update(dict.fromkeys(owners, allow if held.mounted else no))
     # A descriptor from the runner may refer to a file on the runner's mounts, perhaps with the same owner.

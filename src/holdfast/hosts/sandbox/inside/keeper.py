@@ -21,8 +21,8 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from holdfast.hosts.sandbox.inside import body_channel, kernel, launch, lockdown, mounts, namespaces
 from holdfast.hosts.sandbox.inside.cleanup import clear, kill_below
+from holdfast.hosts.sandbox.inside.jail_plan import BODY_FD, EXITS, PERIOD_MS, JailPlan, KernelFeatures
 from holdfast.hosts.sandbox.inside.limit_watch import Breach, LimitWatch
-from holdfast.hosts.sandbox.inside.plan import BODY_FD, EXITS, PERIOD_MS, KernelFeatures, Plan
 
 _SPARE_PERIOD_MS: Final = 200
 _NEARLY: Final = 0.9
@@ -50,7 +50,7 @@ class DiskPlace(NamedTuple):
     scratch: str
 
 
-def keep(plan: Plan, features: KernelFeatures, place: DiskPlace, lines: KeeperSockets, mapper: socket.socket) -> NoReturn:
+def keep(plan: JailPlan, features: KernelFeatures, place: DiskPlace, lines: KeeperSockets, mapper: socket.socket) -> NoReturn:
     """Run one attempt, from its namespaces to its end, then exit this process. An error is reported to the runner as `unable`. `mapper` is
     the socket over which the stub maps the users (namespaces.py)."""
     try:
@@ -62,7 +62,7 @@ def keep(plan: Plan, features: KernelFeatures, place: DiskPlace, lines: KeeperSo
         os._exit(0)
 
 
-def _kept(plan: Plan, features: KernelFeatures, place: DiskPlace, lines: KeeperSockets, mapper: socket.socket) -> None:
+def _kept(plan: JailPlan, features: KernelFeatures, place: DiskPlace, lines: KeeperSockets, mapper: socket.socket) -> None:
     apart = features.jails(plan) and features.namespaces
     tree = not features.jails(plan) and kernel.LINUX
     woken = _woken()
@@ -99,7 +99,9 @@ def _kept(plan: Plan, features: KernelFeatures, place: DiskPlace, lines: KeeperS
     _say(lines.control, {"ended": _account(watch, breach, end or usage)})
 
 
-def _body(plan: Plan, features: KernelFeatures, place: DiskPlace, lines: KeeperSockets, keeper: socket.socket, scratch: str) -> NoReturn:
+def _body(
+    plan: JailPlan, features: KernelFeatures, place: DiskPlace, lines: KeeperSockets, keeper: socket.socket, scratch: str
+) -> NoReturn:
     """Become the body: lock this process in, report that to the keeper, and launch the entry."""
     try:
         signal.set_wakeup_fd(-1)
@@ -169,7 +171,7 @@ def _watched(body: int, watch: LimitWatch, control: socket.socket, woken: int) -
             return None, end
         if deadline is not None and time.monotonic() >= deadline:
             return Breach("timeout", f"not done after {seconds:g} s"), None
-        breach = watch.look()
+        breach = watch.check()
         if breach is not None:
             return breach, None
         changed = abs(watch.kilobytes - told_kilobytes) >= _WORTH_TELLING_KB or watch.processes != told_processes

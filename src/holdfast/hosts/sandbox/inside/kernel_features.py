@@ -8,12 +8,12 @@ import socket
 from typing import Final
 
 from holdfast.hosts.sandbox.inside import filters, kernel, landlock, mounts, namespaces
-from holdfast.hosts.sandbox.inside.plan import KernelFeatures, Plan
+from holdfast.hosts.sandbox.inside.jail_plan import JailPlan, KernelFeatures
 
 _CGROUP: Final = "/sys/fs/cgroup/cgroup.controllers"
 
 
-def find(plan: Plan, folder: str) -> KernelFeatures:
+def find(plan: JailPlan, folder: str) -> KernelFeatures:
     """The kernel features that can be used for this plan. For isolation `all` on Linux, this function also makes a folder below `folder`
     that becomes the body's root."""
     machine = platform.machine()

@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.hosts import processes
 from holdfast.hosts.sandbox.inside import kernel
-from holdfast.hosts.sandbox.inside.plan import TASKS, Plan
+from holdfast.hosts.sandbox.inside.jail_plan import TASKS, JailPlan
 
 _MB: Final = 1 << 20
 _SLACK_MB: Final = 64
@@ -19,7 +19,7 @@ _SPARE_TASKS: Final = 32
 the limit, before the kernel refuses a task."""
 
 
-def apply(plan: Plan) -> dict[str, int]:
+def apply(plan: JailPlan) -> dict[str, int]:
     """Set all limits of this process except those of tasks and open files. Returns the values that were set, by name."""
     limits = {
         "cpu_seconds": (resource.RLIMIT_CPU, math.ceil(plan.cpu_seconds * 2) + 2),  # once for the import, once for the attempt
@@ -68,13 +68,13 @@ def _address_bytes(memory_mb: int) -> int:
     return (memory_mb * 2 + _ADDRESSES_MB) * _MB
 
 
-def bind_files(plan: Plan) -> int:
+def bind_files(plan: JailPlan) -> int:
     """Limit open files, and return the limit. This limit has a second effect: while the user of the process has more descriptors than this
     in flight (sent, and not yet received), the process can send no descriptor."""
     return _set(resource.RLIMIT_NOFILE, plan.open_files)
 
 
-def bind_tasks(plan: Plan) -> int:
+def bind_tasks(plan: JailPlan) -> int:
     """Limit the threads and processes of the user namespace, and return the limit. A smaller limit makes a fork bomb faster to end."""
     most = plan.processes + _SPARE_TASKS if plan.allow_children else TASKS + _SPARE_TASKS
     resource.setrlimit(resource.RLIMIT_NPROC, (most, most))

@@ -13,14 +13,14 @@ import traceback
 from types import TracebackType
 from typing import Final, NoReturn
 
-from holdfast.hosts.sandbox.inside.plan import BODY_FD, EXITS, Plan
+from holdfast.hosts.sandbox.inside.jail_plan import BODY_FD, EXITS, JailPlan
 
 _STACK: Final = 2 << 20
 _OF_LIMITS: Final = {code: number for number, code in EXITS.items()}
 _STARTERS: Final = {"fork", "forkpty", "_fork_exec", "posix_spawn", "posix_spawnp", "execv", "execve", "fork_exec"}
 
 
-def launch(plan: Plan, scratch: str) -> NoReturn:
+def launch(plan: JailPlan, scratch: str) -> NoReturn:
     """Import the entry, call it, and end this process with an exit code for its result. `scratch` becomes the folder for HOME and for
     temporary files."""
     os.environ.clear()
@@ -34,7 +34,7 @@ def launch(plan: Plan, scratch: str) -> NoReturn:
     os._exit(_outcome(plan))
 
 
-def _outcome(plan: Plan) -> int:
+def _outcome(plan: JailPlan) -> int:
     try:
         module, _, name = plan.entry.partition(":")
         getattr(importlib.import_module(module), name)(BODY_FD, *plan.arguments)

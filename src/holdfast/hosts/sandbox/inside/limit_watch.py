@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from holdfast.hosts import processes
 from holdfast.hosts.sandbox.inside import kernel, kernel_limits
+from holdfast.hosts.sandbox.inside.jail_plan import BUSY_SECONDS, NICE_OF_BUSY, TASKS, JailPlan
 from holdfast.hosts.sandbox.inside.kernel_memory import MOST_LOCKS, KernelMemory
-from holdfast.hosts.sandbox.inside.plan import BUSY_SECONDS, NICE_OF_BUSY, TASKS, Plan
 
 _MB: Final = 1 << 20
 _BLOCK: Final = 512
@@ -34,7 +34,7 @@ class LimitWatch:
     descendants of the keeper are measured, because orphans of the body become children of the keeper. `own_network`: the body has a network
     namespace of its own."""
 
-    def __init__(self, body: int, plan: Plan, scratch: int | str, whole_tree: bool, own_network: bool) -> None:
+    def __init__(self, body: int, plan: JailPlan, scratch: int | str, whole_tree: bool, own_network: bool) -> None:
         self._body = body
         self._plan = plan
         self._memory_mb = plan.memory_mb
@@ -45,10 +45,10 @@ class LimitWatch:
         self._cpu_before = 0.0
         self._busy = False
         self.kilobytes = 0
-        """The body's memory at the last look, with the kernel memory of its sockets."""
+        """The body's memory at the last check, with the kernel memory of its sockets."""
         self.processes = 1
         self.most_data = 0
-        """The most writable kilobytes of the body at any look."""
+        """The most writable kilobytes of the body at any check."""
         self._wrote: int | None = None
         if kernel.LINUX:
             self._kernel = KernelMemory(body, own_network)
@@ -60,9 +60,9 @@ class LimitWatch:
         """Note that the attempt begins. From now on CPU seconds are counted from 0 again; a spare has usually imported its code before.
         `memory_mb` and `cpu_seconds` are the limits of the attempt if they are below the jail's; None means the jail's limit. `nice` is the
         body's nice value from now on, if it is higher than before."""
-        with contextlib.suppress(processes.Unreadable):  # the next look reports that the usage cannot be read
+        with contextlib.suppress(processes.Unreadable):  # the next check reports that the usage cannot be read
             if kernel.LINUX:
-                self._look_at_processes()
+                self._check_processes()
         self._cpu_before = self._cpu
         if nice > self._plan.nice:
             processes.give_way(self._body, nice)
@@ -76,7 +76,7 @@ class LimitWatch:
 
     @property
     def cpu(self) -> float:
-        """The CPU seconds that the body had used at the last look, counted from the start of its process (with the import)."""
+        """The CPU seconds that the body had used at the last check, counted from the start of its process (with the import)."""
         return self._cpu
 
     @property
@@ -95,19 +95,19 @@ class LimitWatch:
         assumes that the kernel's CPU limit killed it."""
         return self._cpu_before + self._cpu_seconds
 
-    def look(self) -> Breach | None:
+    def check(self) -> Breach | None:
         """The limit that the body passes now; None if it passes none. If the usage of a living body cannot be read, that is a breach too.
         On systems other than Linux only the scratch is checked."""
         if not kernel.LINUX:
-            return self._look_at_scratch()
+            return self._check_scratch()
         try:
-            return self._look_at_processes() or self._look_at_scratch()
+            return self._check_processes() or self._check_scratch()
         except processes.Unreadable as unknown:
             return Breach("limits_unreadable", f"what the body uses cannot be read: {unknown}")
 
-    def _look_at_processes(self) -> Breach | None:
+    def _check_processes(self) -> Breach | None:
         most = self._plan.most_processes()
-        tree = list(itertools.islice(self._tree(), most + 1))  # do not count a fork bomb to its end: each look would cost more
+        tree = list(itertools.islice(self._tree(), most + 1))  # do not count a fork bomb to its end: each check would cost more
         self.processes = len(tree)
         if len(tree) > most:
             return Breach("process_limit", f"more than {most} processes")
@@ -156,7 +156,7 @@ class LimitWatch:
             yield pid
             todo += processes.children(pid)
 
-    def _look_at_scratch(self) -> Breach | None:
+    def _check_scratch(self) -> Breach | None:
         allowed = self._plan.scratch_mb
         if isinstance(self._scratch, int):
             left = os.fstatvfs(self._scratch)

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from holdfast.hosts import processes
 from holdfast.hosts.sandbox.inside import body_channel, filters, kernel, kernel_limits, landlock, mounts, namespaces
-from holdfast.hosts.sandbox.inside.plan import PERIOD_MS, KernelFeatures, Plan
+from holdfast.hosts.sandbox.inside.jail_plan import PERIOD_MS, JailPlan, KernelFeatures
 
 _FILTERED: Final = 2
 _PR_GET_NO_NEW_PRIVS: Final = 39
 _HOST_NAME: Final = "sandbox"
 
 
-def lock(plan: Plan, features: KernelFeatures, root: str, scratch: str, keeper: socket.socket) -> dict[str, Any]:
+def lock(plan: JailPlan, features: KernelFeatures, root: str, scratch: str, keeper: socket.socket) -> dict[str, Any]:
     """Lock this process in, as the plan says. `root` is an empty folder, which becomes the root of this process if it is in namespaces.
     `scratch` is the path of its scratch, and `keeper` its socket to the keeper. Returns the locks that are in force, for the report. Raises
     an OSError if a required lock cannot be set."""
@@ -49,7 +49,7 @@ def lock(plan: Plan, features: KernelFeatures, root: str, scratch: str, keeper: 
     return held | {"capabilities": _capabilities(), "no_new_privileges": kernel.LINUX, "user": os.getuid()}
 
 
-def prepare(plan: Plan, features: KernelFeatures) -> None:
+def prepare(plan: JailPlan, features: KernelFeatures) -> None:
     """Compute in the stub what is the same for all attempts, so that no attempt must compute it. Without namespaces there is nothing to
     compute."""
     if features.jails(plan) and features.namespaces:
@@ -59,11 +59,11 @@ def prepare(plan: Plan, features: KernelFeatures) -> None:
             filters.program(features.machine, _held(plan._replace(allow_children=children), features, True))
 
 
-def _held(plan: Plan, features: KernelFeatures, apart: bool) -> filters.OtherLocks:
+def _held(plan: JailPlan, features: KernelFeatures, apart: bool) -> filters.OtherLocks:
     return filters.OtherLocks(plan.allow_children, None if apart else os.getpid(), apart, features.landlock)
 
 
-def _fenced(plan: Plan, features: KernelFeatures, apart: bool, scratch: str) -> dict[str, Any]:
+def _fenced(plan: JailPlan, features: KernelFeatures, apart: bool, scratch: str) -> dict[str, Any]:
     if features.landlock:
         devices = [(device, landlock.DEVICE) for device in mounts.DEVICES]
         folders = [(path, landlock.READ) for path in plan.seen()]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.hosts.sandbox.inside import kernel
-from holdfast.hosts.sandbox.inside.plan import UNPRIVILEGED
+from holdfast.hosts.sandbox.inside.jail_plan import UNPRIVILEGED
 
 _NEW: Final = 0x10000000 | 0x20000000 | 0x40000000 | 0x08000000 | 0x04000000 | 0x02000000  # users, PIDs, network, IPC, host name, cgroups
 _ENTERED, _MAPPED = b"e", b"m"

@@ -26,8 +26,8 @@ if __name__ == "__main__":
 from holdfast.hosts import processes
 from holdfast.hosts.sandbox.inside import body_channel, keeper, kernel, lockdown, namespaces
 from holdfast.hosts.sandbox.inside.cleanup import clear, make_folder, sweep
+from holdfast.hosts.sandbox.inside.jail_plan import JailPlan, KernelFeatures
 from holdfast.hosts.sandbox.inside.kernel_features import find
-from holdfast.hosts.sandbox.inside.plan import KernelFeatures, Plan
 
 _keepers: set[int] = set()
 
@@ -43,7 +43,7 @@ def main() -> None:
             return
     folder = make_folder()
     try:
-        plan = Plan.of(_told(control))
+        plan = JailPlan.of(_told(control))
         sys.path[:] = [*(path for path in sys.path if path != _ROOT), *plan.path]
         for module in plan.preload:
             importlib.import_module(module)
@@ -64,7 +64,7 @@ def main() -> None:
         clear(folder)
 
 
-def _serve(control: socket.socket, plan: Plan, features: KernelFeatures, folder: str) -> None:
+def _serve(control: socket.socket, plan: JailPlan, features: KernelFeatures, folder: str) -> None:
     woken, wake = os.pipe()
     for end in (woken, wake):
         os.set_blocking(end, False)
@@ -99,7 +99,9 @@ def _serve(control: socket.socket, plan: Plan, features: KernelFeatures, folder:
             )
 
 
-def _fork(plan: Plan, features: KernelFeatures, scratch: str, folder: str, fds: list[int], ours: tuple[socket.socket, int, int]) -> None:
+def _fork(
+    plan: JailPlan, features: KernelFeatures, scratch: str, folder: str, fds: list[int], ours: tuple[socket.socket, int, int]
+) -> None:
     try:
         stays, goes = socket.socketpair()
         child = os.fork()

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
-Path = tuple[str, ...]
+SchemaPath = tuple[str, ...]
 
 
 class SchemaPart(NamedTuple):
     """A part of a schema, and its path."""
 
     part: Any
-    path: Path
+    path: SchemaPath
 
 
 class References:
@@ -62,11 +62,11 @@ def _names(part: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield kind, part[word]
 
 
-def _inside(path: Path, base: Path) -> bool:
+def _inside(path: SchemaPath, base: SchemaPath) -> bool:
     return path[: len(base)] == base
 
 
-def _pointed(base: Any, path: Path) -> list[Any]:
+def _pointed(base: Any, path: SchemaPath) -> list[Any]:
     for key in path:
         if isinstance(base, Mapping) and key in base:
             base = base[key]

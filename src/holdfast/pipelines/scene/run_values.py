@@ -13,7 +13,7 @@ from holdfast.contract.protocol import ArtifactRef
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.pipelines.graph.graph import Template
 from holdfast.pipelines.graph.paths import EACH, Part
-from holdfast.pipelines.graph.references import MapItem, Unresolved, resolved
+from holdfast.pipelines.graph.resolved_templates import MapItem, Unresolved, resolved
 from holdfast.workers.artifacts import Artifacts, moved_out
 
 _MOST_OPENED: Final = 100

@@ -1,4 +1,4 @@
-"""Plan: the jail that the runner asked the stub for. KernelFeatures: what the kernel allows."""
+"""JailPlan: the jail that the runner asked the stub for. KernelFeatures: what the kernel allows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXITS: Final = {81: "memory_exceeded", 82: "disk_exceeded", 83: "process_limit"}
 with the name of this limit."""
 
 
-class Plan(NamedTuple):
+class JailPlan(NamedTuple):
     """A jail, as the runner sends it to the stub."""
 
     package: str
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
     """The nice value of the attempt's body. The runner sends it with each attempt."""
 
     @classmethod
-    def of(cls, data: dict[str, Any]) -> Plan:
+    def of(cls, data: dict[str, Any]) -> JailPlan:
         """Read a plan from the runner's message."""
         return cls(**{name: data[name] for name in cls._fields if name in data})
 
@@ -72,11 +72,11 @@ class KernelFeatures(NamedTuple):
     cgroup_v2: bool = False
     """Whether the kernel has cgroup v2. It is only reported; nothing uses it yet."""
 
-    def jails(self, plan: Plan) -> bool:
+    def jails(self, plan: JailPlan) -> bool:
         """Whether the plan asks for a jail and the kernel can provide it."""
         return plan.isolation == "all" and not self.missing(plan)
 
-    def missing(self, plan: Plan) -> str:
+    def missing(self, plan: JailPlan) -> str:
         """The features that isolation `all` needs and the kernel lacks, as a text for people; empty if none is missing, and for isolation
         `process`."""
         if plan.isolation != "all":

@@ -35,14 +35,14 @@ class PathTooCostly(Exception):
     """The path would visit too many nodes of this page."""
 
 
-class Test(Struct, frozen=True):
+class XPathTest(Struct, frozen=True):
     """One predicate, in square brackets: `how` names the kind of condition."""
 
     how: str
     what: str = ""
     value: str = ""
     number: int = 0
-    inner: Test | None = None
+    inner: XPathTest | None = None
 
 
 class XPathStep(Struct, frozen=True):
@@ -52,10 +52,10 @@ class XPathStep(Struct, frozen=True):
     """Whether it looks at all levels below (`//`), and not only at the children (`/`). With the name `.`: at the place itself and at all
     levels below."""
     name: str
-    tests: tuple[Test, ...] = ()
+    tests: tuple[XPathTest, ...] = ()
 
 
-class Path(Struct, frozen=True):
+class XPath(Struct, frozen=True):
     """A whole path; `take` is what is read at its end: an attribute (`@href`), `text()`, or (if it is empty) the element itself."""
 
     absolute: bool
@@ -72,7 +72,7 @@ class Path(Struct, frozen=True):
         return found
 
 
-def path_of(text: str) -> Path:
+def path_of(text: str) -> XPath:
     """Parse the text of a path through a page. Raises XPathInvalid if it is not a valid path."""
     steps: list[XPathStep] = []
     take, at = "", 0
@@ -83,7 +83,7 @@ def path_of(text: str) -> Path:
         if take:
             raise XPathInvalid(f"{take} may stand only at the end of a path")
         at, test = hit.end(), hit.group("test")
-        tests: list[Test] = []
+        tests: list[XPathTest] = []
         while at < len(text) and text[at] == "[":
             inside, at = _bracket(text, at)
             tests.append(_test(inside.strip()))
@@ -92,14 +92,14 @@ def path_of(text: str) -> Path:
                 raise XPathInvalid(f"{test} cannot have a predicate")
             take = test.lower()
             if hit.group("slash") == "//":  # it is read at all levels: at the place itself and at every element below that has it
-                steps.append(XPathStep(True, ".", (Test("has", take[1:]) if take.startswith("@") else Test("!=", take),)))
+                steps.append(XPathStep(True, ".", (XPathTest("has", take[1:]) if take.startswith("@") else XPathTest("!=", take),)))
         else:
             if tests and test in (".", ".."):
                 raise XPathInvalid(f"{test} cannot have a predicate")
             steps.append(XPathStep(hit.group("slash") == "//", test.lower(), tuple(tests)))
     if len(steps) > _MOST_STEPS or (not steps and not take):
         raise XPathInvalid(f"it has {len(steps)} steps; 1 to {_MOST_STEPS} are allowed")
-    return Path(text.startswith("/"), tuple(steps), take)
+    return XPath(text.startswith("/"), tuple(steps), take)
 
 
 def _bracket(text: str, at: int) -> tuple[str, int]:
@@ -115,21 +115,21 @@ def _bracket(text: str, at: int) -> tuple[str, int]:
     raise XPathInvalid("a bracket is not closed")
 
 
-def _test(text: str) -> Test:
+def _test(text: str) -> XPathTest:
     if text.isdecimal() and 0 < len(text) < 7:
-        return Test("position", number=int(text))
+        return XPathTest("position", number=int(text))
     if text in ("last()", "position()=last()"):
-        return Test("last")
+        return XPathTest("last")
     if text.startswith("not(") and text.endswith(")"):
         inner = _test(text[4:-1].strip())
         if inner.how in ("position", "last", "not"):
             raise XPathInvalid("not() needs a condition; a position or another not() is not allowed")
-        return Test("not", inner=inner)
+        return XPathTest("not", inner=inner)
     if hit := _HAS.fullmatch(text):
-        return Test("has", hit.group("name").lower())
+        return XPathTest("has", hit.group("name").lower())
     if hit := _COMPARE.fullmatch(text) or _CALL.fullmatch(text):
         value = hit.group("single") if hit.group("single") is not None else hit.group("double")
-        return Test(hit.group("how"), hit.group("what").lower(), value)
+        return XPathTest(hit.group("how"), hit.group("what").lower(), value)
     raise XPathInvalid(
         f"the predicate [{text[:40]}] is not known; use a number, last(), @a, @a='v', contains(x, 'v'), starts-with(x, 'v') or not(…)"
     )
@@ -199,7 +199,7 @@ def _is_document(node: LexborNode) -> bool:
     return (node.tag or "").startswith("-")
 
 
-def _holds(node: LexborNode, test: Test) -> bool:
+def _holds(node: LexborNode, test: XPathTest) -> bool:
     if test.inner is not None:
         return not _holds(node, test.inner)
     attributes = node.attributes

@@ -15,7 +15,7 @@ import msgspec
 from holdfast.model.restart_errors import NodeNotFound
 from holdfast.pipelines.graph.edges import templates_of
 from holdfast.pipelines.graph.graph import AnyNode, Graph, MapNode, kind_of
-from holdfast.pipelines.graph.references import resolved
+from holdfast.pipelines.graph.resolved_templates import resolved
 from holdfast.pipelines.graph.structure import Structure
 from holdfast.pipelines.graph.templates import INPUTS, references_in
 from holdfast.pipelines.record.operations import node_at
@@ -23,7 +23,7 @@ from holdfast.pipelines.restart.forerunners import Forerunners
 from holdfast.workers.accepted_request import SHARD
 
 What: TypeAlias = Literal["reused", "again", "depends"]
-Package: TypeAlias = Callable[[str], tuple[str, str] | None]
+PackageOf: TypeAlias = Callable[[str], tuple[str, str] | None]
 """A function from the id of a worker to the version and the package with which the worker is served now; None if they are not known
 here."""
 _MOST_NAMES = 20
@@ -94,7 +94,7 @@ def planned(
     forced: Sequence[str],
     inputs: tuple[Mapping[str, Any], Mapping[str, Any]],
     costs: Mapping[str, Decimal],
-    package: Package,
+    package: PackageOf,
 ) -> tuple[NodePlan, ...]:
     """The plan of each node. `given`: the names of the nodes that the operator wants to run again. `forced`: the names of these nodes and
     of all nodes below them. `inputs`: the inputs of the earlier run, and those of the new run. `costs`: what each node cost in the earlier
@@ -114,7 +114,7 @@ def _node(
     given: Sequence[str],
     forced: Sequence[str],
     inputs: tuple[Mapping[str, Any], Mapping[str, Any]],
-    package: Package,
+    package: PackageOf,
 ) -> tuple[What, str]:
     if node.name in given:
         return "again", "--from names it"

@@ -34,14 +34,14 @@ MOST_FRAME = 1 << 20
 """The most bytes of a frame that the runner accepts from a body (`Jail.frame_bytes`). A larger frame is refused before it is sent, because
 the runner would end the attempt."""
 
-Frame = dict[str, Any]
-Received = tuple[Frame, int | None]
+BodyFrame = dict[str, Any]
+Received = tuple[BodyFrame, int | None]
 
 
 class RunnerConnection(Protocol):
     """The body's connection to its runner."""
 
-    def send(self, frame: Frame, fd: int | None = None) -> None: ...
+    def send(self, frame: BodyFrame, fd: int | None = None) -> None: ...
     def receive(self) -> Received:
         """Wait for the next frame; blocks the thread. Returns the frame, and the file descriptor that it carried or None."""
         ...
@@ -56,7 +56,7 @@ class SocketLink:
         self._buffer = bytearray()
         self._descriptors: deque[int] = deque()
 
-    def send(self, frame: Frame, fd: int | None = None) -> None:
+    def send(self, frame: BodyFrame, fd: int | None = None) -> None:
         """Send one frame, with the file descriptor `fd` if one is given. Blocks until all of it is sent. Raises PayloadTooLarge if the
         frame is larger than the runner accepts, and PayloadNotJson if it is not JSON; then nothing is sent."""
         if codec.at_least(frame, MOST_ENCODED) > MOST_ENCODED:
@@ -98,7 +98,7 @@ class SocketLink:
         end = _LENGTH.size + length
         if len(self._buffer) < end:
             return None
-        frame: Frame = msgspec.json.decode(self._buffer[_LENGTH.size : end])
+        frame: BodyFrame = msgspec.json.decode(self._buffer[_LENGTH.size : end])
         del self._buffer[:end]
         return frame, self._descriptors.popleft() if frame.get("fd") else None
 
@@ -111,7 +111,7 @@ class RunnerTimes:
     ends_at = 0.0
     """When the attempt's time limit ends, in seconds of `monotonic`."""
 
-    def take(self, answer: Frame) -> None:
+    def take(self, answer: BodyFrame) -> None:
         """Remember the times that an answer contains, if it contains any."""
         self.now = max(self.now, answer.get("now", 0))
         if "left" in answer:  # the attempt's time was stopped while a call waited, so it ends later
@@ -125,21 +125,21 @@ class Asking(RunnerTimes):
         self._link = link
         self._count = 0
 
-    def tell(self, frame: Frame) -> None:
+    def tell(self, frame: BodyFrame) -> None:
         """Send a frame that has no answer."""
         self._link.send(frame)
 
-    def ask(self, frame: Frame, fd: int | None = None) -> Received:
+    def ask(self, frame: BodyFrame, fd: int | None = None) -> Received:
         """Send a request under a new number, and wait for its answer. Raises ToolError if the answer is an error."""
         self._count += 1
         return self._asked({**frame, "id": self._count}, fd)
 
-    def again(self, frame: Frame) -> Received:
+    def again(self, frame: BodyFrame) -> Received:
         """Send one more frame for an earlier request (`frame` has its number), and wait for the answer. Raises ToolError if the answer is
         an error."""
         return self._asked(frame, None)
 
-    def _asked(self, frame: Frame, fd: int | None) -> Received:
+    def _asked(self, frame: BodyFrame, fd: int | None) -> Received:
         self._link.send(frame, fd)
         answer, given = self._link.receive()
         self.take(answer)
@@ -154,28 +154,28 @@ class AsyncAsking(RunnerTimes):
         self._count = 0
         self._open: dict[int, asyncio.Future[Received]] = {}
 
-    def tell(self, frame: Frame) -> None:
+    def tell(self, frame: BodyFrame) -> None:
         """Send a frame that has no answer."""
         self._link.send(frame)
 
-    def ask(self, frame: Frame, fd: int | None = None) -> asyncio.Future[Received]:
+    def ask(self, frame: BodyFrame, fd: int | None = None) -> asyncio.Future[Received]:
         """Send a request now, and return a future of its answer. The request gets its number now, so the numbers follow the order of the
         calls. If the answer is an error, the future raises ToolError."""
         self._count += 1
         return self._asked({**frame, "id": self._count}, fd)
 
-    def again(self, frame: Frame) -> asyncio.Future[Received]:
+    def again(self, frame: BodyFrame) -> asyncio.Future[Received]:
         """Send one more frame for an earlier request (`frame` has its number), and return a future of the answer. If the answer is an
         error, the future raises ToolError."""
         return self._asked(frame, None)
 
-    def _asked(self, frame: Frame, fd: int | None) -> asyncio.Future[Received]:
+    def _asked(self, frame: BodyFrame, fd: int | None) -> asyncio.Future[Received]:
         future: asyncio.Future[Received] = asyncio.get_running_loop().create_future()
         self._link.send(frame, fd)
         self._open[frame["id"]] = future
         return future
 
-    def answered(self, answer: Frame, fd: int | None) -> None:
+    def answered(self, answer: BodyFrame, fd: int | None) -> None:
         """Give an answer that has arrived to the future of its request. If no future waits for the answer, it is dropped. Must be called on
         the body's event loop."""
         self.take(answer)
@@ -190,7 +190,7 @@ class AsyncAsking(RunnerTimes):
             future.set_exception(refused)
 
 
-def checked(answer: Frame) -> Frame:
+def checked(answer: BodyFrame) -> BodyFrame:
     """Return the answer unchanged. Raises ToolError if the answer is an error."""
     error = answer.get("error")
     if error is None:
@@ -207,7 +207,7 @@ def checked(answer: Frame) -> Frame:
 
 
 @contextlib.contextmanager
-def reading(link: SocketLink, received: Callable[[Frame, int | None], None], lost: Callable[[], None]) -> Any:
+def reading(link: SocketLink, received: Callable[[BodyFrame, int | None], None], lost: Callable[[], None]) -> Any:
     """Inside this block, call `received` with each frame that arrives, and `lost` if the runner has closed the socket. Both are called on
     the running event loop."""
     loop = asyncio.get_running_loop()

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.pipelines.check import known
 from holdfast.pipelines.check.fit import SchemaComparison
-from holdfast.pipelines.check.known import Known, Workers
+from holdfast.pipelines.check.known import Known, WorkersById
 from holdfast.pipelines.check.shapes import ALL_TYPES, ANYTHING, SchemaDocument, Shape, Subschema, all_of, closed, made, told_types
 from holdfast.pipelines.check.table import Found, listed, named
 from holdfast.pipelines.graph.edges import templates_of
@@ -60,7 +60,7 @@ class _Impossible(Exception):
 class Types:
     """The types of one graph. Each node gets its type once, after the nodes above it. Problems of references are added to `found`."""
 
-    def __init__(self, graph: Graph, workers: Workers, order: NodeOrder, comparison: SchemaComparison, found: Found) -> None:
+    def __init__(self, graph: Graph, workers: WorkersById, order: NodeOrder, comparison: SchemaComparison, found: Found) -> None:
         self._workers = workers
         self._order = order
         self._comparison = comparison

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.model import codec
 from holdfast.model.errors import HoldfastError
 from holdfast.pipelines.graph.graph import Template
-from holdfast.pipelines.graph.paths import EACH, Path, text_of
+from holdfast.pipelines.graph.paths import EACH, ValuePath, text_of
 from holdfast.pipelines.graph.templates import INDEX, ITEM, MAX_DEPTH, PLACE, Reference, form_flaw, form_of, reference_of, references_in
 
 MAX_RESOLVED: Final = 6 * 1024 * 1024
@@ -22,8 +22,8 @@ template above the bound is refused (`too_large`). The sizes are estimates that 
 
 _WALK: Final = 8
 """Each element of a list that a `*` visits counts as this many characters."""
-Why: TypeAlias = Literal["no_result", "missing", "not_a_list", "no_length", "artifact", "too_large", "malformed"]
-_TOLD: Final[Mapping[Why, str]] = {
+NoValueReason: TypeAlias = Literal["no_result", "missing", "not_a_list", "no_length", "artifact", "too_large", "malformed"]
+_TOLD: Final[Mapping[NoValueReason, str]] = {
     "no_result": "The source has no result",
     "missing": "There is no value at the path",
     "not_a_list": "The value is not a list",
@@ -43,9 +43,9 @@ class Unresolved(msgspec.Struct, frozen=True, kw_only=True):
     bound · `malformed`: the template has an unknown form, or is nested too deep.
     """
 
-    reason: Why
+    reason: NoValueReason
     source: str = ""
-    path: Path = ()
+    path: ValuePath = ()
 
     def __str__(self) -> str:
         return f"{_TOLD[self.reason]}: {self.source}{text_of(self.path)}" if self.source else _TOLD[self.reason]
@@ -59,7 +59,7 @@ class MapItem(msgspec.Struct, frozen=True):
 
 
 class _NoValue(Exception):
-    def __init__(self, reason: Why, source: str = "", path: Path = ()) -> None:
+    def __init__(self, reason: NoValueReason, source: str = "", path: ValuePath = ()) -> None:
         self.unresolved = Unresolved(reason=reason, source=source, path=path)
 
 
@@ -153,7 +153,7 @@ class _Resolver:
         for done, part in enumerate(reference.path[at:], at):
             if part == EACH:
                 if not isinstance(value, list):
-                    reason: Why = "artifact" if _is_artifact(value) else "not_a_list"
+                    reason: NoValueReason = "artifact" if _is_artifact(value) else "not_a_list"
                     raise _NoValue(reason, reference.source, reference.path[:done])
                 self._left -= _WALK * len(value)  # counted also if only the length is wanted
                 if self._left < 0:
@@ -197,7 +197,7 @@ def _written(value: Any) -> str:
         raise _NoValue("malformed") from None
 
 
-def _place(part: Any) -> tuple[str, Path]:
+def _place(part: Any) -> tuple[str, ValuePath]:
     reference = next(iter(references_in(part)), None)
     return ("", ()) if reference is None else (reference.source, reference.path)
 
