@@ -73,8 +73,8 @@ class App:
             incoming.close()
 
     async def _reply(self, request: Request, match: Match, sender: Sender) -> Response | None:
-        """The reply to a request. An error becomes a reply too, in the format of the match. Raises Gone if the client closes its
-        connection. None if the reply is a stream: then it has been sent, or at least begun."""
+        """The reply to a request. An error becomes a reply too, in the format for errors that the router found (`match.errors`). Raises
+        Gone if the client closes its connection. None if the reply is a stream: then it has been sent, or at least begun."""
         try:
             if self.gate is not None:
                 await self.gate.admit(request)

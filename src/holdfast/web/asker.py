@@ -36,7 +36,8 @@ def trace_of(request: Request) -> CallerSpan | None:
 
 def is_async(request: Request) -> bool:
     """Whether the caller does not want to wait for the run's response, and only wants the address of the run: `Prefer: respond-async`, or
-    `?wait=0`. Without this `Prefer`, raises the errors of `patience`."""
+    `?wait=0`. Without `Prefer: respond-async`, raises InvalidParameter if `wait` is not a number of seconds, and Refused if it has two
+    different values."""
     return _ASYNC.search((request.header(b"prefer") or "").lower()) is not None or patience(request, 1.0, 1.0) == 0
 
 

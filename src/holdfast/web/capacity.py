@@ -89,5 +89,5 @@ class Capacities(NamedTuple):
 
     @classmethod
     def of_workers(cls, limits: WebLimits) -> Capacities:
-        """The capacities of the worker protocol, with a limit of a quarter for one tenant."""
+        """The capacities of the worker protocol. One tenant may use at most a quarter of each."""
         return cls(TenantCapacity(limits.requests), TenantCapacity(limits.waits), TenantCapacity(UPLOADS))

@@ -43,7 +43,7 @@ class ErrorFormat(Enum):
 
 
 class Route(NamedTuple):
-    """One operation: where it is, its handler, and its policy."""
+    """One operation of an HTTP API: its method and path, its handler, and its policy."""
 
     method: str
     path: str
@@ -143,8 +143,8 @@ def _targeted(routes: Mapping[str | None, Route], target: str | None) -> Route |
 
 
 def _errors_of(route: Route | None, path: str, target: str | None) -> ErrorFormat:
-    """The format of errors for a request. If the request has no route, or a route for unknown operations, the beginning of its path and its
-    X-Amz-Target decide: they show which kind of client sends such requests."""
+    """The format of errors for a request. If the request has no route, or a route that only refuses what no other route knows (its policy's
+    operation is `Unknown`), the beginning of its path and its X-Amz-Target decide: they show which kind of client sends such requests."""
     if route is not None and route.policy.operation != UNKNOWN.operation:
         return route.errors
     if path.startswith("/v1/") or path == "/v1":
