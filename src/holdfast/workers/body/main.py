@@ -1,4 +1,4 @@
-"""One attempt inside the sandbox: receive the order (inputs, contract, time), run the author's function, send its result."""
+"""One attempt inside the sandbox: receive the frame `run` (inputs, contract, time), run the author's function, send its result."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def enter(fd: int, module: str, function: str) -> None:
 
 
 def serve(sock: socket.socket, function: Function) -> None:
-    """Serve one attempt over a socket: send `ready`, wait for the order, run the function, send `done` or `failed`."""
+    """Serve one attempt over a socket: send `ready`, wait for the frame `run`, run the function, send `done` or `failed`."""
     link = SocketLink(sock)
     if not inspect.iscoroutinefunction(function):
         link.send({"op": "ready"})
         link.send(answered(link, function, link.receive()[0]))
         return
     with asyncio.Runner() as runner:
-        runner.run(asyncio.sleep(0))  # makes the event loop now, before the order arrives: this body may be a spare
+        runner.run(asyncio.sleep(0))  # makes the event loop now, before the frame `run` arrives: this body may be a spare
         link.send({"op": "ready"})
         runner.run(_served(link, function, link.receive()[0]))
 
@@ -52,7 +52,7 @@ async def _served(link: SocketLink, function: Function, run: Frame) -> None:
 
 
 def answered(link: RunnerConnection, function: Function, run: Frame) -> Frame:
-    """Run a `def` body with the order `run`. Returns the body's last frame: `done` with the outputs, or `failed` with the error."""
+    """Run a `def` body with the frame `run`. Returns the body's last frame: `done` with the outputs, or `failed` with the error."""
     try:
         context = BlockingContext(Asking(link), run, _contract(run))
         return done(function(run["inputs"], context))
@@ -61,7 +61,7 @@ def answered(link: RunnerConnection, function: Function, run: Frame) -> Frame:
 
 
 async def awaited(asking: AsyncAsking, function: Function, run: Frame) -> Frame:
-    """Run an `async def` body with the order `run`. Returns the body's last frame: `done` with the outputs, or `failed` with the error."""
+    """Run an `async def` body with the frame `run`. Returns the body's last frame: `done` with the outputs, or `failed` with the error."""
     try:
         context = AsyncContext(asking, run, _contract(run))
         return done(await function(run["inputs"], context))

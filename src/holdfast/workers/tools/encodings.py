@@ -73,7 +73,7 @@ def _here(start: int, end: int) -> Span:
 
 
 def _through(inner: Place, outer: Place) -> Place:
-    """The function that maps a place first with `inner`, then with `outer`."""
+    """The function that maps the start and end of a part first with `inner`, then the result with `outer`."""
     return lambda start, end: outer(*inner(start, end))
 
 
