@@ -153,7 +153,7 @@ class Types:
         return all_of(shape.field(name)) if not shape.choices else Subschema({})
 
     def _check_rules(self, node: UntilNode) -> None:
-        """Note the rules of an `until` that can never hold, because the worker's outputs cannot have a value at their path."""
+        """Add problems for rules of an `until` that can never hold, because the worker's outputs cannot have a value at their path."""
         for rule in node.rules:
             if rule.op == "missing":
                 continue

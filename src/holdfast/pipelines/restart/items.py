@@ -100,8 +100,8 @@ class ItemForerunners:
                     self._by_item[one.item].append(one)
 
     def child(self, index: int, worker_id: str) -> Earlier:
-        """What earlier runs of this worker did for the item at this index of the new list. An Earlier without link and candidate if there
-        are none."""
+        """What earlier runs of this worker did for the item at this index of the new list. An Earlier without a link and without a result
+        to reuse (`candidate`), if they did nothing for it."""
         place = index if self._items.places is None else self._items.places[index - self._first]
         done = [] if place is None else [one for one in self._by_item[place] if one.worker == worker_id]
         if not done:

@@ -46,8 +46,8 @@ class Unfinished(msgspec.Struct, frozen=True):
 
 
 async def undo_all(run: PipelineRun) -> list[Unfinished]:
-    """Undo every node that has an `undo` and something to undo (`_did_something`), in the reverse of the order in which they ended. Returns
-    the nodes that were not undone."""
+    """Undo every node that has an `undo` and something to undo (it ended ok or partial; or, in a supervise node, a choice that has an undo
+    succeeded), in the reverse of the order in which they ended. Returns the nodes that were not undone."""
     left = []
     for node, round in _finished(run):
         unfinished = await _undone(run, node, round)
@@ -71,9 +71,9 @@ def _finished(run: PipelineRun) -> list[tuple[_Undoable, int]]:
 
 
 def _did_something(run: PipelineRun, node: _Undoable, round: int, settled: Settled) -> bool:
-    """Whether there is something to undo. For a worker or map node: whether it ended ok or partial. For a supervise node, in whatever
-    state it ended: whether the run of a worker that it chose succeeded and the label of that choice has an undo. Work that a restart took
-    from an earlier, successful run is not undone."""
+    """Whether there is something to undo. For a worker or map node: whether it ended ok (also with outputs that a person gave) or partial.
+    For a supervise node, in whatever state it ended: whether the run of a worker that it chose succeeded and the label of that choice has
+    an undo. Work that a restart took from an earlier, successful run is not undone."""
     if isinstance(node, SuperviseNode):
         return bool(supervise.effects(node, Scene(run, node, NodePosition(node.name, round))))
     return settled.state in ("ok", "partial") and not _is_kept(run, settled)
@@ -85,8 +85,8 @@ def _is_kept(run: PipelineRun, settled: Settled) -> bool:
 
 
 async def _undone(run: PipelineRun, node: _Undoable, round: int) -> Unfinished | None:
-    """Undo what one node did in one round. After each failure a person is asked. Returns None if the node is undone, by its undo or by
-    hand; else an Unfinished with the error."""
+    """Undo what one node did in one round. After each failure a person is asked, who may allow another try, up to _MOST_TRIES in all.
+    Returns None if the node is undone, by its undo or by hand; else an Unfinished with the error."""
     done = undone_at(node.name, round)
     if run.records.find(done) is not None:
         return None
