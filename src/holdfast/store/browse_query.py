@@ -1,9 +1,9 @@
 """The SQL of a search by a person (a look): which index finds the candidates, and which candidates match.
 
 Candidates are the newest executions of some parts. A part is an ordered range of one index: all ids, the ids of one function, and so on. A
-statement reads a bounded number of candidates of one part, and returns those that match. So it does not read more rows, even if few of them
-match the filter. The texts are in browse.sql of each backend; a line of its filter is kept if the look gives a value for each parameter of
-that line, as in list_query.py.
+statement reads a bounded number of candidates of one part, and returns those that match. So the number of rows that it reads is bounded,
+even if few of them match the filter. The texts are in browse.sql of each backend; a line of its filter is kept if the look gives a value
+for each parameter of that line, as in list_query.py.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OPEN: Final = frozenset({ShownStatus.RUNNING, ShownStatus.WAITING, ShownStatus.
 
 
 class IndexRange(NamedTuple):
-    """An ordered range of one index: the entries with the value `value` (None if the part is not about one value) whose id is at least
+    """An ordered range of one index: the entries with the value `value` (None: the range is not limited to one value) whose id is at least
     `lower` and less than `upper`."""
 
     name: str
@@ -179,5 +179,5 @@ class BrowseQuery:
 
 def only_published(kinds: Sequence[Kind]) -> bool:
     """Whether every function of these kinds must be a published one. False if no kind is given. False if FUNCTION is among them, because a
-    function that no runner has published counts as one."""
+    function that no runner has published has the kind FUNCTION."""
     return bool(kinds) and Kind.FUNCTION not in kinds
