@@ -13,7 +13,7 @@ from holdfast.store.schema_migrations import MigrationStep, Numbers
 
 class Migrated(NamedTuple):
     """What a migration did: the schema numbers before the migration (`before`) and after it (`now`), and the halves of steps that it
-    applied (`steps`)."""
+    applied (`steps`): before-halves, which only add to the schema, and after-halves, with which older code does not work."""
 
     before: Numbers
     now: Numbers
@@ -98,9 +98,9 @@ class Maintenance(Protocol):
         ...
 
     def migrate(self, *, after: bool) -> Migrated:
-        """Apply the before-halves of all steps that are not applied yet. If `after` is True, apply the after-halves instead. SQLite always
-        applies both halves, whatever `after` is. Raises StoreNotFound if there is no store, and StoreInUse if other processes must be
-        stopped first."""
+        """Apply the before-halves of all steps that are not applied yet; these only add to the schema. If `after` is True, apply the
+        after-halves instead, with which older code does not work. SQLite always applies both halves, whatever `after` is. Raises
+        StoreNotFound if there is no store, and StoreInUse if other processes must be stopped first."""
         ...
 
     def check(self, *, quick: bool) -> CheckReport:

@@ -55,8 +55,8 @@ class PostgresMaintenance:
         return StoreReport(numbers, LINEAGE.newest, behind, sum(used for _, used in sizes), ahead)
 
     def migrate(self, *, after: bool) -> Migrated:
-        """Apply the before-halves of all steps that are not applied yet. If `after` is True, apply the after-halves instead. Raises
-        StoreInUse if a runner of older code must be stopped first."""
+        """Apply the before-halves of all steps that are not applied yet; these only add to the schema. If `after` is True, apply the
+        after-halves instead, with which older code does not work. Raises StoreInUse if a runner of older code must be stopped first."""
         with self._session() as (session, before):
             steps = apply(session, self._address, self._texts, after=after)
             now = self._numbers(session)

@@ -44,9 +44,9 @@ def numbers_of(metas: Mapping[str, str]) -> Numbers:
 
 
 def migrate(session: Session, address: Address, sql: Mapping[str, str], numbers: Numbers, *, after: bool) -> Sequence[MigrationStep]:
-    """Apply the before-halves that are not applied yet, and return them. If `after` is True, this is done with the after-halves instead.
-    The caller has begun a transaction and holds the lock `making` (queries.sql). Raises StoreInUse if a runner whose older code would not
-    work with the new schema has a lease."""
+    """Apply the before-halves of steps that are not applied yet, which only add to the schema, and return them. If `after` is True, apply
+    and return the after-halves instead, with which older code does not work. The caller has begun a transaction and holds the lock `making`
+    (queries.sql). Raises StoreInUse if a runner whose older code would not work with the new schema has a lease."""
     steps = LINEAGE.pending(numbers, after=after)
     if not steps:
         return ()
