@@ -32,7 +32,7 @@ class Duration:
         if type(self.seconds) is not int:
             object.__setattr__(self, "seconds", argument_checks.whole(self.seconds, "Duration", "seconds"))
         if self.seconds < 0:
-            raise ValidationError("Duration seconds must be positive")
+            raise ValidationError(f"Duration seconds must be positive or 0, got: {self.seconds}")
 
     def to_seconds(self) -> int:
         """The length in seconds."""
@@ -132,7 +132,8 @@ class RetryDecision:
 
     @classmethod
     def no_retry(cls) -> RetryDecision:
-        """The decision not to try again: the step or block fails with the error of the attempt that just failed."""
+        """The decision not to try again: the step, or the function of `with_retry`, fails with the error of the attempt that just
+        failed."""
         return cls(False, Duration())
 
 

@@ -21,9 +21,10 @@ OVERLOADED: Final = "overloaded"
 
 
 class EnqueueRefused(DurableOperationError):
-    """The execution was not enqueued. `error_type` says why; it is `overloaded` if the queue is full.
+    """The execution was not enqueued. `error_type` says why; it is `overloaded` if the queue accepts no more executions now.
 
-    `error_type` is `overloaded` in all cases in which the queue accepts no more executions now: `QueueFull` has the reasons.
+    That is so if too many executions wait in the queue, one of them has waited too long, together they may cost too much, or an operator
+    drains the queue.
     """
 
     code = "enqueue_refused"
