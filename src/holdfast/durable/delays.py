@@ -32,7 +32,7 @@ class Duration:
         if type(self.seconds) is not int:
             object.__setattr__(self, "seconds", argument_checks.whole(self.seconds, "Duration", "seconds"))
         if self.seconds < 0:
-            raise ValidationError(f"Duration seconds must be positive or 0, got: {self.seconds}")
+            raise ValidationError("Duration seconds must be positive")
 
     def to_seconds(self) -> int:
         """The length in seconds."""
