@@ -125,7 +125,8 @@ def test_a_sample_that_cannot_be_written_is_refused_with_what_to_do(folder: Path
     assert ended.returncode == 2
     assert ended.stderr.startswith("error[invalid_parameter]: The sample, ")
     assert ended.stderr.endswith(
-        "could not be written: No such file or directory. Its folder lies beside the store: name a store elsewhere with --store.\n"
+        "could not be written: No such file or directory. "
+        "The folder of the sample is beside the store: name a store elsewhere with --store.\n"
     )
 
 

@@ -106,7 +106,9 @@ async def test_a_write_that_has_no_receipt_is_refused_and_shown(scene: Scene) ->
 
     finished, _ = await scene.ran(good)
     told = await scene.again(finished, pays_twice)
-    assert told_of(told) == [(1, "new_call", 'pay({"cents":6}) has no receipt; it changes the world, so it was refused')]
+    assert told_of(told) == [
+        (1, "new_call", 'pay({"cents":6}) has no receipt; the replay did not make the call, because the tool changes the world')
+    ]
     assert not told.matches
 
 

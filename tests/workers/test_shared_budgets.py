@@ -285,7 +285,7 @@ async def test_a_call_that_does_not_fit_what_is_spent_is_refused_with_whose_budg
     assert first.status is ResponseStatus.OK
     assert told(second) == (
         "budget_exceeded",
-        "model could use more than is left: node facts of pipeline run run-1 may spend 60 tokens, and has spent 20 tokens.",
+        "model could use more than is left of a budget: node facts of pipeline run run-1 may spend 60 tokens, and has spent 20 tokens.",
     )
     assert len(model.calls) == 1
 
@@ -308,7 +308,7 @@ async def test_money_is_shared_too(where: str, under: Any, tmp_path: Path) -> No
         second = await service.invoke(request(), Asker())
     assert told(second) == (
         "budget_exceeded",
-        "model could use more than is left: pipeline run run-1 may spend $0.05, and has spent $0.025.",
+        "model could use more than is left of a budget: pipeline run run-1 may spend $0.05, and has spent $0.025.",
     )
 
 

@@ -1,7 +1,7 @@
 """Allowed tools of `holdfast serve` and `holdfast runner`: a tool of a worker's author runs only if the operator's file names it.
 
-Unknown clients call a server, so one answer at a terminal is not enough: `[tools] allow` names each tool in a file that all operators of
-the server can read. No other user may be able to change the folder of a tool.
+Unknown clients call a server, so it is not enough that one user trusts the folder of a worker at a terminal: `[tools] allow` names each
+tool in a file that all operators of the server can read. If another user could change the folder of a tool, the tool does not run.
 """
 
 from __future__ import annotations

@@ -41,7 +41,8 @@ CommentOption = Annotated[str | None, typer.Option("--comment", metavar="TEXT", 
 
 @app.command("list")
 def list_(run: RunOption = None, json_output: LinesOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """List the approvals that wait for a decision, those of the oldest run first; with --run, at most 500."""
+    """List the approvals that wait for a decision, those of the oldest run first: all of them, or with --run at most 500 of that run and
+    the runs below it."""
     from holdfast.workers.approvals import approval_document
 
     with StorePlace.of(store, codec).client() as client:
@@ -154,7 +155,7 @@ def link(
     """
     lasts = parsed(valid)
     if lasts is None:
-        raise InvalidParameter(f"--valid is {valid!r:.50}. {HINT}")
+        raise InvalidParameter(f"--valid is {valid!r:.50}, which is no duration. {HINT}")
     if not base.startswith(("http://", "https://")):
         raise InvalidParameter(f"--base is {base!r:.100}; it must begin with http:// or https://.")
     with StorePlace.of(store, codec).client() as client:

@@ -61,8 +61,8 @@ class Consent:
 
     def settle(self, requests: Sequence[TrustRequest]) -> None:
         """Find out whether the user trusts the folders of all requests, with at most one question, and record new trust. Raises TrustNeeded
-        if the user does not trust a folder that is needed. Raises TrustRefused if another user could change such a folder, or if the record
-        of trusted folders cannot be read."""
+        if the user does not trust the folder of a request with `needed`: the command cannot run without it. Raises TrustRefused if another
+        user could change such a folder, or if the record of trusted folders cannot be read."""
         for request in requests:
             if request.needed and (self._trust or self._book.trusts(request.folder)):
                 check_fit(request.folder, request.files)
@@ -82,7 +82,7 @@ class Consent:
     def _asked(self, requests: Sequence[TrustRequest]) -> bool:
         """Ask the user one question about the folders of all requests, and return whether the answer is yes. If there is no terminal, or if
         none of the folders could be trusted, no question is asked, and the result is False. Raises TrustRefused if another user could
-        change a folder that is needed."""
+        change the folder of a request with `needed`."""
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             return False
         fit = [request for request in requests if request.needed or not faults_of(request.folder, request.files)]

@@ -82,7 +82,7 @@ def _serve_sample(options: ServeOptions, *, opens: bool) -> None:
 
 def _needs_no_trust(place: StorePlace, sample: Sample) -> bool:
     """Whether the user need not trust the folder of the store first: the user named the store (`--store`, `HOLDFAST_STORE`), or there is no
-    store yet, or an earlier run of this command made it. That run has put the sample's folder into the record of trusted folders."""
+    store yet, or an earlier `holdfast dev` made it: then the sample's folder is in the record of trusted folders."""
     return not place.found or not Path(place.where).exists() or TrustBook().trusts(sample.folder)
 
 

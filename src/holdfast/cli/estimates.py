@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Estimated(msgspec.Struct, frozen=True):
-    """The options of an estimate. No worker runs: the file is built as `holdfast check` builds it, and the costs of past runs are read from
+    """The options of an estimate. No worker runs: a pipeline of the file is built in the sandbox, and the costs of past runs are read from
     the store."""
 
     file: Path

@@ -229,7 +229,8 @@ def release(
 ) -> None:
     """Let a quarantined execution run again, or all quarantined executions of a function.
 
-    Repair the cause first: `executions show` names it. One execution that waits for its next try after its runners died is also released.
+    Repair the cause first: `executions show` names it. If you name one execution, it may also be one that
+    waits for its next try after its runners died.
     """
     if (execution is None) is (function is None):
         raise InvalidParameter("Name one execution, or say --function NAME for all quarantined executions of a function.")

@@ -61,7 +61,8 @@ class RunOptions(msgspec.Struct, frozen=True):
 
     @property
     def on_failed(self) -> str:
-        """The argument `on_failed` for `engine.start`: `restart` if `again` is set, else `find`."""
+        """The argument `on_failed` for `engine.start`: `restart` if `again` is set: an execution of this name that failed, timed out or was
+        stopped is then started again. Else `find`: it is found like any other execution of the name."""
         return "restart" if self.again else "find"
 
 
@@ -128,7 +129,7 @@ class _ForegroundRun:
 
     def _named(self) -> Sequence[Path]:
         """The files of the workers and pipelines that functions of the target file run (`context.run("…")`), without the files that the
-        caller gave. Empty if the target is a module.
+        user named with --worker. Empty if the target is a module.
 
         A file without the text `.run(` runs no worker. For such a file this function does not import Holdfast's code for workers.
         """

@@ -122,7 +122,7 @@ def say_plan(plan: RestartPlan) -> None:
 
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="A run's id.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="The id of another run of the same pipeline.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The id of another run of the same worker or pipeline.")],
     json_output: JsonOption = False,
     store: StoreOption = None,
     codec: CodecOption = None,

@@ -146,7 +146,8 @@ def _print_events(events: Iterable[RunEvent | RemoteEvent], json_lines: bool) ->
 
 @app.command("cancel")
 def cancel(run: RunArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Cancel a run. If its body runs, it is killed; a call in flight may still record its result. A run that is over does not change."""
+    """Cancel a run. If its body runs, the runner kills the body; a call in flight may still record its result. A run that is over does not
+    change."""
     with StorePlace.of(store, codec).client() as client:
         done = client.runs.cancel(run)
     run_view = done.run

@@ -61,7 +61,7 @@ class Sample(msgspec.Struct, frozen=True):
         try:
             return int(self.inputs()["urls"][0].split("/")[2].rpartition(":")[2])
         except (LookupError, TypeError, ValueError, AttributeError):
-            raise self._changed_too_much("its urls do not begin with the address of the sample's web") from None
+            raise self._changed_too_much("its urls do not begin with the address of the sample's web server") from None
 
     def _changed_too_much(self, why: str) -> InvalidParameter:
         return InvalidParameter(f"{self.folder / 'case.json'} cannot be used: {why}. Correct it, or remove {self.folder} to begin anew.")
@@ -86,7 +86,7 @@ class Sample(msgspec.Struct, frozen=True):
             yield
         except OSError as error:
             why = f"The sample, {self.folder}, could not be written: {error.strerror or error}."
-            raise InvalidParameter(f"{why} Its folder lies beside the store: name a store elsewhere with --store.") from None
+            raise InvalidParameter(f"{why} The folder of the sample is beside the store: name a store elsewhere with --store.") from None
 
     @contextlib.contextmanager
     def web(self) -> Iterator[str]:

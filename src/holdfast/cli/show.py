@@ -236,8 +236,9 @@ def history_table(events: Sequence[HistoryEvent], trouble: Trouble | None = None
 
 
 def _failures_in_a_row(events: Sequence[HistoryEvent]) -> dict[int, int]:
-    """For each event that ends a failed invocation, by the event's number: which failure in a row it is, from 1. Every other event lets the
-    counting begin again at 1. The death of a runner is not counted, and does not let it begin again."""
+    """For each event that ends a failed invocation, by the event's number: which failure in a row it is, from 1. Every event that
+    is not the end of a failed invocation shows progress, and the counting begins again at 1 after it. An invocation that ended because its
+    runner died is not counted, and the counting goes on after it."""
     found: dict[int, int] = {}
     row = 0
     for event in events:
@@ -293,7 +294,7 @@ def _plain(payload: str, event: str) -> str:
 
 
 def _running(told: Description, operations: Sequence[Operation]) -> list[Operation]:
-    """The steps whose bodies run now, if an invocation is live."""
+    """The steps whose bodies run now; empty if no invocation is live."""
     if told.state != State.RUNNING:
         return []
     return [op for op in operations if op.type is Type.STEP and op.status is Status.STARTED]

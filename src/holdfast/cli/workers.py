@@ -240,8 +240,8 @@ def call_of(tool: str, arguments: Mapping[str, Any]) -> str:
 
 
 def exit_code(response: Response) -> int:
-    """The exit code for a response. It is the exit code of the response's error code, if CODES has that error code with the same status;
-    else the exit code of the response's status."""
+    """The exit code for a response. It is the exit code that the table of codes has for the response's error code, if the table has that
+    code with the same status as the response; else the exit code of the response's status."""
     from holdfast.contract.codes import CODES, ending_of
 
     known = None if response.error is None else CODES.get(response.error.error_code)

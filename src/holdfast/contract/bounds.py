@@ -53,8 +53,9 @@ class _Read(NamedTuple):
 
 def bounds_of(groups: Mapping[str, dict[str, Given]], block: JsonBlock | None, tools: Collection[str], notes: PageNotes) -> Bounds:
     """The constraints of the spec and of the JSON together. An error is noted for each value that is not valid, and for each constraint to
-    which the spec and the JSON give different values (the result then has the value of the JSON). `groups` are those of the spec; `block`
-    is the JSON, or None if the page has none. `tools` are the names of known tools that are not built in."""
+    which the spec and the JSON give different values (the result then has the value of the JSON). `groups` has the values of the spec,
+    under `constraints` and `retries`; `block` is the JSON, or None if the page has none. `tools` are the names of known tools that are not
+    built in."""
     own, other = _given(block, notes)
     read = _agreed(_decoded(groups["constraints"], notes), _decoded(own, notes), notes)
     retries = _agreed(_decoded(groups["retries"], notes), _decoded(other, notes), notes)

@@ -100,8 +100,8 @@ class Checker:
 
 
 class Size(msgspec.Struct, frozen=True):
-    """The size of a value: how many values it contains at most, itself included (`places`), and its JSON text. For a value that is not
-    plain JSON, `places` is LISTED_IN_PLACE + 1."""
+    """The size of a value: an upper bound of how many values it contains, itself included (`places`), and its JSON text. For a value
+    that is not plain JSON, `places` is LISTED_IN_PLACE + 1, which is above the limit for listing all mismatches at once."""
 
     places: int
     text: bytes

@@ -259,7 +259,8 @@ class AsyncState(ExecutionState):
 
     def _go_on(self) -> None:
         """Called when no write is under way. If a strand waits for a write, begin that write; before a write of `record_alone`, the updates
-        that were recorded earlier are written. If no strand waits for a write and all strands rest, call `quiet`."""
+        that were recorded earlier are written. If no strand waits for a write and all strands rest, call the function `quiet` that was
+        given to this state."""
         if self._alone and not self.unwritten:
             self._write_alone()
         elif self._waiting or self._alone:
@@ -272,7 +273,7 @@ class AsyncState(ExecutionState):
             self.stragglers.add(self)
 
     def record_later(self, update: Update) -> None:
-        """Add a deferred update: it is written together with the next write, or by the stragglers if no write follows within 5 ms."""
+        """Add a deferred update: it is written together with the next write, or alone if no write follows within 5 ms."""
         first = not self.unwritten
         self.record(update)
         if first:

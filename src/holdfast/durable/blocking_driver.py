@@ -174,7 +174,7 @@ class BlockingState(ExecutionState):
             write.done.open()
 
     def record_later(self, update: Update) -> None:
-        """Add a deferred update: it is written together with the next write, or by the stragglers if no write follows within 5 ms."""
+        """Add a deferred update: it is written together with the next write, or alone if no write follows within 5 ms."""
         with self._taking:
             first = not self.unwritten
             super().record(update)

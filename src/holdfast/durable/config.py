@@ -25,8 +25,8 @@ _SUB_TYPE = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
 
 def _check_sub_type(sub_type: object) -> None:
-    """Raise ValidationError for a sub-type that the service would refuse. The service itself would refuse it only after user code has
-    run."""
+    """Raise ValidationError for a sub-type that the Lambda API (Holdfast's or AWS's) would refuse in a checkpoint, which may be only after
+    user code has run."""
     if sub_type and not (isinstance(sub_type, str) and _SUB_TYPE.fullmatch(sub_type)):
         raise ValidationError(f"sub_type must be 1 to 32 characters from A-Z, a-z, 0-9, hyphen, and underscore, got: {sub_type!r}")
 
@@ -252,8 +252,10 @@ class ChildConfig(Generic[T]):
 @dataclass(frozen=True)
 class MapConfig(Generic[T]):
     """How `map` runs. `item_namer(item, index)` returns the name of a branch; without it, a branch is called `map-item-{index}`. A replay
-    may call it again, so it must always return the same name for the same item. The other fields mean what they mean in
-    `ParallelConfig`."""
+    may call it again, so it must always return the same name for the same item. `max_concurrency`: at most this many
+    branches have begun and not ended (None: no limit). By default the first failure ends the batch. `serdes` is for the BatchResult,
+    `item_serdes` for the result of each branch (without it: `serdes`). `summary_generator` makes a text for people, which is stored with
+    a short record if the BatchResult is too large."""
 
     max_concurrency: int | None = None
     completion_config: CompletionConfig = field(default_factory=CompletionConfig)

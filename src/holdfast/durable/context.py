@@ -211,8 +211,8 @@ class DurableContext(BaseContext):
 
 
 class AsyncDurableContext(BaseContext):
-    """The context of an `async def` handler. Each durable call returns an awaitable. The call begins when the code awaits it or a task runs
-    it.
+    """The context of an `async def` handler. Each durable call returns an awaitable. A call gets its place in the order of calls when the
+    code calls the method; it begins when the code awaits it or a task runs it.
 
     The calls do the same as those of `DurableContext` and raise the same errors. `name` is the name of the operation in the history.
     `config` None means the default configuration.

@@ -132,7 +132,8 @@ class RetryDecision:
 
     @classmethod
     def no_retry(cls) -> RetryDecision:
-        """The decision not to try again: the step or block fails with the error of the attempt that just failed."""
+        """The decision not to try again: the step, or the function of `with_retry`, fails with the error of the attempt that just
+        failed."""
         return cls(False, Duration())
 
 

@@ -21,7 +21,7 @@ OVERLOADED: Final = "overloaded"
 
 
 class EnqueueRefused(DurableOperationError):
-    """The execution was not enqueued. `error_type` says why; it is `overloaded` if the queue is full.
+    """The execution was not enqueued. `error_type` says why; it is `overloaded` if the queue accepts no more executions now.
 
     `error_type` is `overloaded` in all cases in which the queue accepts no more executions now: `QueueFull` has the reasons. It is also
     `overloaded` if the runner has too much work to check the input of a worker or a pipeline.

@@ -172,7 +172,7 @@ class NonDeterministicExecutionError(ExecutionError):
 class InvocationError(UnrecoverableError):
     """This invocation fails.
 
-    If the error leaves the handler, the service invokes the function again, or, if `is_retryable()` is False, the execution fails.
+    If the error leaves the handler, the engine (on AWS: Lambda) invokes the function again; if not `is_retryable()`, the execution fails.
     """
 
     code = "invocation_error"
@@ -200,7 +200,8 @@ class RetryableSerDesError(InvocationError):
 
     A `SerDes` that uses a network or a disk may raise it, for example if a server does not answer. It ends the invocation, also from a
     branch of `map` or `parallel`. A step with AT_MOST_ONCE_PER_RETRY is already recorded as started, so in the next invocation this attempt
-    counts as interrupted: the retry strategy of the step gets a StepInterruptedError. Inside `with_retry`, its strategy is asked first.
+    counts as interrupted: the retry strategy of the step gets a StepInterruptedError. Inside `with_retry`, the strategy
+    of `with_retry` is asked first, and may decide on another attempt in place of the end of the invocation.
     """
 
     code = "retryable_ser_des_error"

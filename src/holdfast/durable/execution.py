@@ -163,8 +163,8 @@ def durable_execution(
     with more than `max_operations`, or with more than `max_bytes` of payloads, fails: this stops endless loops; you may raise both limits.
     `plugins` are factories of plugins, which observe the function (plugin.py); plugins that the environment names are called after them.
     `on_mismatch` says what happens to an execution if the code does not match its history: "quarantine" keeps the execution until the code
-    is corrected and a person releases it, "fail" fails the execution. In a Lambda runtime it always fails. `boto3_client` is the client of
-    the Lambda service; it is used only if a Lambda runtime calls the function.
+    is corrected and a person releases it, "fail" fails the execution. In a Lambda runtime such an execution always fails. `boto3_client` is
+    the client of the Lambda service; it is used only if a Lambda runtime calls the function.
     """
     terms = Terms(execution_timeout, retention_days, max_operations, max_bytes).checked()
 

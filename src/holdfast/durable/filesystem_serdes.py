@@ -96,7 +96,7 @@ class FileSystemSerDes(SerDes[Any]):
 
     def deserialize(self, data: str, serdes_context: SerDesContext) -> Any:
         """The value, read from its file or from the checkpoint itself. Raises SerDesError for JSON that this class does not write, and for
-        a path outside `base_path`."""
+        a path outside `base_path`; ValueError for a text that is not JSON, and OSError if the file cannot be read."""
         match json.loads(data):
             case {"file": str(path)}:
                 self._refuse_outside(path)

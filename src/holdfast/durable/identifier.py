@@ -27,8 +27,8 @@ sub-type."""
 
 
 def patch_id(prefix: str | None, name: str) -> str:
-    """The id of the marker with this name. `prefix` is the id of the context, None for the handler's own context. A marker takes no number
-    in the order of calls, so the ids of the other operations do not change."""
+    """The id of the marker that `context.patched` records under this name. `prefix` is the id of the context, None for the handler's own
+    context. A marker takes no number in the order of calls, so the ids of the other operations do not change."""
     return blake2b(f"{prefix or ''}/patch/{name}".encode()).hexdigest()[:64]
 
 

@@ -1,5 +1,5 @@
-"""The input of a handler, and the outcome of a handler that raised an error. (`DurableFunction.succeeded` gives the outcome of a handler
-that returned.)"""
+"""The input of a handler, and the outcome of a handler that raised an error. (`execution.succeeded` gives the outcome of a handler that
+returned.)"""
 
 from __future__ import annotations
 

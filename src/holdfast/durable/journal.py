@@ -152,8 +152,8 @@ class Journal:
         """Call `tell` when this operation is closed; if it is closed already, call it now. The handler continues meanwhile. `tell` may be
         called more than once. A second `tell` for the same operation replaces the first; None removes it.
 
-        While `has_updates` is False, nothing is recorded that could change, so this journal begins to listen for the operation only when a
-        later write takes updates of `write_first` with it.
+        While `has_updates` is False, this journal only keeps `tell`. It begins to listen for the operation at the next write that also
+        writes updates of `write_first`; a write without such updates does not begin it.
         """
         if tell is None:
             self._listeners.pop(at.operation_id, None)

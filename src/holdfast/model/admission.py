@@ -83,7 +83,7 @@ def placed(asked: Enqueue, header: Execution, at: int, settings: QueueSettings, 
 
 def checked_enqueue(asked: Enqueue, settings: QueueSettings) -> Enqueue:
     """The enqueue itself. Raises InvalidParameter if a value is not allowed, if the queue is ordered and the enqueue has no key, or if the
-    enqueue asks for more tokens than a rate of the queue or of the function ever admits at one moment."""
+    enqueue asks for more tokens of models (`units`) than a rate of the queue or of the function ever admits at one moment."""
     checked_queue(asked.queue)
     times = (("delay_ms", asked.delay_ms), ("ttl_ms", asked.ttl_ms), ("head_start_ms", asked.head_start_ms))
     for what, value, most in (*((what, value, _MOST_MS) for what, value in times), ("units", asked.units, MAX_UNITS)):

@@ -47,9 +47,9 @@ class Counter(msgspec.Struct, frozen=True, gc=False):
 
 
 def charged(charges: Sequence[Charge], read: Callable[[str], Counter | None], now: int) -> dict[str, Counter]:
-    """The counters that the charges change, by their keys, as they are after all charges. A charge that adds 0 and does not extend changes
-    no counter: it only checks the limit. `read` returns the counter of a key; None if there is none. Raises LimitReached if a charge would
-    take its counter beyond its limit.
+    """The counters that the charges change, by their keys, as they are after all charges. A charge that adds 0 and cannot prolong its
+    counter (`extends`) changes no counter: it only checks the limit. `read` returns the counter of a key; None if there is none. Raises
+    LimitReached if a charge would take its counter beyond its limit.
 
     If several charges are refused, the error is about the first one that would be refused even without the reserved amounts; if there is
     none, about the first refused one.

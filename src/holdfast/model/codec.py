@@ -48,8 +48,8 @@ def compact(value: object) -> bytes:
 
 
 def check(text: str | bytes, *, stored: bool = False) -> None:
-    """Raise PayloadNotJson if `parsed` cannot read a text; with `stored`, if `loads` cannot. For most texts this builds no Python
-    values."""
+    """Raise PayloadNotJson if a text is not JSON. With `stored`, `NaN` and `Infinity` are accepted too. For most texts this builds no
+    Python values."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError, UnicodeError):

@@ -41,7 +41,7 @@ class CredentialKind(Word):
 
 
 class Role(Word):
-    """What a caller may do. Each role includes what a viewer may do."""
+    """What a caller may do. Each role includes what the role VIEWER allows."""
 
     VIEWER = "viewer"
     """Look at functions, executions, runs, approvals, queues, schedules, costs and logs."""
@@ -120,7 +120,7 @@ def checked_person(person: str | None) -> str | None:
 
 
 def checked_note(note: str) -> str:
-    """The note itself. Raises InvalidParameter if it is too long or has characters that are not printable."""
+    """The note of a credential, unchanged. Raises InvalidParameter if it is too long or has characters that are not printable."""
     if len(note) > _MAX_NOTE or not note.isprintable():
         raise InvalidParameter(f"A note must be one line of at most {_MAX_NOTE} printable characters.")
     return note

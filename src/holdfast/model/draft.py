@@ -71,8 +71,9 @@ class WriteDraft:
             self.due_at = operation.due_at
 
     def touched(self, sequence: int) -> Change:
-        """The finished change of a checkpoint that changes no more of the header than every checkpoint does (`Change.slight`). `sequence`
-        is how many checkpoints the invocation has written, with this one."""
+        """The finished change of a checkpoint that changes only those members of the header that every checkpoint may change
+        (`Change.slight` names them); for any other write, call `done`. `sequence` is how many checkpoints the invocation has written, with
+        this one."""
         header = self._header
         moved = msgspec.structs.replace(
             header,

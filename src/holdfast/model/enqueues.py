@@ -13,7 +13,7 @@ from holdfast.model.rates import Rate
 
 
 def is_time(seconds: object) -> bool:
-    """Whether a value is a number of seconds that an enqueue may have as its delay, its time to live or its head start."""
+    """Whether a value is a number of seconds that an enqueue may have as its delay, its time to live or its head start (its priority)."""
     return not isinstance(seconds, bool) and isinstance(seconds, int | float) and 0 <= seconds <= MAX_SECONDS  # NaN and inf are neither
 
 
@@ -67,11 +67,11 @@ class Enqueue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     user: str | None = None
     """The user whose executions of this function share `rates`; None: all executions of this function and tenant share them."""
     beside: str | None = None
-    """The leaf lane of an earlier execution. The new execution gets a leaf lane that differs from it only in the version, which is the new
-    execution's own. None: the lane is made from the queue, `key`, `user` and the header."""
+    """The leaf lane, the lowest of the lanes, of an earlier execution. The new execution gets a leaf lane that differs from it only in the
+    version, which is the new execution's own. None: the lane is made from the queue, `key`, `user` and the header."""
 
     def lane(self, header: LaneMembers) -> str:
-        """The leaf lane of an execution."""
+        """The leaf lane, the lowest of the lanes, of an execution with this header."""
         if self.beside is not None:
             return lane_beside(self.beside, header.version)
         return lane_of(self.queue, header.tenant, self.key, header.function, header.version, self.user)

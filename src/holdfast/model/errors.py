@@ -214,7 +214,7 @@ class BlockingCallRefused(Rejected):
 
 
 class RunUnavailable(Rejected):
-    """A durable function in this process cannot run a worker, or cannot enqueue."""
+    """A durable function needs an engine in its process to enqueue, and an engine that serves workers to run a worker."""
 
     code = "run_unavailable"
 

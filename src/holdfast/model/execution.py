@@ -169,7 +169,8 @@ FAILED_STATUSES = frozenset({ExecutionStatus.FAILED, ExecutionStatus.TIMED_OUT, 
 
 def goes_on_as(header: Execution, heir: Execution | None) -> bool:
     """Whether `heir` really continues the execution with this header. The id in `continued_as` is not enough, because an imported copy may
-    have any id there. So function, version and parent must be equal too, and the heir must have started when this execution ended."""
+    have any id there. So function, version and parent must be equal too, and the heir must have started at exactly the time at which this
+    execution ended."""
     if heir is None or heir.id != header.continued_as:
         return False
     return (heir.function, heir.version, heir.parent, heir.started_at) == (header.function, header.version, header.parent, header.ended_at)

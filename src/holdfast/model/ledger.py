@@ -1,9 +1,10 @@
 """The ledger: what each call of a model, or of another tool that costs money, has reserved and spent. Its rows are never changed.
 
-A call has two entries. The first is written in the same transaction as the call's intent, and says what the call has reserved. The second
-is written in the same transaction as the call's receipt, and says how the call ended: what it spent, or that it spent nothing. A call of a
-tool that is no model, and that reserved nothing, has only the second, and only if it spent something. If an execution is stopped, fails or
-times out during a call, there is no receipt. Then the write that closes the execution adds the second entry, with the state `unknown`.
+A call has two entries. The first is written in the same transaction as the call's intent (the record that the call is about to be made),
+and says what the call has reserved. The second is written in the same transaction as the call's receipt, and says how the call ended: what
+it spent, or that it spent nothing. A call of a tool that is no model, and that reserved nothing, has only the second, and only if it spent
+something. If an execution is stopped, fails or times out during a call, there is no receipt. Then the write that closes the execution adds
+the second entry, with the state `unknown`.
 
 `held_tokens` and `held_nanos` are signed: the first entry adds the reservation, and the second subtracts it. So their sum over any set of
 entries is what these calls have still reserved.
@@ -146,8 +147,8 @@ class CostSample(msgspec.Struct, frozen=True):
 
 
 def lost(begun: LedgerEntry, at: int) -> LedgerEntry:
-    """The second entry of a call whose execution was closed at `at`, before the call ended. `begun` is the call's first entry. All that the
-    call has reserved counts as spent."""
+    """The second entry of a call whose execution was closed at `at`, before the call ended. `begun` is the call's first entry. The second
+    entry has the state `unknown`, and says that all reserved tokens (as `input_tokens`) and all reserved money were spent."""
     days = begun.expires_at // DAY_MS - begun.day - 1
     return msgspec.structs.replace(
         begun,
@@ -162,7 +163,7 @@ def lost(begun: LedgerEntry, at: int) -> LedgerEntry:
 
 
 def nanos_of(cost: Decimal) -> int:
-    """The whole number of billionths of a dollar in `cost`, which is in dollars."""
+    """`cost`, which is in dollars, in billionths of a dollar. A part of a billionth is dropped."""
     return int(cost * NANO)
 
 

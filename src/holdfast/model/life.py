@@ -1,6 +1,7 @@
 """The life of an execution: how it begins, how it is claimed, how its timers fire, how an invocation ends, how it closes.
 
-Most of these functions complete a draft; verbs.py and outside.py use them in the writes that a store commits.
+Most of these functions complete a WriteDraft, which is a write that is being put together; verbs.py and outside.py use them in the writes
+that a store commits.
 """
 
 from __future__ import annotations
@@ -96,8 +97,8 @@ def claimed(header: Execution, by: Claimant, now: int) -> Execution:
 
 def may_claim(header: Execution, now: int, *, alone: bool = False) -> bool:
     """Whether a runner may claim the execution now. `alone`: whether the runner has nothing else to do. The execution must be READY. With
-    fewer than SUSPECT_DEATHS deaths, the time `ready_at` must have come. From SUSPECT_DEATHS deaths on, the runner must be alone;
-    `ready_at` must have come only from MAX_DEATHS deaths on."""
+    fewer than SUSPECT_DEATHS deaths, the time `ready_at` must have come. With SUSPECT_DEATHS deaths or more, the runner must be alone; then
+    `ready_at` must have come only if there are MAX_DEATHS deaths or more, and is not checked if there are fewer."""
     if header.state is not State.READY:
         return False
     if header.deaths >= SUSPECT_DEATHS:
@@ -206,8 +207,9 @@ def parks(header: Execution, status: ExecutionStatus, *, failed: bool = False) -
 
 def continue_as(draft: WriteDraft, successor: str, payload: str, *, settled: bool = False) -> Change:
     """End the execution and start a successor with the id `successor` and the input `payload`. The successor has the same function, terms,
-    parent and graph, an empty history, and the same slot in the queue. `settled`: whether the tokens of the execution are settled now (the
-    used ones against the estimate). Then the successor has an estimate of 0, so that the same tokens are not settled twice."""
+    parent and graph, an empty history, and the same slot in the queue. `settled`: whether the caller, in the same write, corrects the
+    estimated tokens of models to the used ones, in the rates of the execution's lanes. Then the successor has an estimate of 0, so that the
+    same tokens are not corrected twice."""
     header, place = draft.header, draft.header.place
     if settled and place is not None:
         place = msgspec.structs.replace(place, units=0)

@@ -94,8 +94,9 @@ class Kind(Word):
 
 
 class Queued(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How an operation of one execution enqueues another execution. Each member means the same as the member with this name in
-    `enqueues.Enqueue`."""
+    """How an operation of one execution enqueues another execution. Each member means the same as in `enqueues.Enqueue`: `key` is that of
+    the lane, `head_start_ms` the priority, `units` and `money` the estimated tokens and billionths of a dollar, `rates` the function's
+    own."""
 
     queue: str
     key: str | None = None

@@ -32,9 +32,9 @@ class Answering(msgspec.Struct, frozen=True, gc=False):
     """Lines for the audit log: who decided."""
 
     def decide(self, view: View, now: int, seal: Seal) -> VerbDecision:
-        """Close the callback with this answer. Raises CallbackNotFound if there is no such callback or `kept` does not match it. Raises
-        CallbackClosed if it was answered before, its time is over, or its execution has ended or is an imported copy. Raises
-        PayloadTooLarge or InvalidParameter if the result cannot be stored."""
+        """Close the callback with this answer. Raises CallbackNotFound if there is no such callback, or if `kept` is not what this callback
+        needs: its sub-type for an approval or a cancel, else None. Raises CallbackClosed if it was answered before, its time is over, or
+        its execution has ended or is an imported copy. Raises PayloadTooLarge or InvalidParameter if the result cannot be stored."""
         draft, operation = open_callback(view, self.operation_id, now)
         if self.kept != _kept(operation):
             raise CallbackNotFound
@@ -54,8 +54,8 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
 
     def decide(self, view: View, now: int, seal: Seal) -> VerbDecision:
         """Move the callback's `due_at`. No event is written, and the operation keeps its revision, because a handler need not know about
-        heartbeats. Raises CallbackNotFound if there is no such callback, or if its sub-type is in `operations.KEPT`. Raises CallbackClosed
-        if it was answered before, its time is over, or its execution has ended or is an imported copy."""
+        heartbeats. Raises CallbackNotFound if there is no such callback, or if it is an approval or a cancel of a run, which have no
+        heartbeats. Raises CallbackClosed if it was answered before, its time is over, or its execution has ended or is an imported copy."""
         draft, operation = open_callback(view, self.operation_id, now)
         if _kept(operation) is not None:
             raise CallbackNotFound
@@ -83,8 +83,8 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
 
     def decide(self, view: View, now: int, seal: Seal) -> VerbDecision:
         """Close the execution as stopped: add the end of its live invocation, if there is one, and then the terminal event. A closed
-        execution does not change. An inherited stop may do less: see `inherited`. Raises InvalidParameter for an imported copy that was not
-        closed, unless the stop is inherited."""
+        execution does not change. An inherited stop does nothing to an execution without `cascade`, and usually only cancels a run (see
+        `inherited`). Raises InvalidParameter for an imported copy that was not closed, unless the stop is inherited."""
         header = view.header
         if header.state is State.IMPORTED:
             if self.inherited:

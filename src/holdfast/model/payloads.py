@@ -83,7 +83,7 @@ def decoded_schedule(codec: PayloadCodec, text: str, schedule: str) -> str:
 def identified(start: Start, taken: View | None, codec: PayloadCodec) -> Start:
     """The start, with a fingerprint by the codec as the `input_hash` of its header. The fingerprint is of `Start.same` if that is given,
     else of the input. `taken` is the execution that has the name already; None if the name is free. If the start and `taken` have equal
-    inputs, their fingerprints are equal. A start with `keeps_hash` has its fingerprint already.
+    inputs, their fingerprints are equal. A start with `keeps_hash` has its fingerprint already, and is returned unchanged.
 
     A plain hash would let a reader of the store test guesses of a short input.
     """

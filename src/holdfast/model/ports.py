@@ -124,8 +124,8 @@ class Sight(Protocol):
         ...
 
     def waiting(self, most: int) -> tuple[int, int]:
-        """Two numbers, each at most `most`: how many ready executions this engine may claim (suspects are not counted), and how many
-        executions of the whole store may have a timer that is due."""
+        """Two numbers, each at most `most`: how many ready executions this engine may claim (without those whose last runners died, see
+        `life.SUSPECT_DEATHS`), and how many executions of the whole store may have a timer that is due."""
         ...
 
 
@@ -178,6 +178,7 @@ class ScheduleObserver(Observer, Protocol):
     """An observer that is also told about occurrences of schedules."""
 
     def occurred(self, schedule: str, outcome: str, count: int, late_ms: int | None) -> None:
-        """This runner decided about `count` occurrences of a schedule (1,000 stands for 1,000 or more); `outcome` is one of
-        `schedules.Handled.outcome`. `late_ms` says how many milliseconds late a started occurrence began; None for any other outcome."""
+        """This runner decided about `count` occurrences of a schedule (1,000 stands for 1,000 or more); `outcome` is started, found,
+        skipped, replaced, missed or refused (`schedules.Handled`). `late_ms` says how many milliseconds late a started occurrence began;
+        None for any other outcome."""
         ...

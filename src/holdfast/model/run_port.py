@@ -76,5 +76,6 @@ class RunPort(Port, Protocol):
         ...
 
     def accept_blocking(self, parent: Execution, operation_id: str, asked: RunAsked | EnqueueAsked) -> Order | Failure:
-        """Do the same as the method `accept`, but for a handler that runs in a thread: block until the answer is there."""
+        """For a handler that runs in a thread: do the same as `accept`, but block until the answer is there. Returns the order, or a
+        Failure if the request is refused. Raises RunUnavailable in the same case as `accept`."""
         ...

@@ -131,7 +131,8 @@ def _made_up(state: ScheduleState, bound: int) -> list[int]:
 
 
 def _passed(state: ScheduleState, now: int) -> int:
-    """The time up to which occurrences count as missed at `now`: their grace and the jitter are over."""
+    """The time up to which occurrences count as missed at `now`: the time in which a runner may still start them (their grace, `_GRACE_MS`,
+    and the jitter) is over."""
     timing = state.definition.timing
     first = after(timing, state.cursor)
     second = None if first is None else after(timing, first)

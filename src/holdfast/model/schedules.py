@@ -2,7 +2,8 @@
 
 A schedule's `cursor` is the moment up to which all its occurrences are handled. One write starts an occurrence and moves the cursor
 (`verbs.Start.moved`); the store refuses the write if the schedule has changed since it was read. The cursor never goes back, so an
-occurrence is never handled twice. schedule_steps.py decides what to do next with a schedule.
+occurrence that the timing makes due is never handled twice; those that operators ask for are kept in `asked`. schedule_steps.py decides
+what to do next with a schedule.
 
 Times and moments are in milliseconds since 1970-01-01 UTC.
 """

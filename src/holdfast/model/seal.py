@@ -45,8 +45,8 @@ class Seal:
         return Position(_dashed(execution), epoch, sequence, revision)
 
     def callback(self, execution: str, operation_id: str) -> str:
-        """The callback id of an operation. It cannot be guessed. Having it is enough to answer the callback, unless the callback's sub-type
-        is in `operations.KEPT`."""
+        """The callback id of an operation. It cannot be guessed. Having it is enough to answer the callback, unless the callback is an
+        approval or a cancel of a run: only code that has checked the caller's authority answers these (`operations.KEPT`)."""
         raw = bytes.fromhex(execution.replace("-", "")) + operation_id.encode()
         return base64.b64encode(raw + self._mac(b"c", raw)).decode()
 

@@ -83,7 +83,7 @@ def restart_in(detail: Mapping[str, Any] | None) -> tuple[str, str | None] | Non
 
 
 class Start(msgspec.Struct, frozen=True, gc=False):
-    """Make an execution; or, if an execution has the same name, input and version already, find that one."""
+    """Make an execution; or, if an execution has the same name already, find that one, supersede it, or be refused (`decide`)."""
 
     header: Execution
     input: str
@@ -129,8 +129,8 @@ class Start(msgspec.Struct, frozen=True, gc=False):
 
     def create(self, now: int, settings: QueueSettings = NO_SETTINGS, *, admits: bool = False) -> tuple[Change, Started]:
         """The first change of a new execution, and the answer to the start. For an execution that is enqueued, `settings` are those of its
-        queue, and `admits` says whether it is admitted at once. Raises InvalidParameter if the header cannot be that of a new execution.
-        Raises what `checked_graph` or `checked_graph_id` raises, if the graph is not allowed."""
+        queue, and `admits` says whether it is admitted at once. Raises InvalidParameter if the header cannot be that of a new execution, or
+        if the id of the graph is wrong. Raises PayloadTooLarge if the text of the graph is too long."""
         header = self.header
         if type(header.status) is not ExecutionStatus or type(header.state) is not State or header.quarantine is not None:
             raise InvalidParameter(
@@ -178,11 +178,12 @@ class Start(msgspec.Struct, frozen=True, gc=False):
         """Decide about a start if another execution, the one in `view`, has the name already. Returns the change of that execution (None if
         it does not change) and the answer.
 
-        The start supersedes that execution if `again` allows it, or if the enqueue says `Same.REPLACE`. Otherwise, if input and version are
-        the same, the start finds that execution. Raises ExecutionAlreadyStarted in all other cases: the input or the version differs, the
-        enqueue says `Same.REFUSE`, this is a restart and `again` does not allow it (for example, because another execution has the name
-        now), that execution is an imported copy that was not closed, or it belongs to another tenant. For another tenant's execution, the
-        error tells only the name.
+        The start supersedes that execution (it stays in the store, and gives up its name) if `again` allows it, usually because that
+        execution ended without success, or if the enqueue says `Same.REPLACE`; then an open one is also stopped. Otherwise, if input and
+        version are the same, the start finds that execution. Raises ExecutionAlreadyStarted in all other cases: the input or the version
+        differs, the enqueue says `Same.REFUSE`, this is a restart and `again` does not allow it (for example, because another execution has
+        the name now), that execution is an imported copy that was not closed, or it belongs to another tenant. For another tenant's
+        execution, the error tells only the name.
         """
         found, wanted = view.header, self.header
         if tenant_of(found.tenant) != tenant_of(wanted.tenant):

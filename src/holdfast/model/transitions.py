@@ -71,15 +71,15 @@ _WRONG_STATE: Final[Mapping[tuple[Type, Action], str]] = {
 }
 
 Children = Mapping[str, Birth | Failure]
-"""For each chained invoke and each enqueue of a batch, by operation id: the execution to start (Birth), or why it cannot be started
+"""For each chained invoke and each enqueue of a checkpoint, by operation id: the execution to start (Birth), or why it cannot be started
 (Failure)."""
 NO_CHILDREN: Final[Children] = {}
 
 
 def apply(draft: WriteDraft, updates: Sequence[Update], seal: Seal, children: Children = NO_CHILDREN) -> Update | None:
-    """Apply the updates of a batch to the draft, in order. Returns the update of the batch that closes the whole execution (its type is
-    EXECUTION); None if the batch has none. `children` are the executions to start. Raises InvalidParameter or PayloadTooLarge if an update
-    is not allowed; then the draft must be thrown away."""
+    """Apply the updates of a checkpoint to the draft, in order. Returns the update that closes the whole execution (its type is EXECUTION);
+    None if there is none. `children` are the executions to start. Raises InvalidParameter or PayloadTooLarge if an update is not allowed;
+    then the draft must be thrown away."""
     seen: dict[str, Update] = {}
     closing: Update | None = None
     for update in updates:

@@ -108,7 +108,7 @@ def models_in(value: Any) -> list[type]:
 
 def as_json(value: Any, path: str = "") -> Any:
     """A model, or a value inside a model, as JSON values. `path` says where it is in the whole value, for an error. Raises Unwritable for a
-    value whose type is not in the rule at the top of this module."""
+    value that is no model, enum, mapping, list, tuple, set, date, time, timedelta, UUID, Decimal, bytes, text, number, bool or None."""
     kind = type(value)
     if kind in _SCALARS:
         return value
@@ -149,7 +149,7 @@ def _key(key: Any, path: str) -> str:
 def without_models(value: Any, path: str = "") -> Any:
     """The value, with each model in it (dataclass or pydantic) replaced by its JSON values. A tuple that contains a model becomes a list. A
     value without models is returned unchanged. Raises Unwritable if a model cannot be written, and RecursionError if a dict or list with a
-    model in it contains itself. `path` says where the value is in the whole value, for this error."""
+    model in it contains itself. `path` is where this value is in the outermost one, for the message of Unwritable."""
     if not models_in(value):
         return value
     if isinstance(value, dict):

@@ -215,7 +215,8 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
         return self._charged(self._accepted(draft, client)), Checkpointed(token, operations, draft.revision)
 
     def _charged(self, change: Change) -> Change:
-        """The change with the charges and the entries of the ledger of this checkpoint: they are written wherever its updates are."""
+        """The change, with the charges and the entries of the ledger of this checkpoint. Every write that applies the updates also has
+        these."""
         return msgspec.structs.replace(change, charges=self.charges, ledger=self.ledger) if self.charges or self.ledger else change
 
     def _accepted(self, draft: WriteDraft, client: str | None) -> Change:
@@ -315,7 +316,8 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
                 assert_never(outcome.status)
 
     def _succeed(self, draft: WriteDraft) -> Change:
-        """Close the execution as succeeded, or continue it as its successor. If its result cannot be stored, the execution fails."""
+        """Close the execution as succeeded; if the outcome is CONTINUED, also start its successor. If the result, or the successor's input,
+        cannot be stored, the execution fails."""
         result = self.outcome.result
         try:
             if self.outcome.status is OutcomeStatus.CONTINUED and self.successor is not None:
@@ -342,11 +344,11 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return draft.done(state=state, ready_at=draft.at, runner=None, invocation=None, seen=self.seen, failures=0, deaths=0)
 
     def _served(self, view: View) -> bool:
-        """Whether the engine closed an operation after the revision `seen` of the header, which the invocation before this one had seen.
-        This handler may have decided to wait before it saw the end of that operation.
+        """Whether the engine closed an operation after the revision `seen` of the header, which the invocation before this one had seen. If
+        so, an execution that waits for nothing is invoked once more; if not, it fails.
 
-        A handler of AWS's SDK may do this (its issue 213). One more invocation lets the handler continue. Because `seen` is then set to a
-        newer revision, it happens only once for the same operation.
+        A handler of AWS's SDK may decide to wait before it sees the end of that operation (issue 213 of that SDK). The additional
+        invocation lets the handler continue. Because `seen` is then set to a newer revision, there is only one for the same operation.
         """
         closed = (op for op in view.newer(view.header.seen) if op.ended_at is not None)
         return any(op.type in SERVED for op in closed)

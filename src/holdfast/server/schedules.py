@@ -1,4 +1,5 @@
-"""Schedules over HTTP: the same verbs as `holdfast schedules`. A caller of a tenant sees and changes only the schedules of that tenant."""
+"""Schedules over HTTP: list, add, show, remove, pause and resume them, ask for their next times, start one now, or backfill. A caller of a
+tenant sees and changes only the schedules of that tenant."""
 
 from __future__ import annotations
 

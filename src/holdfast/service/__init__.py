@@ -18,5 +18,6 @@ schedules/          the schedules of a store
 
 Belongs: opening, wiring, and the verbs of users. It builds the objects of the layers below. Above it, only lambda_api/serving.py
 opens a store, too: it builds a server's engine.
-Does not: terminals, HTTP.   May import: everything below it. The rooms import each other only downwards (pyproject.toml has their order).
+Does not: terminals, HTTP.   May import: everything below it. Its modules and folders import each other only downwards (pyproject.toml has
+their order).
 """

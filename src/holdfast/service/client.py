@@ -53,7 +53,8 @@ class Client:
     """Blocking methods for the executions of a store. Name an execution by its ARN, its id, `function/name`, or a name that is unique.
 
     The methods take the same arguments as those of `OpenEngine` and `OpenExecution`, after the text that names the execution. A client runs
-    no function and waits for no runner: it returns after the write. Methods for runs raise ExecutionNotFound for any other execution."""
+    no function: a method that writes returns after the write, and waits for no runner. Methods for runs raise ExecutionNotFound for any
+    other execution."""
 
     def __init__(self, store: Store, where: str, *, clock: Clock, ids: IdSource, actor: Actor | None = None) -> None:
         self._store = store
@@ -241,11 +242,11 @@ class Client:
         return self._answer(callback_id, None if result is None else text_of(result, "A callback's result"), None)
 
     def fail_callback(self, callback_id: str, message: str | None = None, error_type: str | None = None) -> Execution:
-        """Answer a callback with an error, its message and type. Raises CallbackNotFound and CallbackClosed as `succeed_callback` does."""
+        """Answer a callback with an error, its message and type. Raises CallbackNotFound, or CallbackClosed if it is not open any more."""
         return self._answer(callback_id, None, Failure(message=message, type=error_type))
 
     def heartbeat_callback(self, callback_id: str) -> Execution:
-        """Start the heartbeat timeout of a callback again. Raises CallbackNotFound and CallbackClosed as `succeed_callback` does."""
+        """Start the heartbeat timeout of a callback again. Raises CallbackNotFound, or CallbackClosed if it is not open any more."""
         header = self._write(Heartbeat(*self._store.seal.callback_target(callback_id)))
         assert isinstance(header, Execution)
         return header
@@ -310,7 +311,8 @@ class Client:
         pipeline: str | None = None,
         worker: str | None = None,
     ) -> CostReport:
-        """What runs have cost, from the ledger. The arguments are those of `OpenEngine.cost`."""
+        """What runs have cost, from the ledger. `by` names the dimensions to sum by (`node,model`); `since` and `until` are the first and
+        the last UTC day, such as `2026-11-01`. `OpenEngine.cost` has more about them."""
         asked = CostQuestion(run=run, by=by, since=since, until=until, tenant=tenant, pipeline=pipeline, worker=worker)
         return cost_report(self._store, asked, self._clock.now())
 

@@ -163,7 +163,7 @@ class EngineOpening:
     @property
     def schedules(self) -> list[Schedule]:
         """The schedules that the engine writes into the store when it opens: those of the program, of the operator's file and of workers'
-        pages. Empty if `declares` is False."""
+        pages. Empty if the engine must not write its schedules (`declares` is False)."""
         return [schedule for schedule, _ in self._declared()]
 
     def _declared(self) -> list[tuple[Schedule, Origin]]:

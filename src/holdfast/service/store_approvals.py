@@ -35,9 +35,9 @@ class StoreApprovals:
         self._asker = asker or Asker(principal=principal(), actor=actor)
 
     def list(self, run: str | None = None, *, limit: int = 1000) -> Iterator[Approval]:
-        """At most `limit` approvals that wait for a decision, the oldest run first: of all runs, or, if `run` is given, at most 500 of this
-        run and of all runs below it. Each says what the rest of the outermost run above it may cost, if the store has data for an estimate.
-        Raises ExecutionNotFound if there is no such run."""
+        """At most `limit` approvals that wait for a decision: of all runs, the oldest run first; or, if `run` is given, of this run and of
+        all runs below it, and then never more than 500 approvals. Each says what the rest of the outermost run above it may cost, if the
+        store has data for an estimate. Raises ExecutionNotFound if there is no such run."""
         estimates, spending = without_workers(self._store), Spending(self._store)
         if run is None:
             return estimates.with_rests(itertools.islice(undecided(self._store, self._asker), limit))
@@ -59,7 +59,8 @@ class StoreApprovals:
     ) -> Approval:
         """Write a decision; if several persons must approve, write a vote. Returns the approval as it is after the write. Raises Rejected
         if the decision is refused. `result` is the answer to a question, or the result of a call that took place. `edited_arguments` are
-        the arguments to use in place of those shown. `in_batch` says that it is a part of `decide_many`."""
+        the arguments to use in place of those shown. `in_batch`: the decision is one of many (`decide_many`), which the operator may forbid
+        for an approval."""
         decision = Decision(
             verdict=verdict,
             decided_by=self._asker.principal,
@@ -88,8 +89,8 @@ class StoreApprovals:
         """Decide many approvals, each with its own write and its own result. If one decision is refused, the others are still made.
 
         Give the ids of the approvals, or a `run`: then the open approvals of this run, or of one `node` of it, and of the runs below it are
-        decided, at most `batches.MOST` of them. With the verdict `answer`, `result` is the answer to each of them. Raises InvalidParameter
-        if both or neither are given, if `node` is given without `run`, or if there are too many ids."""
+        decided, at most 500 of them; the others stay open. With the verdict `answer`, `result` is the answer to each of them. Raises
+        InvalidParameter if both or neither are given, if `node` is given without `run`, or if there are more than 500 ids."""
         results = []
         for approval_id in batches.chosen(self._store, self._asker, approvals, run, node):
             try:
@@ -100,7 +101,8 @@ class StoreApprovals:
 
     def link(self, approval_id: str, person: str, seconds: int = DEFAULT_SECONDS) -> MadeLink:
         """A link by which this person may decide an approval, once. The link expires after `seconds`, or with the approval, if that is
-        earlier. Raises Rejected if the person may not decide the approval, or if another value is not allowed."""
+        earlier. Raises Rejected if the person may not decide the approval, if no link may be made for it, or if `person` or `seconds` is
+        not valid."""
         with self._noting_refusals("link", approval_id):
             return make_link(self._store, approval_id, person, self._asker, self._clock.now(), seconds)
 

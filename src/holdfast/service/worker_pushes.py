@@ -82,7 +82,7 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
         return told, full
 
     async def _line(self, service: WorkerService, worker: str, text: bytes) -> tuple[str, bool]:
-        """Enqueue the run of a line. Returns the id of the run, and whether this line made it."""
+        """Enqueue the run of a line. Returns the id of the run, and whether this line created the run; False if the run existed before."""
         options, inputs = self.options, read_line(text)
         if not isinstance(inputs, dict):
             raise InvalidRequest("The inputs of a worker must be a JSON object.")

@@ -30,10 +30,11 @@ class EventBridge(Sink):
         clock: Clock | None = None,
     ) -> None:
         """`bus` is the name of the event bus, `source` the source that the events name, `region` the AWS region of a new client (None: the
-        region in AWS's settings). `client` is a boto3 client for the service `events`; None: this sink makes one. `pattern`,
-        `dead_letters`, `tries` and `clock` mean what they mean in `Sink`. Raises InvalidParameter or PatternInvalid if an argument is not
-        valid, ExtraMissing if a client is needed and boto3 is not installed, and boto3's own error if boto3 cannot make a client, for
-        example because no region is set."""
+        region in AWS's settings). `client` is a boto3 client for the service `events`; None: this sink makes one. `pattern`: which events
+        are put on the bus; None means all. `dead_letters`: the path of a file that gets an event after `tries` failed tries, one after the
+        other; None: a signal is tried again without a limit. `clock` None means the clock of this machine. Raises InvalidParameter or
+        PatternInvalid if an argument is not valid, ExtraMissing if a client is needed and boto3 is not installed, and boto3's own error if
+        boto3 cannot make a client, for example because no region is set."""
         if source.startswith("aws."):
             raise InvalidParameter(f"The source {source!r} begins with 'aws.', which is reserved for AWS. Choose another source.")
         super().__init__(f"EventBridge {bus}", pattern=pattern, dead_letters=dead_letters, tries=tries, clock=clock)

@@ -26,8 +26,8 @@ class Onlooker:
         """Called when an execution has begun. An execution that waits in a queue begins when it is admitted."""
 
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
-        """Called when an invocation has ended, at the time `ended_at`. `header` is a header of its execution from the time of the
-        invocation: at its beginning, or later."""
+        """Called when an invocation has ended, at the time `ended_at`. `header` is the execution's header at the beginning of the
+        invocation, or after a later write during it; it does not show the end of the invocation."""
 
     def operated(self, header: Execution, operation: Operation) -> None:
         """Called when a step or a child context has ended, or when a step will be tried again."""

@@ -42,10 +42,12 @@ class Webhook(Sink):
         client: httpx.AsyncClient | None = None,
     ) -> None:
         """`secret`: one secret or several. With several, each request has one signature for each secret, so that receivers can change from
-        the old secret to the new one. `pattern`, `dead_letters`, `tries` and `clock` mean what they mean in `Sink`. `timeout_seconds`: how
-        long a request may take until the status of the answer arrives. `client`: a client of the caller, for example with proxies or
-        certificates, which the caller must close; None: this sink makes a client. Raises InvalidParameter or PatternInvalid if an argument
-        is not valid, and ExtraMissing if a client is needed and httpx is not installed."""
+        the old secret to the new one. `pattern`: which events are sent; None means all. `dead_letters`: the path of a file that gets an
+        event after `tries` failed tries, one after the other; None: a signal is tried again without a limit. `clock` None means the clock
+        of this machine. `timeout_seconds`: how long a request may take until the status of the answer arrives. `client`: a client of the
+        caller, for example with proxies or certificates, which the caller must close; None: this sink makes a client. Raises
+        InvalidParameter or PatternInvalid if an argument is not valid, and ExtraMissing if a client is needed and httpx is not
+        installed."""
         self._host = _host_of(url)
         super().__init__(self._host, pattern=pattern, dead_letters=dead_letters, tries=tries, clock=clock)
         self._url = url

@@ -51,7 +51,7 @@ class LineWriter:
 
     def _check(self) -> None:
         """Open the file once; a missing file is made. Raises InvalidParameter if the file cannot be opened for writing, and NotPrivate if
-        it is not a private file of this user (`private.open_given`)."""
+        it cannot be kept private to this user, for example a regular file of another user."""
         try:
             os.close(self._opened())
         except OSError as error:

@@ -65,7 +65,7 @@ class Batch:
         return len(self.changes), len(self.events), len(self.followed), self.counters, self.graphs, lanes, self.moved
 
     def committed(self, answers: Sequence[Answer | HoldfastError], *, signalled: bool) -> Committed:
-        """The result of the batch, once it is on disk."""
+        """The result of the batch, once it is on disk. `signalled`: whether the batch added signals for subscribers."""
         return Committed(answers, [change.header for change in self.followed], signalled, self.followed)
 
     def undo(self, mark: BatchMark) -> set[str]:

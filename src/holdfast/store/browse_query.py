@@ -29,7 +29,7 @@ _OPEN: Final = frozenset({ShownStatus.RUNNING, ShownStatus.WAITING, ShownStatus.
 
 
 class IndexRange(NamedTuple):
-    """An ordered range of one index: the entries with the value `value` (None if the part is not about one value) whose id is at least
+    """An ordered range of one index: the entries with the value `value` (None: the range is not limited to one value) whose id is at least
     `lower` and less than `upper`."""
 
     name: str
@@ -179,5 +179,5 @@ class BrowseQuery:
 
 def only_published(kinds: Sequence[Kind]) -> bool:
     """Whether every function of these kinds must be a published one. False if no kind is given. False if FUNCTION is among them, because a
-    function that no runner has published counts as one."""
+    function that no runner has published has the kind FUNCTION."""
     return bool(kinds) and Kind.FUNCTION not in kinds

@@ -253,7 +253,7 @@ class Decisions(ABC, Generic[B]):
         change, answer = start.create(now, settings, admits=admits)
         header = change.header
         if header.id in done.bases:
-            raise ExecutionAlreadyStarted(f"There is another execution {header.id}.")
+            raise ExecutionAlreadyStarted(f"A new execution cannot have the id {header.id}: another execution has it already.")
         base = done.bases[header.id] = self._new_base(header, done)
         done.born.add(header.id)
         try:

@@ -60,8 +60,8 @@ def _of_all(error: Exception) -> HoldfastError | None:
 
 
 def own(error: HoldfastError) -> HoldfastError:
-    """Returns the error: it is the answer of the entry whose decision raised it. Raises Spoilt instead for an error about the store itself,
-    because a decision cannot know the state of the store."""
+    """Returns the error: it is the answer of the entry whose decision raised it. If its type is one for errors about the store itself,
+    raises Spoilt instead, so that the error concerns only this entry: a decision cannot know the state of the store."""
     if concerns_all(error):
         raise Spoilt from error
     return error

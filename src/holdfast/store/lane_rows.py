@@ -19,7 +19,7 @@ SharedRates = dict[tuple[str, str], RateState]
 
 
 class LaneRow(msgspec.Struct, gc=False, kw_only=True):
-    """A lane as it was read, and as a walk changes it."""
+    """A lane as it was read, and as a `LaneWalk`, which chooses the executions to admit, changes it."""
 
     key: str
     held: int = 0

@@ -39,7 +39,7 @@ class ListQuery:
         If the filter has a name or a parent, few rows are left, and the status is compared in each of them. Executions that had the name
         before they were superseded are found by another index. If the filter has neither, and SUCCEEDED is not among its statuses, each
         status is looked up by itself: it is an ordered range of its index, and the database merges the ranges without reading more than the
-        page.
+        page. In any other case, the statuses are compared in each row.
         """
         asked: dict[str, object] = {
             "function": wanted.function,

@@ -13,7 +13,7 @@ from holdfast.store.schema_migrations import MigrationStep, Numbers
 
 class Migrated(NamedTuple):
     """What a migration did: the schema numbers before the migration (`before`) and after it (`now`), and the halves of steps that it
-    applied (`steps`)."""
+    applied (`steps`): before-halves, which only add to the schema, and after-halves, with which older code does not work."""
 
     before: Numbers
     now: Numbers

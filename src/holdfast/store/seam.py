@@ -203,9 +203,9 @@ class QueueStore(Protocol):
     def admit(self, targets: Sequence[Target], by: Sequence[Claimant], now: int) -> Committed:
         """Admit queued executions of these functions, at most one for each claimant, and claim them in the same transaction.
 
-        The answers are the headers of the executions that were claimed. If the call meets a queued execution whose time is over, it ends
-        that execution and does not claim it; the header is then in `followed`. The cost grows with the number of executions that are
-        admitted, not with the number that wait.
+        The answers are the headers of the executions that were claimed. If the call meets a queued execution whose deadline has passed
+        (often that of its wait in the queue), it ends that execution and does not claim it; the header is then in `followed`. The cost
+        grows with the number of executions that are admitted, not with the number that wait.
         """
         ...
 
@@ -248,7 +248,8 @@ class RunnerStore(Protocol):
 
     def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
         """The ids of at most `limit` executions that a runner may claim at the time `now`: executions of these functions that are ready, or
-        that a runner in `dead` holds. Ready suspects are left out (`suspect`)."""
+        that a runner in `dead` holds. A ready execution under which two or more runners in a row have died is left out: `suspect` returns
+        it."""
         ...
 
     def suspect(self, targets: Sequence[Target], now: int) -> str | None:
@@ -265,7 +266,8 @@ class RunnerStore(Protocol):
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
         """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions can be claimed
-        (suspects are left out), a closed lane in which executions wait opens. The time may be past. None if nothing of this is known."""
+        (but not one under which two or more runners in a row have died), a closed lane in which executions wait opens. The time may be
+        past. None if nothing of this is known."""
         ...
 
 

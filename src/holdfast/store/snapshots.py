@@ -42,7 +42,9 @@ def is_known(there: Snapshot | None, copy: Snapshot, where: str) -> bool:
         return False
     if _essence(there) == _essence(copy):
         return True
-    raise ExecutionAlreadyStarted(f"There is another execution {copy.header.id} in {where}, which differs from this copy.")
+    raise ExecutionAlreadyStarted(
+        f"There is another execution {copy.header.id} in {where}, which differs from this copy. Import this copy into another store."
+    )
 
 
 def check_name_free(taken: rows.Row | None, copy: Snapshot, where: str) -> None:
@@ -51,7 +53,8 @@ def check_name_free(taken: rows.Row | None, copy: Snapshot, where: str) -> None:
     header = copy.header
     if taken is not None and header.superseded_by is None:
         raise ExecutionAlreadyStarted(
-            f"There is another execution {header.function}/{header.name} in {where}, with the id {rows.execution_from(taken).id}."
+            f"There is another execution {header.function}/{header.name} in {where}, with the id {rows.execution_from(taken).id}. "
+            "Import this copy into another store."
         )
 
 

@@ -87,8 +87,9 @@ def crash_everywhere(
     `wait_for_callback` with the name `sign` has the name `sign create callback id`; both names may be used.) A callback without an answer
     stays open until its timeout, or else until the timeout of the execution. `reset()` is called before each run, and `effects()` after it;
     what `effects()` returns must be the same for every run. If the crash comes before the result of a step is on disk, the step's body may
-    run again. So `effects()` should return what stays equal: the used keys, not the number of calls. `functions`, `stubs` and `workers` are
-    as in `Runner`; ids and times of runs of workers are not compared.
+    run again. So `effects()` should return what stays equal: the used keys, not the number of calls. `functions` are real functions that
+    `function` may invoke, `stubs` replace invoked functions by name, `workers` are the workers that it may run, all in the forms that
+    `Runner` accepts. Ids and times of runs of workers are not compared.
     """
     script = Answers(answers or {})
 

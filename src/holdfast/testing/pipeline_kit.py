@@ -73,7 +73,8 @@ def run(
     `workers` are workers by id: a file, or a stub, which is a mapping of outputs, an exception to raise, a callable that gets the inputs,
     or a list of these for one call after the other, of which the last is used again. For a pipeline in a file, workers that `workers` does
     not name are found as in production: in the folder of the file, then in the library. For a `Pipeline` of the test, `workers` must name
-    them all. `tools` are the answers of their tools, as in `worker_kit.run`. `request` are further members of the request, such as
+    them all. `tools` are the answers of their tools, by name: a value, an exception to raise, a callable that gets the arguments, or a list
+    of values for one call after the other, of which the last is used again. `request` are further members of the request, such as
     `idempotency_key`.
 
     `decisions` are the decisions of people, by the node that asks, or by the tool or the question of a node's worker. A decision is one of:
@@ -115,8 +116,9 @@ def crash_everywhere(
     because a call without side effects is made again if a crash interrupts it. A stubbed worker must be called as often as without a crash,
     because each call counts as a side effect. The same is true for stubbed tools whose effect is `write`.
 
-    Returns the number of crashes. Raises `CrashDiffers` at the first crash that changes something. The arguments are those of `run`; stubs
-    that are callables must not remember earlier runs.
+    Returns the number of crashes. Raises `CrashDiffers` at the first crash that changes something. The arguments mean the same as in
+    `pipeline_kit.run`, among them the files and stubs of workers (`workers`), the answers of tools (`tools`) and the decisions of people
+    (`decisions`); stubs that are callables must not remember earlier runs.
     """
     asked = {"inputs": dict(inputs), **request}
 

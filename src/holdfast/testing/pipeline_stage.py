@@ -234,7 +234,8 @@ class PeopleClock(VirtualClock):
         """Whether a question is open now, other than those to which, as the test says, people stay silent."""
 
     def skip_to(self, at: int) -> None:
-        """Move the clock to `at`, the time of the engine's next timer or schedule. If `holds` returns True, do nothing."""
+        """Move the clock to `at`, the time of the engine's next timer or schedule. Do nothing while a person is asked who does not stay
+        silent (`holds` returns True)."""
         if not self.holds():
             super().skip_to(at)
 

@@ -19,7 +19,8 @@ class ReplayDiffers(HoldfastError, AssertionError):
 
 
 def check_replays(folder: str | Path, functions: Iterable[DurableFunction]) -> int:
-    """Replay each export in a folder (`*.json`) with that one of `functions` that has its name and version. Returns the number of exports.
+    """Replay each export in a folder (`*.json`) with the one of `functions` that has the name and version in the export. Returns the number
+    of exports.
 
     Raises `ReplayDiffers`, which lists all exports that do not match. Raises `InvalidParameter` if `functions` lacks the function of an
     export, or if the folder has no exports, because a check without exports would always pass. Raises `ExportInvalid` if a file is not an

@@ -61,7 +61,8 @@ class TestClock(VirtualClock):
         """Whether time stands still: the test waits for nothing, or what it waits for has happened."""
 
     def skip_to(self, at: int) -> None:
-        """Move the clock to `at`, the time of the engine's next timer or schedule. Does nothing if `reached` returns True."""
+        """Move the clock to `at`, the time of the engine's next timer or schedule. Does nothing if the test waits for nothing, or if what
+        it waits for has happened (`reached` returns True)."""
         if not self.reached():
             self.move_to(at)
 

@@ -83,8 +83,9 @@ class Stub:
 
 
 def stubbed_settings(settings: WorkerSettings | None, tools: Mapping[str, Any]) -> WorkerSettings:
-    """`settings`; if they are None, settings with which the body runs in this process. If `parameter_store` or `read_repo` is stubbed, and
-    the settings lack the member without which that tool does not exist, the member is added."""
+    """`settings`; if they are None, settings with which the body runs in this process. The tool `parameter_store` exists only if
+    `parameters` is set, and `read_repo` only if `repos` is set: if such a tool is stubbed and its setting is missing, the setting is
+    added."""
     settings = settings or WorkerSettings(policy=Policy(isolation="inline"))
     if "parameter_store" in tools and settings.parameters is None:
         settings = msgspec.structs.replace(settings, parameters="stubbed")
@@ -142,12 +143,13 @@ def crash_everywhere(
     worker_settings: WorkerSettings | None = None,
     **request: Any,
 ) -> int:
-    """Run a worker again and again, with a crash of the runner before and after each of its writes, and at the end. The arguments are those
-    of `run`.
+    """Run a worker again and again, with a crash of the runner before and after each of its writes, and at the end. The arguments mean the
+    same as those of `worker_kit.run`: among them the answers of tools (`tools`), the decisions of people (`decisions`) and the worker's id
+    (`worker`).
 
-    The response must stay the same, except for what `meaning` leaves out, such as its duration and its usage. The calls of stubbed tools
-    whose effect is `write` must be the same as without a crash, and none may be repeated. Returns the number of crashes. Raises
-    `CrashDiffers` at the first crash that changes something.
+    The response must stay the same, except for its duration, the ids of its trace, its log fields, its usage, and what its approvals say
+    about spending. The calls of stubbed tools whose effect is `write` must be the same as without a crash, and none may be repeated.
+    Returns the number of crashes. Raises `CrashDiffers` at the first crash that changes something.
     """
 
     def once(point: int, when: str) -> tuple[Any, Any, int]:
@@ -213,7 +215,9 @@ async def _decided(engine: OpenEngine, response: Response, decisions: Mapping[st
             told = {"verdict": decision} if isinstance(decision, str) else dict(decision or {})
             await engine.worker_service.decide(approval["approval_id"], Decision(decided_by="tester", decided_at=0, **told), _TESTER)
         response = await engine.worker_service.response(response.run_id, _TESTER)
-    raise InvalidParameter(f"The run asked for more than {_BOUND} decisions.")
+    raise InvalidParameter(
+        f"The run asked for more than {_BOUND} decisions, one after the other. worker_kit gives no more: does it ask in a loop?"
+    )
 
 
 def meaning(response: Response) -> dict[str, Any]:

@@ -61,7 +61,8 @@ class Connections:
 
     def open(self, connection: Connection) -> str | None:
         """Count one more connection, and return None. If a limit is reached, an idle connection is closed to make room. If no idle
-        connection can be closed, the new one is not counted, and the result is the reason, as the end of a sentence."""
+        connection can be closed, the new one is not counted, and the result is the reason: the part of a sentence that follows a colon,
+        without a period."""
         address = connection.address
         if len(self._open.get(address, ())) >= self.most_of_one and not self._made_room(address):
             return self._refusal(address, f"at most {self.most_of_one} connections of one address are allowed")

@@ -49,7 +49,7 @@ class _Flow(FlowControl):
 
 
 class _AnswerTransport:
-    """The transport that the answers of a connection are written to. `close` is called instead of the transport's own."""
+    """What the answers of a connection are written to: `transport`, but its `close` is the given function."""
 
     def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
         self.write, self.writelines, self.is_closing = transport.write, transport.writelines, transport.is_closing

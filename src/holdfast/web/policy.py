@@ -70,7 +70,7 @@ class Reach(Enum):
 
 
 class Waits(Enum):
-    """How long a request may take, and which limit counts it."""
+    """How long a request may take, and which limit of the number of requests counts it."""
 
     NO = "no"
     """Up to `WebLimits.request_seconds`, counted among `WebLimits.requests`, until the handler calls `Request.waiting` or

@@ -64,7 +64,8 @@ class Request(StarletteRequest):
 
     @property
     def identity(self) -> CallerIdentity:
-        """The caller. As long as `caller` is None, `WITHOUT_CREDENTIAL`: a caller that may do everything."""
+        """The caller; on an app without a gate, `WITHOUT_CREDENTIAL`, which may do everything. On an app with a gate, do not read this
+        before the gate has set `caller`: it would be `WITHOUT_CREDENTIAL`, too."""
         return self.caller or WITHOUT_CREDENTIAL
 
     @property

@@ -29,7 +29,7 @@ _CACHED_MATCHES: Final = 2048
 
 
 class Route(NamedTuple):
-    """One operation: where it is, its handler, and its policy."""
+    """One operation of an HTTP API: its method and path, its handler, and its policy."""
 
     method: str
     path: str

@@ -197,8 +197,9 @@ def first_run(request: WorkerRequest, served: ServedVersion, limits: RunLimits, 
 
 
 def after_run(accepted: AcceptedRequest, found: AcceptedRequest | None) -> AcceptedRequest:
-    """The accepted request `accepted`, with the earlier runs that `found` names added to its own. `found` is the accepted request of the
-    run that has the idempotency key now; None if the execution that has the key is not a run: then nothing is added."""
+    """The accepted request `accepted`, with the earlier runs that `found` names (`found.before`) added to its own. The run of `found`
+    itself is not added. `found` is the accepted request of the run that has the idempotency key now; None if the execution that has the key
+    is not a run: then nothing is added."""
     before = () if found is None else found.before
     return msgspec.structs.replace(accepted, before=tuple(dict.fromkeys((*accepted.before, *before))))
 

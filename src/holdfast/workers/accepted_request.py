@@ -121,14 +121,14 @@ class AcceptedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_shard(self) -> bool:
-        """Whether this is a shard of a pipeline's map, and not a run that a caller asked for. This is read from the package, which a caller
-        cannot choose."""
+        """Whether this is a shard of a pipeline's map, and not a run that a caller asked for. This is read from the id of the run's code
+        (`package`), which a caller cannot choose."""
         return self.package.startswith(SHARD)
 
 
 def work_of(accepted: AcceptedRequest) -> str:
-    """The hash of the work that a run does: its worker, version, package and inputs. For an artifact among the inputs, only its id is
-    hashed. The id depends on the artifact's bytes, name and media type."""
+    """The hash of the work that a run does: its worker, version, package (the id of the snapshot of its code and page) and inputs. For an
+    artifact among the inputs, only its id is hashed. The id depends on the artifact's bytes, name and media type."""
     asked = accepted.request
     return sha256(codec.dumps([asked.worker_id, accepted.version, accepted.package, _by_content(asked.inputs)]).encode()).hexdigest()
 

@@ -1,8 +1,8 @@
 """Approvals: what a person decides. Each is a callback of its run, bound to exact arguments. It is closed by a decision, by its time limit
 (`expired`), or by the run itself (`withdrawn`).
 
-The request is written together with its callback. The write of a decision checks whether the approval is still open. An approval of a call
-allows one call: the intent of that call names the approval's callback.
+The request for a decision is written together with its callback. The write of a decision checks whether the approval is still open. An
+approval of a call allows one call: the record that is written before that call (its intent) names the approval's callback.
 """
 
 from __future__ import annotations
@@ -321,13 +321,14 @@ def _chain(op: Operation, request: Requested, ballot: Ballot) -> tuple[ChainPart
 
 
 def undecided(op: Operation) -> str:
-    """The state of an approval that was closed without a decision: `withdrawn` or `expired`. `op` is its callback."""
+    """The state of an approval that was closed without a decision: `withdrawn` or `expired`. `op` is its callback. Do not call this for an
+    approval that is open or decided."""
     return WITHDRAWN if op.error is not None and op.error.type == WITHDRAWN else "expired"
 
 
 def check_settles(verdict: str) -> None:
-    """Raise ApprovalRefused if the verdict is not one that `settle` may give. (A caller who may settle is not always allowed to
-    approve.)"""
+    """Raise ApprovalRefused if the verdict is not `happened`, `not_happened` or `stop`: others may not be given by `settle`, which decides
+    about a call of unknown outcome. (A caller who may settle is not always allowed to approve.)"""
     if verdict not in SETTLING:
         raise ApprovalRefused(f"The verdict of `settle` must be one of {', '.join(sorted(SETTLING))}, not {verdict!r:.50}.")
 

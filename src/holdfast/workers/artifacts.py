@@ -24,7 +24,8 @@ _ID_LENGTH = 32
 
 
 class ArtifactMissing(Rejected):
-    """The tenant has no artifact with this id, or the artifact's bytes or note are missing or were changed."""
+    """The tenant has no artifact with this id, or its bytes are missing, or its bytes or its note (name, media type and hash) were
+    changed."""
 
     code = "artifact_not_found"
 
@@ -101,8 +102,8 @@ class Artifacts:
             )
 
     def find(self, tenant: str, identity: str) -> ArtifactRef:
-        """The reference of an artifact. Raises ArtifactMissing if the tenant has no artifact with this id, or if its note was changed.
-        (Errors of the storage itself: see `Storage`.)"""
+        """The reference of an artifact. Raises ArtifactMissing if the tenant has no artifact with this id, or if its note (name, media type
+        and hash) was changed. A bucket may also raise ArtifactsUnreachable, a folder OSError."""
         asked = len(identity) == _ID_LENGTH and identity.isalnum()
         note = self._storage.note(_home(tenant), identity) if asked else None
         if note is None:
@@ -117,7 +118,8 @@ class Artifacts:
 
     def open(self, tenant: str, identity: str) -> int:
         """Open an artifact, and return a file descriptor for reading. Raises ArtifactMissing if the tenant has no artifact with this id, if
-        its bytes are missing, or if its note or its bytes were changed."""
+        its bytes are missing, or if its bytes or its note (name, media type and hash) were changed. A bucket may also raise
+        ArtifactsUnreachable, a folder OSError."""
         reference = self.find(tenant, identity)
         descriptor = self._storage.open(_home(tenant), identity, reference.size_bytes)
         if descriptor is None:
@@ -133,7 +135,8 @@ class Artifacts:
 
     def value(self, tenant: str, identity: str) -> Any:
         """The value of an artifact that contains JSON. Raises PayloadNotJson if the artifact is not JSON, or has too many values or levels.
-        Raises ArtifactMissing in the same cases as the method `open`."""
+        Raises ArtifactMissing if the tenant has no such artifact, or if it was changed. A bucket may also raise ArtifactsUnreachable, a
+        folder OSError."""
         with os.fdopen(self.open(tenant, identity), "rb") as file:
             text = file.read()
             if (crowded := crowding(text, MAX_DEPTH)) is not None:
@@ -142,7 +145,8 @@ class Artifacts:
 
     async def resolved(self, tenant: str, inputs: dict[str, Any]) -> dict[str, Any]:
         """The inputs, with each top-level value of the form `{"$artifact": …}` replaced by the JSON value of that artifact. The artifacts
-        are read in a thread, because they may be large. Raises the errors of the method `value`."""
+        are read in a thread, because they may be large. Raises ArtifactMissing if an artifact is missing or was changed, and PayloadNotJson
+        if it is not JSON, or has too many values or levels. A bucket may also raise ArtifactsUnreachable, a folder OSError."""
         if all(_reference(value) is None for value in inputs.values()):
             return inputs
         found: dict[str, Any] = await in_thread(Purpose.ARTIFACTS, brought_in, inputs, lambda identity: self.value(tenant, identity))

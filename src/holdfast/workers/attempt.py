@@ -1,4 +1,4 @@
-"""One attempt: a body runs, and the runner serves its frames until the body returns, fails, is killed, or must wait for a person."""
+"""One attempt: a body runs, and the runner serves its messages (frames) until it returns, fails, is killed, or must wait for a person."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class Body(Protocol):
     async def send(self, frame: dict[str, Any], fd: int | None = None) -> None: ...
     async def receive(self) -> Frame | BodyEnd: ...
     async def kill(self, code: EndCode = "cancelled", detail: str = "") -> BodyEnd:
-        """End the body and every process that it started, and wait until all are dead. (A thread cannot be ended, see inline.) A second
-        call does not change the code."""
+        """End the body and every process that it started, and wait until all are dead. An inline body is not waited for: its thread cannot
+        be ended. A second call does not change the code."""
         ...
 
     def working(self) -> AbstractContextManager[None]:
@@ -142,7 +142,7 @@ class Attempt:
         """Done when every process of the body has ended; None if the attempt did not have to end the body."""
 
     async def run(self, body: Body, order: dict[str, Any], grace: float) -> AttemptResult | ApprovalPlace:
-        """Run a body with its `order`. Returns its result, or the approval to wait for. Calls in flight at its end get `grace` seconds."""
+        """Run a body; `order` is its first frame. Returns its result, or the approval to wait for. Its calls get `grace` seconds to end."""
         began, outcome = monotonic(), None
         self._body = self._gateway.time.body = body
         self._journal.when_closed(CANCEL_AT, self._cancelled)
@@ -190,7 +190,7 @@ class Attempt:
         self._end("The run was cancelled.")
 
     def _end(self, why: str) -> None:
-        """Begin to end the body, without waiting. When the body has ended, `receive` returns its end."""
+        """Begin to end the body, without waiting. When the body has ended, its method `receive` returns a BodyEnd."""
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._body.kill("cancelled", why))
 
@@ -314,7 +314,7 @@ class Attempt:
         await self._send({"op": "answer", "id": id, "error": told, **self._left()})
 
     def _left(self) -> dict[str, float]:
-        """`left`, for an answer: the seconds left of the attempt's time. Empty if its clock never stopped: then the body knows them."""
+        """The member `left` of an answer: how many seconds the attempt has left. Empty if its clock never stopped: the body's is right."""
         return {"left": self._gateway.time.left} if self._gateway.time.stopped else {}
 
     async def _send(self, frame: dict[str, Any], fd: int | None = None) -> None:

@@ -48,8 +48,9 @@ class AttemptLog:
             self.add("warning", told, {"event": "overshoot", "tool": tool, **amounts})
 
     def _is_beyond(self) -> bool:
-        """Count one more line. Returns whether the attempt now has more lines than it may have. If so, the caller neither reports nor keeps
-        the line. (If the lines have too many bytes, a line is reported and not kept, see `_keep`.)"""
+        """Count one more line. Returns whether the attempt now has more lines than it may have. If so, the caller drops the line: observers
+        and followers do not get it, and it is not kept for the response. (A line that only passes the limit of bytes is still reported to
+        them.)"""
         self._count += 1
         self._missing += self._count > self._most
         return self._count > self._most

@@ -1,8 +1,8 @@
 """What is recorded beside an open question: the votes of persons, and the approvers that its escalation chain added.
 
-Each vote, and each addition of approvers, is a closed step below the effects of the run. The id of a vote follows from the question and the
-person, so one person has one vote. The id of added approvers follows from the question and the place in the chain, so each part of a chain
-is added once. The run never looks for a vote, so votes in the history do not change a replay.
+Each vote, and each addition of approvers, is a closed step below the run's context `effects`, like its receipts. The id of a vote follows
+from the question and the person, so one person has one vote. The id of added approvers follows from the question and the place in the
+chain, so each part of a chain is added once. The run never looks for a vote, so votes in the history do not change a replay.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Batches: one decision of a person on many approvals. Each approval has its own write, hash and result. If one fails, the others are still
-decided."""
+"""Batches of approvals: one decision of a person on many approvals. Each approval has its own write, hash and result. If one fails, the
+others are still decided."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST: Final = MOST_WAITING
 
 
 class DecisionResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result for one approval of a batch."""
+    """The result for one of the approvals that a person decided together."""
 
     approval_id: str
     state: str | None = None
@@ -31,10 +31,10 @@ class DecisionResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 def chosen(
     store: ExecutionStore, asker: Asker, approvals: Sequence[str] = (), run: str | None = None, node: str | None = None
 ) -> list[str]:
-    """The ids of the approvals that a batch decides: those named in `approvals`; or the open approvals of `run` and of all runs below it,
-    at most MOST of them, and with `node` only those of nodes with this name and of the runs below them. Raises InvalidParameter if both
-    `approvals` and `run` are given or neither is, if `node` is given without `run`, or if `approvals` names too many. Raises
-    ExecutionNotFound if the caller can see no run `run`."""
+    """The ids of the approvals that one decision is for: those named in `approvals`; or the open approvals of `run` and of all runs below
+    it (only the first 500 found, MOST; the caller does not learn that there are more), and with `node` only those of nodes with this name
+    and of the runs below them. Raises InvalidParameter if both `approvals` and `run` are given or neither is, if `node` is given without
+    `run`, or if `approvals` names more than 500. Raises ExecutionNotFound if the caller can see no run `run`."""
     if bool(approvals) is (run is not None):
         raise InvalidParameter("Name approvals, or a run (then all its open approvals are decided): one of the two, not both.")
     if node is not None and run is None:

@@ -1,11 +1,11 @@
 """Budgets that runs share: how much all runs below a pipeline's run, or below one node of it, may spend together.
 
-The write of a call's intent reserves the most that the call may cost, in every budget of its run. The write of its receipt settles the
-call: it takes the reservation back and adds what the call really cost. The store keeps the spent and the reserved amount separately. If a
-call does not fit only because other calls under way have reservations, it waits until there is room, or until nothing has changed for an
-hour. If so much is spent that the call could not fit even without those reservations, its tool is asked for a smaller reservation; if there
-is none, the call is refused. While a call waits, the time of its attempt is stopped. The gateway (gateway.py) calls this module. The limits
-of the run itself are in calls.py.
+The write before a call (its intent) reserves the most that the call may cost, in every budget of its run. The write of its receipt settles
+the call: it takes the reservation back and adds what the call really cost. The store keeps the spent and the reserved amount separately. If
+a call does not fit only because other calls under way have reservations, it waits until there is room, or until nothing has changed for an
+hour. If so much is spent that the call could not fit even without those reservations, its tool is asked for a smaller reservation; if the
+tool has none, the call is refused. While a call waits, the time of its attempt is stopped. The gateway (gateway.py) calls this module. The
+limits of the run itself are in calls.py.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class BudgetWait:
             with self._time.while_stopped():
                 await self._waited(limit)
         elif not learnt:
-            raise ToolFailed("budget_exceeded", f"{self._tool} could use more than is left: {_told(limit)}.")
+            raise ToolFailed("budget_exceeded", f"{self._tool} could use more than is left of a budget: {_told(limit)}.")
 
     def _check_standstill(self, limit: LimitReached) -> None:
         seen, now = (limit.key, limit.spent, limit.reserved), monotonic()

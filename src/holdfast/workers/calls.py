@@ -81,7 +81,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def counts_in(self, made_in: int, attempt: int) -> bool:
         """Whether a body of the attempt `attempt` gets this receipt as the answer to its call. A result is given in every attempt, an error
-        only in the attempt that made the call (`made_in`), a void receipt never."""
+        only in the attempt that made the call (`made_in`), a void receipt (the call did not take place, or it is a read whose answer was
+        lost) never."""
         return not self.void and (self.error is None or made_in == attempt)
 
 
@@ -104,7 +105,7 @@ class Try(msgspec.Struct, kw_only=True):
 
     @property
     def is_void(self) -> bool:
-        """Whether the try has a void receipt."""
+        """Whether the try ended without an answer: the call did not take place, or it is a read whose answer was lost."""
         return self.receipt is not None and self.receipt.void
 
 
@@ -261,7 +262,7 @@ class Calls:
 
     def compared(self, identity: str, hashed: str) -> Try | None:
         """The try with which a call of this identity and with this hash of arguments is compared: the newest one. But if the newest one is
-        an inherited try with other arguments that did not happen, an earlier try still counts: the newest one that is not void."""
+        inherited, had other arguments and ended without an answer (`is_void`), it is the newest one that is not void, if there is one."""
         newest = self.latest(identity)
         if newest is None or not newest.inherited or not newest.is_void or newest.intent.asked_sha256 == hashed:
             return newest
@@ -273,8 +274,8 @@ class Calls:
         return 1 if newest is None else newest.intent.number + 1
 
     def spent(self, identity: str) -> int:
-        """How many tries of the call with this identity count for approvals: all except those with a void receipt. If the tool needs
-        approvals, each of these tries used up one approval."""
+        """How many tries of the call with this identity count for approvals: all except those that ended without an answer (`is_void`). If
+        the tool needs approvals, each of these tries used up one approval."""
         tries = self._tries.get(identity, ())
         return sum(not attempted.is_void for attempted in tries)
 

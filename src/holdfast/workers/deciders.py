@@ -41,8 +41,8 @@ def person_of(asker: Asker, decided_by: str, credentials: Iterable[Credential]) 
 
 
 def may_decide(approval: Approval) -> frozenset[str] | None:
-    """The names of the persons who may decide now: the approvers, and the members of the demanded group. None if no approvers are named:
-    every person with the role may decide."""
+    """The names of the persons who may decide now: the approvers, and the members of the demanded group. None if no approvers are named,
+    even if a group is demanded: every person whose role allows it may decide."""
     if not approval.approvers:
         return None
     return persons_in(_named(approval), approval.groups)

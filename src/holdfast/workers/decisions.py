@@ -30,9 +30,9 @@ class DecisionStore(ExecutionStore, CredentialStore, AuditStore, Protocol):
 
 def decision_write(store: DecisionStore, approval_id: str, decision: Decision, asker: Asker, *, in_batch: bool = False) -> DecisionWrite:
     """The write of a decision: it closes the approval, or adds one vote to it. Raises ApprovalNotFound if the caller can see no such
-    approval, CallbackClosed if the approval is closed, ApprovalRefused if the decision is not allowed, and the other errors of
-    `deciders.checked`. `in_batch`: the decision is part of a batch, which the operator may forbid for an approval. The store refuses the
-    write if the approval was closed meanwhile."""
+    approval, CallbackClosed if the approval is closed, ApprovalRefused if the decision is not allowed or its value does not fit the
+    approval's schema, CheckTooCostly if that check takes too long, and Overloaded if too many checks wait. `in_batch`: the decision is part
+    of a batch, which the operator may forbid for an approval. The store refuses the write if the approval was closed meanwhile."""
     approval, callback, request = approval_operations(store, approval_id, asker)
     if approval.state != "open":
         by = "" if approval.decided_by is None else f" by {approval.decided_by}"

@@ -122,7 +122,8 @@ class EventRing:
 
     def began(self, position: FollowerPosition) -> tuple[int, bool]:
         """Where in the ring a follower at this position continues. Returns a number: the follower gets the live events with higher numbers.
-        Also returns whether the follower may have missed live events that `missed` does not count for this number."""
+        Also returns whether the follower may have missed live events besides those that this ring dropped after the number (`missed`), so
+        that their count is unknown."""
         if position.is_beginning:
             return self._dropped, False
         if position.ring == self._name:

@@ -2,7 +2,8 @@
 the number of that line as its id.
 
 - Recorded events are `accepted`, `attempt`, `tool`, `approval`, `node`, `choice` and `done`. The id is a number, and never changes.
-- Live events (event_rings.py) are `progress`, `tokens`, `log` and `gap`. They are not on disk. The id is a text.
+- Live events (event_rings.py) are `progress`, `tokens`, `log` and `gap` (some were dropped). They are not on disk. The id is a text.
+- `quarantined` has no id: the last event for followers of a run that is quarantined or that the store has removed (followed_runs.py).
 """
 
 from __future__ import annotations

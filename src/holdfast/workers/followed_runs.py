@@ -83,8 +83,8 @@ class FollowedRuns:
         """The events of a run after a position, then new events as they happen, until the run has ended or is quarantined. If it is
         quarantined, the last event is `quarantined`. Yields None when nothing has happened for a while.
 
-        If the store has removed the run, the last event is `quarantined`, too. If there are too many followers, the first step of the
-        iteration raises Overloaded.
+        If the store has removed the run, the last event is `quarantined`, too, although there is no run to release. If there are too many
+        followers, the first step of the iteration raises Overloaded.
         """
         return self._followed(store, header, accepted, position or FollowerPosition())
 
@@ -213,9 +213,8 @@ class _Follower:
         self.recorded = last
 
     def live(self, recorded: int, *, is_all: bool = False) -> Iterator[RunEvent]:
-        """The live events that the follower has not got and whose place is after the recorded event with the number `recorded` or an
-        earlier one. If the ring has dropped some, a `gap` comes first. Without `is_all`, the `gap` comes only if a live event follows
-        it."""
+        """The live events that the follower has not got and whose place is before the recorded event with the number `recorded` + 1. If the
+        ring has dropped some, a `gap` comes first. Without `is_all`, the `gap` comes only if a live event follows it."""
         while True:
             missed = self.ring.missed(self._number)
             found = self.ring.after(self._number + missed)

@@ -98,7 +98,8 @@ class Gateway:
         self._turns: dict[str, asyncio.Lock] = {}
 
     def begin(self, attempt: int, seconds: float, used_ms: int = 0) -> None:
-        """Prepare for a body that begins from its start: its calls are numbered from 1 again. `seconds` and `used_ms`: see AttemptTime."""
+        """Prepare for a body that begins from its start: its calls are numbered from 1 again. The attempt may take `seconds` from now on;
+        it used `used_ms` before it waited for a person."""
         self.attempt, self.time = attempt, AttemptTime(seconds, used_ms)
         self._ordinals.clear()
         self._turns.clear()
@@ -226,7 +227,7 @@ class Gateway:
         return attempted
 
     async def _called(self, tool: Tool, attempted: Try) -> CallAnswer:
-        """Make the call, write its receipt, and return its answer. If the call fails, do what `_failed` does."""
+        """Make the call, write its receipt, and return its answer. A failed call raises its error, unless it is a write that took place."""
         intent, called = attempted.intent, None
         try:
             async with self._terms.reporter.tool_began(tool, intent) as hears, asyncio.timeout(self.time.left + self._policy.grace_seconds):
@@ -296,7 +297,7 @@ class Gateway:
         return None
 
     async def abandon(self) -> None:
-        """Settle reads whose runner or body ended before the answer, if a budget or the ledger needs it: their reservation is spent."""
+        """Settle reads that lost their answer, if a budget or the ledger counts them: as if they had used all that they reserved."""
         for attempted in self.calls.abandoned():
             if self._budgets or has_entries(attempted.intent.reservation):
                 await self._settle(attempted, Receipt(void=True, usage=reserved_usage(attempted)))
@@ -336,7 +337,7 @@ class Gateway:
     async def _decided(
         self, kind: AskKind, tool: str, identity: str, arguments: dict[str, Any], schema: dict[str, Any] | None, question: str | None = None
     ) -> tuple[Decision, Operation]:
-        """A person's decision on these arguments, and its callback. Raises WaitsForPerson while open, ToolFailed if no decision came."""
+        """A person's decision, and the approval's callback. Raises WaitsForPerson if the approval is open, ToolFailed if undecided."""
         at, hashed = approval_at(kind, tool, identity, 1), arguments_hash(arguments)
         found, written = self._journal.find(at.callback), self._journal.find(at.request)
         if self.cancelled and (found is None or found.status in OPEN):

@@ -42,8 +42,8 @@ class InputSecrets:
         return kept
 
     async def line_in_thread(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The log line with the secrets replaced: the same result as that of the method `line`. A long line is searched in a thread, so
-        that the event loop does not wait."""
+        """The log line with the secrets replaced; if there are too many secrets, almost all of its values are replaced. A long line is
+        searched in a thread, so that the event loop does not wait."""
         if self._redactor is None:
             return _withheld(record)
         kept: dict[str, Any] = await self._redactor.cleaned(record)

@@ -269,8 +269,8 @@ class PackagedWorker:
             await self._sandbox().start()
 
     async def rest(self) -> None:
-        """End the jail's stub process and its spare body, unless an attempt of this worker is under way. The next attempt starts both
-        again."""
+        """End the process that starts bodies in this worker's sandbox, and the spare body that waits there, unless an attempt of this
+        worker is under way. The next attempt starts both again."""
         if self._jailed is not None:
             await self._jailed.rest()
 

@@ -207,8 +207,8 @@ class _Receipts(Gateway):
 
     async def _intend(self, tool: Tool, intent: Intent) -> Try:
         """The run has no receipt for this call. If the run's own limits or `policy.most` refuse the call, raise ToolFailed, as the run did.
-        If `refusal` says that another limit may have refused it, raise that error. Otherwise raise _Departed: the run did not make the
-        call, or its body caught the refusal of such a limit."""
+        If another limit may have refused it, so that the attempt ended with that error (`refusal`), raise `refusal` as ToolFailed.
+        Otherwise raise _Departed: the run did not make the call, or its body caught the refusal of such a limit."""
         self.calls.check_calls(tool.name)
         self.calls.check_reservation(tool.reserve(intent.arguments, self.calls.remaining))
         called, told = f"{tool.name}({brief(intent.arguments)})", self.refusal
@@ -216,7 +216,7 @@ class _Receipts(Gateway):
             self.notes.append(f"{called} has no receipt; it got the error {told.error_code}, with which the attempt ended")
             raise ToolFailed(told.error_code, told.message, retry_after_seconds=told.retry_after_seconds, details=told.details)
         verb = "changes the world" if tool.effect is Effect.WRITE else "leaves the sandbox"
-        raise _Departed("new_call", f"{called} has no receipt; it {verb}, so it was refused")
+        raise _Departed("new_call", f"{called} has no receipt; the replay did not make the call, because the tool {verb}")
 
 
 class _Overlay(Artifacts):

@@ -95,7 +95,7 @@ class RunEnvironment(Protocol):
     def settlements(self) -> Settlements: ...
     async def worker(self, worker_id: str, package: str) -> Worker: ...
     def reporter(self, header: Execution, accepted: AcceptedRequest, contract: Contract) -> LiveRunReporter:
-        """The object that reports this run to observers and followers."""
+        """The object that reports this run to the observers of this process (RunObserver) and to the run's followers."""
         ...
 
     def operations(self, run_id: str, tenant: str) -> Iterable[Operation] | None:
@@ -108,7 +108,7 @@ class RunEnvironment(Protocol):
 
 
 class WorkerRun:
-    """One invocation of one run."""
+    """One run during one invocation of its execution; each invocation makes a new object."""
 
     def __init__(self, accepted: AcceptedRequest, worker: Worker, journal: Journal, chance: Jitter, environment: RunEnvironment) -> None:
         self._accepted = accepted

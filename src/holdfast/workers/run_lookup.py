@@ -172,8 +172,8 @@ def _observability(store: ExecutionStore, header: Execution, accepted: AcceptedR
 
 
 def state_of(header: Execution) -> str:
-    """The state of a run: queued, running, waiting or done. A run that was put aside because its runners died is `waiting`; a quarantined
-    run is `done`."""
+    """The state of a run as callers see it: queued, running, waiting or done. A run that the engine will try again later, because its
+    runners died, is `waiting`; a quarantined run, which a person must release, is `done`."""
     if next_try(header) is not None:
         return "waiting"
     if header.status is not ExecutionStatus.RUNNING or header.state is State.QUARANTINED:
@@ -306,8 +306,9 @@ def open_approvals(store: ExecutionStore, header: Execution) -> list[Approval]:
 
 
 def waiting_below(store: ExecutionStore, run_id: str, asker: Asker, node: str | None = None) -> list[Approval]:
-    """The open approvals of a run and of all runs below it, at most MOST_WAITING. With `node`, only those that a node of this name asks
-    for, or that runs below such a node ask for, such as the items of a map. Raises ExecutionNotFound if the caller can see no such run."""
+    """The open approvals of a run and of all runs below it, at most 500 (MOST_WAITING); those of the runs nearest to the run come first,
+    and the rest is left out without a sign. With `node`, only those that a node of this name asks for, or that runs below such a node ask
+    for, such as the items of a map. Raises ExecutionNotFound if the caller can see no such run."""
     header, _ = find_run(store, run_id, asker)
     found: list[Approval] = []
     below = [header]

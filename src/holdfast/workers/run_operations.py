@@ -1,4 +1,5 @@
-"""The operations of a run: their sub-types, and the identities of those operations whose identity needs only a fixed name or a number."""
+"""The operations of a run: their sub-types (what an operation is for), and the identities (id, type, sub-type, name and parent) of those
+that need only a fixed name or a number."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ CARRIED_AT = identity_of(Type.STEP, INHERITED, "earlier-runs", parent=EFFECTS_AT
 
 @lru_cache(maxsize=_KEPT_NODES)
 def node_at(node: str, round: int) -> Identity:
-    """The identity of the context of one round of a pipeline's node: it begins and ends together with that round."""
+    """The identity of the operation (of the type context) of one round of a pipeline's node: it begins and ends together with that
+    round."""
     return identity_of(Type.CONTEXT, NODE, node, round)
 
 

@@ -1,8 +1,8 @@
-"""Run reporters: they report what the runner does to the observers of a process and to the followers of a run.
+"""Run reporters: they report what the runner does to the observers of this process (RunObserver) and to the followers of a run.
 
     RunReporters     all runs of this process; reports a run's end when this process has written it
     LiveRunReporter  one run: its attempts, calls, log lines and questions
-    RunReporter      the same methods, but reports nothing: for a replay or a shard of a map
+    RunReporter      has the methods of LiveRunReporter, but reports nothing: for a replay or a shard of a map
 
 The ids of spans are the same after a crash. What is reported, when, and what is never reported twice: see `RunObserver`.
 """
@@ -63,8 +63,9 @@ class RunReporter:
         """Called when an attempt begins, but not when its body runs again after a wait. Does nothing."""
 
     def tool_began(self, tool: Tool, intent: Intent) -> AbstractAsyncContextManager[Hears | None]:
-        """Called when the intent of a call is on disk; the gateway then makes the call inside the block that this returns. The block yields
-        a function that takes the text of the result while it arrives, or None if the text is not passed on. Here always None."""
+        """Called when the record that a call begins (its intent) is on disk; the gateway then makes the call inside the block that this
+        returns. The block yields a function that takes the text of the result while it arrives, or None if the text is not passed on. This
+        class's block always yields None."""
         return NO_TOKENS
 
     def tool_ended(self, attempted: Try) -> None:
@@ -322,7 +323,7 @@ class RunReporters:
 
     def on(self, header: Execution, accepted: AcceptedRequest, contract: Contract, clock: Clock) -> LiveRunReporter:
         """The reporter of a run. If there are observers, each call for one run returns the same object, until this process has written the
-        run's end or too many later runs have begun."""
+        run's end or too many later runs have begun. Without observers, each call returns a new one, for followers."""
         found = self._reporters.get(header.id)
         if found is None:
             seen, store = seen_of(header, accepted), self._engine.store
@@ -372,8 +373,8 @@ class RunReporters:
         )
 
     def _heard(self, header: Execution, payload: str | None) -> None:
-        """Called when this engine has written the end of an execution: wakes its followers and, if it is a run and no shard, reports its
-        end to observers. `payload` is the result; None if it must be read from the store."""
+        """Called when the attached engine has written the end of an execution: wakes its followers and, if it is a run and no shard,
+        reports its end to observers. `payload` is the result; None if it must be read from the store."""
         self._followers.nudge(header.id)
         if self._observer is NO_OBSERVER or header.state is not State.CLOSED or header.id in self._ended:
             return

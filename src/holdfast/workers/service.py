@@ -141,20 +141,21 @@ class WorkerService(PipelineParts):
     # --- accepting a request
 
     async def ask(self, asked: Mapping[str, Any], tenant: str, wait: float | None) -> Response:
-        """Run a worker for the program itself, and wait for the run in the same way as the method `response`. `asked` has the members of a
-        WorkerRequest. If they do not form a valid request, the response says so."""
+        """Run a worker for the user of this process, and wait until the run ends, is quarantined or waits for a person, at most `wait`
+        seconds (None: no limit). `asked` has the members of a WorkerRequest. If they do not form a valid request, the response says so."""
         request = accept.read_request(asked)
         begun = request if isinstance(request, Response) else await self.begin(request, Asker(tenant=tenant, principal=principal()))
         return begun if isinstance(begun, Response) else await self._waiters.response(self._engine, *begun, wait)
 
     async def begin_asked(self, asked: Mapping[str, Any], tenant: str) -> Response | tuple[Execution, AcceptedRequest]:
-        """Start a run for the program itself; returns what `begin` returns. `asked` has the members of a WorkerRequest."""
+        """Start a run for the user of this process; do not wait for its end. Returns the run's header and accepted request, or the response
+        that refuses the request. `asked` has the members of a WorkerRequest."""
         request = accept.read_request(asked)
         return request if isinstance(request, Response) else await self.begin(request, Asker(tenant=tenant, principal=principal()))
 
     async def invoke(self, request: WorkerRequest, asker: Asker, *, wait: float | None = None, sampled: bool | None = None) -> Response:
-        """Run a worker, and wait for the run in the same way as the method `response`. The response also tells why a request is refused, or
-        what a run waits for. `sampled`: the sampling flag of a `traceparent` (signals.traceparent)."""
+        """Run a worker, and wait until the run ends, is quarantined or waits for a person, at most `wait` seconds (None: no limit). The
+        response also tells why a request is refused, or what a run waits for. `sampled`: the sampling flag of a `traceparent`."""
         begun = await self.begin(request, asker, sampled=sampled)
         return begun if isinstance(begun, Response) else await self._waiters.response(self._engine, *begun, wait)
 
@@ -181,8 +182,8 @@ class WorkerService(PipelineParts):
     async def accept(
         self, request: WorkerRequest, asker: Asker, *, sampled: bool | None = None, queue: Enqueue | None = None
     ) -> tuple[Execution, AcceptedRequest]:
-        """The run of a request: the run that its idempotency key has, unless that run freed the key (`_FREES_ITS_KEY`); else a new run, in
-        `queue` if that is given. Raises InvalidRequest or LimitReached if the request is refused, and QueueFull if the queue is full."""
+        """The run of a request: the run that has its idempotency key, unless that ended with RETRYABLE_ERROR or INVALID_REQUEST; else a new
+        run, in `queue` if given. Raises InvalidRequest or LimitReached if the request is refused, QueueFull if the queue is full."""
         served, accepted, inputs = await self._checked(request, asker, sampled)
         contract, again = served.worker.contract, False
         engine, worker_id, tenant, rate = self._engine, contract.worker_id, asker.tenant, accept.rate_of(self.policy, contract)
@@ -223,14 +224,15 @@ class WorkerService(PipelineParts):
             accepted = run_again(accepted, header.id) if again else accept.next_run(accepted, header.id)
 
     async def enqueue(self, request: WorkerRequest, asker: Asker, queue: Enqueue, *, sampled: bool | None = None) -> Execution:
-        """Enqueue the run of a request, or find the run that its idempotency key has. Raises the errors of the method `accept`."""
+        """Enqueue the run of a request, or find the run that its idempotency key has. Raises InvalidRequest or LimitReached if the request
+        is refused, and QueueFull if the queue is full."""
         header, _ = await self.accept(accept.traced(request), asker, sampled=sampled, queue=queue)
         return header
 
     async def enqueue_many(self, requests: Sequence[WorkerRequest], asker: Asker, queue: Enqueue) -> list[Execution | HoldfastError]:
-        """Enqueue the runs of many requests to one worker, at most a thousand in each commit. Returns for each request its run or its
-        error. Raises InvalidRequest, with the index, if a request is refused; then nothing is written. If an item of a commit has an error,
-        no further commit follows, so there may be fewer results than requests."""
+        """Enqueue the runs of many requests to one worker, at most a thousand in each commit. If a request is refused before the first
+        commit, raises InvalidRequest with its index. Returns the run or the error of each request in the commits that were made: if a
+        request in a commit has an error, no further commit follows, so there may be fewer results than requests."""
         items: list[Item] = []
         with indexed(items):
             for request in map(accept.traced, requests):
@@ -254,10 +256,8 @@ class WorkerService(PipelineParts):
         self, parent: Execution, accepted: AcceptedRequest | None, at: Identity, request: ChildRequest, queued: Queued | None = None
     ) -> Order | Failure:
         """Accept a run that an execution asks for, or enqueues, at its operation `at`. Returns the order of the run, or the refusal as the
-        operation's failure. Starts and charges nothing: the order contains the charges.
-
-        `accepted` is the parent's own accepted request if the parent is a run. Tenant, requester, trace and budgets come from the parent.
-        """
+        operation's failure. Starts and charges nothing: the order contains the charges. `accepted` is the accepted request of the parent if
+        it is a run. Tenant, requester, trace and budgets come from the parent."""
         began_at = self._engine.clock.now()
         above = ancestry(parent, accepted, at, request, self._engine.store.find)
         asked = child_request(request, above)
@@ -281,7 +281,7 @@ class WorkerService(PipelineParts):
         return Order(served.kind, payload, terms, above.tenant, charges=charges, graph=served.graph_text, queued=queued)
 
     async def accept_asked(self, parent: Execution, operation_id: str, asked: RunAsked | EnqueueAsked) -> Order | Failure:
-        """Accept a run that a durable function asks for with `context.run`, or enqueues. Returns what `accept_child` returns."""
+        """Accept a run that a durable function asks for or enqueues. Returns its order, or the refusal. Starts nothing."""
         if isinstance(asked, EnqueueAsked):
             at = Identity(operation_id, Type.STEP, ENQUEUE)
             request = ChildRequest(worker_id=asked.target, version=asked.version, inputs=asked.input)
@@ -340,7 +340,7 @@ class WorkerService(PipelineParts):
         return await self._waiters.response(self._engine, header, accepted, wait)
 
     async def wait_for(self, header: Execution, accepted: AcceptedRequest, *, wait: float | None = None) -> Response:
-        """The response of a run that `begin` or `find_run` returned. Waits in the same way as the method `response`."""
+        """The response of a run, when the run ends, is quarantined or waits for a person, or after `wait` seconds (None: no limit)."""
         return await self._waiters.response(self._engine, header, accepted, wait)
 
     def follow(self, run_id: str, asker: Asker, *, after: int | str = 0) -> AsyncGenerator[RunEvent | None, None]:
@@ -357,8 +357,8 @@ class WorkerService(PipelineParts):
 
     async def decide(self, approval_id: str, decision: Decision, asker: Asker, *, in_batch: bool = False) -> Approval:
         """Write the decision or the vote of a person, and return the approval as it is after that; with `in_batch` (as part of a batch),
-        without what was spent. The run continues when the approval is closed. Raises the errors of `decision_write` and, for a vote, of
-        `Voting.decide`."""
+        without what was spent. The run continues when the approval is closed. Raises ApprovalNotFound, CallbackClosed if the approval is
+        closed, ApprovalRefused if the decision is not allowed, and CheckTooCostly or Overloaded if its value could not be checked."""
         write = await in_thread(Purpose.STORE, decision_write, self._engine.store, approval_id, decision, asker, in_batch=in_batch)
         await self._engine.wake(lambda by: msgspec.structs.replace(write, by=by), write.execution)
         return await in_thread(Purpose.STORE, find_approval, self._engine.store, approval_id, asker, spent=not in_batch)
@@ -371,13 +371,13 @@ class WorkerService(PipelineParts):
         return await self.response(run_id, asker, wait=self.policy.grace_seconds + 1)
 
     def observe(self, observer: RunObserver) -> None:
-        """Add an observer of runs and refused requests; see `RunReporters.observe`."""
+        """Add an observer: it is told of refused requests, and of the runs that this process takes up from now on."""
         self._reporters.observe(observer)
 
     # --- the environment of a run (run.RunEnvironment)
 
     async def worker(self, worker_id: str, package: str) -> Worker:
-        """The worker with the package that a run is pinned to, even if that package is not served any more."""
+        """The worker with a run's code (`package`), also if not served any more. Raises WorkerMissing or WorkerChanged if it is lost."""
         for served in self._served.get(worker_id, {}).values():
             if served.package == package:
                 return served.worker

@@ -78,10 +78,10 @@ class CatalogPages:
 
     def start(self, request: PageRequest) -> Reply:
         """Start a run of a worker or a pipeline, or an execution of a function, with the form that a person filled in, and show the page of
-        the run. If the key or the name in the form finds an earlier run (`StartSource`), nothing is started, and the page is that of the
-        earlier run. If the request is refused, the page is shown again with what is wrong; a problem with one input is shown at its field.
-        If this server does not serve the worker or the pipeline, the page says so in place of the form. Raises FunctionNotFound if there is
-        none of this name."""
+        the run. If the form has the key (for a function: the name) and the inputs of an earlier run, nothing is started, and the page is
+        that of the earlier run, unless that is a run that ended with `retryable_error` or `invalid_request`. If the request is refused, the
+        page is shown again with what is wrong; a problem with one input is shown at its field. If this server does not serve the worker or
+        the pipeline, the page says so in place of the form. Raises FunctionNotFound if there is none of this name."""
         subject = request.source.catalog.find(request.label)
         if subject.kind is Kind.FUNCTION:
             return self._start_function(request, subject)

@@ -118,9 +118,9 @@ class ApprovalsSource:
         return len(found), len(found) >= MOST_COUNTED
 
     def decided(self, run: str | None = None) -> Decided:
-        """At most MOST_DECIDED approvals that do not wait any more. Without `run`, only those for which the newest lines of the audit log
-        have a decision of a person. With `run`, those of this run and of the runs below it (those that it asked for, itself or through
-        others). Raises ExecutionNotFound if there is no run `run`, or if the caller may not see it."""
+        """At most MOST_DECIDED approvals that do not wait any more. Without `run`, only those on which a person decided or voted, according
+        to the newest lines of the audit log. With `run`, those of this run and of the runs below it (those that it asked for, itself or
+        through others). Raises ExecutionNotFound if there is no run `run`, or if the caller may not see it."""
         return self._decided_lately() if run is None else self._decided_below(run)
 
     def card(self, approval_id: str) -> Card:

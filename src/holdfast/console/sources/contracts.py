@@ -99,8 +99,8 @@ def same(one: Any, other: Any) -> bool:
 
 
 def encoded(value: Any, *, ordered: bool = False) -> str:
-    """A JSON value as a text. `ordered`: the members of each object are sorted by name. The value may hold lone surrogates, which JSON can
-    escape but UTF-8 cannot encode."""
+    """A JSON value as a text. `ordered`: the members of each object are sorted by name. The value may hold lone surrogates, which UTF-8
+    cannot encode: then every character beyond ASCII is escaped in the text."""
     try:
         return msgspec.json.encode(value, order="sorted" if ordered else None).decode()
     except UnicodeEncodeError:
@@ -116,7 +116,7 @@ class Cleaner:
     """
 
     def __init__(self, inputs: Any, contract: Contract | None, below: Sequence[tuple[Any, Contract]] | None = ()) -> None:
-        """`below`: the inputs and contracts of the runs below the run (which it asked for, itself or through others), if a contract marks
+        """`below`: the inputs and contracts of those runs below the run (which it asked for, itself or through others) whose contract marks
         secrets. None: there are too many of these runs, so every text is replaced by a placeholder."""
         found = [_leaves(inputs) if contract is None else _marked(inputs, contract), *(_marked(*one) for one in below or ())]
         texts = {text for some in found for text in some or ()}
@@ -127,7 +127,7 @@ class Cleaner:
 
     def text(self, text: str) -> str:
         """The text, with a placeholder in place of each secret, and of the beginning of a secret at the end of a text that was cut with …
-        Only a placeholder if there are too many secrets, or if the text has the first 60 characters of a longer one."""
+        Only a placeholder if there are too many secrets, or if the text has the first 60 characters of a longer secret."""
         if self._all:
             return REDACTED
         for form in self._forms:

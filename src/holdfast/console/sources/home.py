@@ -233,8 +233,8 @@ class HomeSource:
 
     def _reasons(self) -> tuple[int, tuple[WaitReason, ...]]:
         """How many waiting executions were looked at (the newest, up to a bound), and the first six reasons for which they wait, each once:
-        those with `missing` first, then the most frequent. Executions that wait in a queue are in the number, but have no reason here: the
-        page shows them with their queues."""
+        first those for which no runner has the version of the function (`missing`), then the most frequent. Executions that wait in a queue
+        are in the number, but have no reason here: the page shows them with their queues."""
         store = self._viewer.store
         rows = store.browse(self._confined(Browse(statuses=(ShownStatus.WAITING,), limit=_MOST_WAITING)), READ_SECONDS).rows
         headers = [row.header for row in rows if row.header.state is not State.QUEUED]  # the page shows queued executions with their queues

@@ -138,8 +138,8 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_answer(self) -> bool:
-        """Whether the operation is a callback that waits for an answer from outside. False for an approval, and for the callback that waits
-        for a cancel."""
+        """Whether the operation is a callback that waits for an answer from outside. False for an approval, and for the callback by
+        which a run learns that it is cancelled."""
         op = self.op
         return op.type is Type.CALLBACK and op.status is Status.STARTED and op.sub_type not in KEPT and op.callback_id is not None
 

@@ -31,7 +31,7 @@ class Veil:
     or through others).
 
     A durable function has no contract, so nothing in its own input is secret. If the console does not know the contract of a worker's run,
-    all texts and numbers of the run's inputs are hidden. They are also taken out of other texts, except very short ones.
+    all texts and numbers of the run's inputs are hidden. Those that are not very short are also taken out of other texts.
     """
 
     def __init__(self, viewer: Viewer, header: Execution) -> None:
@@ -48,7 +48,8 @@ class Veil:
             self._cleaner = Cleaner(*own, below)
 
     def text(self, text: str) -> str:
-        """The text without secrets (`Cleaner.text`). Only a placeholder if there are too many secrets or runs to look through."""
+        """The text, with a placeholder in place of each secret. Only a placeholder if there are too many secrets or runs to look through,
+        or if the text has the beginning of a long secret."""
         return text if self._cleaner is None else self._cleaner.text(text)
 
     def given(self, text: str | None) -> str | None:

@@ -28,8 +28,8 @@ class RunnersSource:
         self._viewer = viewer
 
     def all(self) -> RunnersView:
-        """The registered runners, also those whose lease is over, and the functions, workers and pipelines that runners have published, at
-        most 10,000."""
+        """All registered runners, also those that sent no heartbeat in time; and at most 10,000 of the functions, workers and pipelines
+        that runners have published."""
         runners: Sequence[RunnerStatus] = self._viewer.store.runners()
         codes = [one.code for one in runners if one.code is not None]
         return RunnersView(runners=tuple(runners), hosted=tuple(self._viewer.store.all_hosted()), newest_code=max(codes, default=None))

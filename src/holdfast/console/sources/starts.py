@@ -36,7 +36,8 @@ class StartSource:
 
         `key` is the idempotency key, or None. If a run has this key and the same inputs already, nothing is started, and the result is the
         id of that run, unless that run ended with `retryable_error` or `invalid_request`: then a new run is started. Raises InvalidRequest
-        if the request is refused. If the inputs do not fit the contract, its `details` name the places.
+        if the request is refused, for example because a run has this key and other inputs (`idempotency_conflict`). If the inputs do not
+        fit the contract, its `details` name the places.
         """
         served = self._viewer.served
         service = None if served is None else served.workers

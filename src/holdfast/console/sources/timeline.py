@@ -171,7 +171,7 @@ class TimelineSource:
     def slice(
         self, header: Execution, trees: Trees, choice: TimelineFilter, at: int = 0, wanted: str | None = None, limit: int = PAGE
     ) -> TimelineSlice:
-        """At most `limit` rows, from the position `at` on; if there are not so many rows, only the last row. If `wanted` is given, and the
+        """At most `limit` rows, from the position `at` on; only the last row if `at` is behind it. If `wanted` is given, and the
         operation with this id has a row, `at` is ignored: the result is the slice that contains this row."""
         now = self._viewer.now
         tree, children = trees.of(self._viewer, header)

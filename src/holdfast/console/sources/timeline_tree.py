@@ -1,7 +1,8 @@
 """The operations of one execution as a tree of rows, from which slices are cut.
 
 The tree is built anew when the execution has changed, or when new log lines may have arrived. The rows are ordered for people: calls are
-under the attempt that made them, and the work of a pipeline's node is under its node. The intent and the receipt of a call are one row.
+under the attempt that made them, and the work of a pipeline's node is under its node. The intent of a
+call (what is on disk before the call is made) and its receipt are one row.
 Operations that people need not see, such as the timers for the time limits of a pipeline, have no row.
 """
 
@@ -82,8 +83,8 @@ class TimelineFilter(msgspec.Struct, frozen=True):
     """The places of the operations whose rows a person opened or closed by a click."""
 
     def flipped(self, place: int | None = None) -> str:
-        """The toggled places, as the address of the page has them. With `place`: as they would be after a click on the row at that
-        place."""
+        """The places (`Operation.place`) of the rows that a person opened or closed by a click, as the address of the page has them. With
+        `place`: as they would be after one more click, on the row of the operation at that place."""
         return ",".join(map(str, sorted(self.toggled if place is None else self.toggled ^ {place})))
 
 
@@ -188,8 +189,9 @@ class TimelineTree:
         return "undo" if op.sub_type == NODE else verb_of(op)
 
     def _hidden(self, operations: Sequence[Operation]) -> tuple[set[str], dict[str, int]]:
-        """Two results. First, the ids of the operations that have no row of their own. Second, for each receipt of a call, the place of its
-        intent, and for each approval, the place of its request."""
+        """Two results. First, the ids of the operations that have no row of their own. Second, by operation id: for each receipt of a call
+        the place (`Operation.place`) of the call's intent, which was written before the call, and for each approval the place of its
+        request."""
         timers = {TIME_AT.operation_id} if self._kinds else set()
         for node in self._kinds:
             timers |= {node_time_at(node, number).operation_id for number in range(1, _MOST_TRIES)}
@@ -259,8 +261,8 @@ class TimelineTree:
 
     def say(self, entry: TimelineEntry, half: Operation | None) -> None:
         """Read what the payloads of a row say, and keep it in the entry. If the operation has ended and they say how the work ended, this
-        becomes the status of the entry. `half` is the operation with the intent of the call or with the request of the approval; None if
-        the row has neither."""
+        becomes the status of the entry. `half` is the operation that was written before the call (its intent), or the one with the
+        request of the approval; None if the row has neither."""
         said = said_of(self._veil.operation(entry.op), None if half is None else self._veil.operation(half))
         if said.status is not None and entry.op.ended_at is not None:
             entry.status = said.status

@@ -118,8 +118,9 @@ def stands(op: Operation, *, is_over: bool) -> str:
 
 
 def said_of(op: Operation, intent: Operation | None = None) -> Said:
-    """What the payloads of an operation say. If the operation is the receipt of a call, `intent` is the operation with the intent of the
-    same call; None if it is not known. If a payload cannot be decoded, the beginning of its text is shown, on one line."""
+    """What the payloads of an operation say. If the operation is the receipt of a call, `intent` is the operation that was written before
+    the same call, with its arguments; None if it is not known. If a payload cannot be decoded, the beginning of its text is shown, on one
+    line."""
     try:
         if op.sub_type == RECEIPT:
             return _call(op, intent)
@@ -263,7 +264,7 @@ def brief(text: str) -> str:
 
 def clear(text: str, most: int, *, whole: int = 0) -> str:
     """A text of a stranger on one line, cut after `most` characters. Characters that are invisible, or that change the direction of text,
-    are written as their codes. If `text` is only the beginning of a longer text, `whole` is the length of the longer one. The result is not
-    escaped for HTML."""
+    are written as their codes. If `text` is only the beginning of a longer text, pass the length of the longer one as `whole`: above
+    `most`, the result ends with `…`, as for a text that is cut here. The result is not escaped for HTML."""
     cut = text[:most] + "…" if max(len(text), whole) > most else text
     return cut if cut.isprintable() else "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut)

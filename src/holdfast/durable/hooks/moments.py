@@ -147,7 +147,8 @@ class Hooks:
 
     def met_again(self, operation: Operation) -> None:
         """A replay reaches an operation. If the service changed the operation since the invocation before this one: report its end, if it
-        is closed, and report nothing, if it is open. If the service did not change it: do what `met_open` does."""
+        is closed, and report nothing, if it is open. If the service did not change it: report its start, if it is open and not READY
+        (`met_open`)."""
         if operation.id not in self._updated:
             self.met_open(operation)
         elif operation.status not in OPEN:
@@ -328,7 +329,7 @@ class Hooks:
     # --- chained invokes
 
     def trace_id(self, at: Identity, function_name: str) -> str | None:
-        """The trace id that a plugin gives for a chained invoke; None if no plugin gives one."""
+        """The trace id that a plugin gives for a `context.invoke` of this function; None if no plugin gives one."""
         if self._plugins is None:
             return None
         with _until_stopped():

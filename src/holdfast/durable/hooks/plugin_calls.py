@@ -91,7 +91,7 @@ class Plugins:
             raise stop
 
     def trace_id(self, asked: PropagationInput) -> str | None:
-        """The trace id for a chained invoke: the first trace id that a plugin gives, in the order of the plugins. None if no plugin gives
+        """The trace id for a `context.invoke`: the first trace id that a plugin gives, in the order of the plugins. None if no plugin gives
         one. All plugins are asked."""
         found: str | None = None
         for plugin in self._all:

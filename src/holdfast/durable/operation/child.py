@@ -114,8 +114,9 @@ def contained(
 
 
 def _end(at: Identity, scope: Scope, action: Action, *, is_branch: bool, **values: object) -> Record:
-    """The request that records the end of a context with `action`. Its `wait` says whether the code waits for the write (see the top of
-    this file). `is_branch`: the context is a branch of a batch. `values` are further members of the update."""
+    """The request that records the end of a context with `action`. Its `wait` is False if the end may be written together with the next
+    write, so that the code need not wait for it. `is_branch`: the context is a branch of a batch. `values` are further members of the
+    update."""
     rides = scope.state.ends_ride and (is_branch or scope.state.has_service_clock)
     ended_at = scope.ends_now() if rides and not is_branch else None
     return Record(at.update(action, ended_at=ended_at, **values), wait=not rides)

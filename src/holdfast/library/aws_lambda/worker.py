@@ -136,7 +136,7 @@ class _Envelope:
         self._observability: dict[str, Any] = {"trace_id": ctx.uuid().hex}
 
     def of(self, request: WorkerRequest) -> None:
-        """Copy the ids of the inner request into its response."""
+        """Copy the ids of the inner request, which is in the run's inputs, into the inner response."""
         trace = request.trace
         seen = {
             "worker_id": request.worker_id,
@@ -147,11 +147,11 @@ class _Envelope:
         self._observability |= {name: value for name, value in seen.items() if value is not None}
 
     def around(self, outputs: dict[str, Any]) -> dict[str, Any]:
-        """The inner response for a request that succeeded with these outputs."""
+        """The inner response (the run's output) for an inner request that succeeded with these outputs."""
         return self._made(ResponseStatus.OK, outputs)
 
     def ended(self, code: str, message: str, details: Any) -> dict[str, Any]:
-        """The inner response for a request that failed with this code, message and details."""
+        """The inner response (the run's output) for an inner request that failed with this code, message and details."""
         meaning = meaning_of(code)
         error = {"error_code": code, "message": message, "retryable": meaning.retryable, **({"details": details} if details else {})}
         return {**self._made(meaning.status, {}), "error": error}

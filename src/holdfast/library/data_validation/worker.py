@@ -91,7 +91,8 @@ async def _by_rules(record: Any, rules: list[Any], ctx: WorkerContext) -> list[R
 
 
 def _unusable(refused: WorkerError, what: str) -> WorkerError:
-    """The error if a tool refused the operator's schema or rules (`what`). Any other error is passed on with its own code."""
+    """The error to raise after a tool failed: `ruleset_unusable` if the tool refused the operator's schema or rules (`what` names them in
+    the message); any other error is returned unchanged."""
     if refused.error_code != "tool_failed":
         return refused
     return WorkerError("ruleset_unusable", f"The {what} cannot be used: {refused.message}", retryable=False)

@@ -35,7 +35,8 @@ def write_result_store(call: ToolCall, name: str, result: dict[str, Any]) -> dic
 
 @write_result_store.reconcile
 def was_it_stored(call: ToolCall, name: str, result: dict[str, Any]) -> Any:
-    """Find out whether a call whose answer was lost has stored its result. The server that keeps the results is asked."""
+    """Ask the server that keeps the results whether a result is stored, after the answer of a call was lost. Returns
+    `call.did_not_happen()`, or `call.happened(…)` with what the call would have returned."""
     found = _found(call, name)
     return call.did_not_happen() if found is None else call.happened({"stored": found == result, "result": found})
 

@@ -52,8 +52,8 @@ async def choose(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
 
 
 def _flaw_of(labels: list[str]) -> str | None:
-    """What is wrong with these labels; None if nothing is wrong. The page's schema does not check this, so that every `supervise` node fits
-    the schema."""
+    """What is wrong with the number of these labels or with a label; None if nothing is wrong. Only this function checks it: the input
+    schema in worker.md does not, so that the inputs of every `supervise` node fit that schema."""
     if not 1 <= len(labels) <= _MOST_CHOICES:
         return f"There are {len(labels)} choices; there must be 1 to {_MOST_CHOICES}."
     if len(set(labels)) < len(labels):

@@ -2,7 +2,7 @@
 
 The schema and the rules are checked first, because they are exact and cost nothing. A model is asked only about criteria, and only if the
 schema and the rules found no error. So a model can make a verdict worse, never better. If its answer contradicts itself, the verdict is
-`block`; if its answer does not fit the schema, the attempt fails.
+`block`; if its answer is not of the form `judgement` (worker.md), the attempt fails.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class _Where(NamedTuple):
     path: str = ""
 
     def inner(self, name: str) -> _Where:
-        """The place of the field `name` of this record."""
+        """The place of the field `name`, if this place has the fields of the spec or of a record."""
         return _Where(f"{self.field}.{name}" if self.field else name, f"{self.path}/{name.replace('~', '~0').replace('/', '~1')}")
 
     def below(self, part: str) -> _Where:

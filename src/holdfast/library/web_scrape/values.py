@@ -77,7 +77,7 @@ def _json(raw: Any) -> Any:
     try:
         return json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise Unfit("not_json", f"is not JSON: {error}") from None
+        raise Unfit("not_json", f"{_shown(raw)} is not JSON: {error}") from None
 
 
 def _text(raw: Any) -> str:

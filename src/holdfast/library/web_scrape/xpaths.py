@@ -167,7 +167,7 @@ class _Walk:
         return (node for group in groups for node in self._passed(group, step))
 
     def _below(self, place: LexborNode, searched: set[int]) -> list[LexborNode]:
-        """The place itself and all elements below it. They are added to `searched`."""
+        """The place itself and all elements below it, also those that are in `searched` already. All are added to `searched`."""
         below = list(place.traverse())
         self._count(len(below))
         searched.update(node.mem_id for node in below)

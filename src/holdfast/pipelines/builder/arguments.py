@@ -69,8 +69,8 @@ def common_of(given: Common) -> dict[str, Any]:
 
 
 def safety_of(fallback: Any, undo: Any, this: str | None = None) -> dict[str, Any]:
-    """`fallback=` and `undo=` as fields of a node. `this` is the name of the node, which replaces `p.this` in the inputs of the undo; None
-    replaces nothing."""
+    """`fallback=` and `undo=` as fields of a node. `this` is the name of the node: in the inputs of the undo, references to `p.this` become
+    references to this node. If `this` is None, they stay."""
     return {"fallback": texts_of(fallback, "fallback="), "undo": undo_of(undo, this)}
 
 
@@ -194,7 +194,7 @@ def action_of(action: Any, what: str) -> FailureAction:
 
 def undo_of(undo: Any, this: str | None = None) -> Undo | None:
     """The value of `undo=` as an Undo; None if it is None. The author gives the id of a worker, or a pair of the id and inputs. `this` is
-    the name of the node, which replaces `p.this` in the inputs; None replaces nothing."""
+    the name of the node: in the inputs, references to `p.this` become references to this node. If `this` is None, they stay."""
     if undo is None:
         return None
     if isinstance(undo, str):

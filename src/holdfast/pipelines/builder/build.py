@@ -132,8 +132,8 @@ def _contract(declared: DeclaredPipeline, kept: Kept, file: Path) -> Contract:
 async def _jailed(
     file: Path, kept: Kept, variables: Sequence[str], policy: Policy, server_limits: ServerLimits | None, seconds: float
 ) -> Mapping[str, Any]:
-    """Run the file in a jail, and return the frame that its code sent. All processes of the jail have ended when this returns. Raises
-    PipelineInvalid if the code sent no frame."""
+    """Run the file in the sandbox, and return the message (the frame) that its code sent: drafts of pipelines, or an error. All processes
+    of the sandbox have ended when this returns. Raises PipelineInvalid if the code sent no message."""
     jail = Jail(
         package=kept.folder,
         entry=_ENTRY,

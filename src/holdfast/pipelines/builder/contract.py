@@ -48,7 +48,8 @@ def contract_of_arguments(given: Mapping[str, Any]) -> Contract:
 
 
 def _defs(contract: Mapping[str, Any]) -> dict[str, Any]:
-    """The `$defs` of both schemas together, as for the schemas of a page. Raises PipelineInvalid if they cannot be joined."""
+    """The `$defs` of the input schema and the output schema together. If both have the same name, that of the input schema is used. Raises
+    PipelineInvalid if they are too large together."""
     notes = PageNotes()
     blocks = {side: JsonBlock(contract[side], 1, {}) for side in ("input_schema", "output_schema")}
     defs = defs_of({side: contract[side] for side in blocks}, blocks, notes)

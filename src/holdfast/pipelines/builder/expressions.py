@@ -200,7 +200,7 @@ class Items(Ref):
 
 class Condition:
     """A condition on a value, for `when=` and for the rules of a route. If its reference has no default and is to a node without a result,
-    the node that has the condition is skipped."""
+    the node that has the condition is skipped, whatever the condition is: also with `missing` and `exists`."""
 
     __slots__ = ("rule", "value")
 

@@ -172,7 +172,7 @@ class Pipeline(WorkerVerbs):
 
         `at_most` is required: the most elements that the list may have. A longer list fails the node before any item runs. At most
         `at_once` items run at the same time. `tolerate` says how many items may fail without failing the node: a number, or a percentage
-        (`"20%"`). `fallback` and `undo` are as for `worker`, for each item. If the map itself fails, its items are not undone.
+        (`"20%"`). As in `worker`, `fallback` runs for an item that failed, and `undo` takes back one that succeeded, unless the map fails.
         """
         if at_most is None:
             raise PipelineInvalid(f"The map {name!r:.80} needs at_most=, the most elements that its list may have: at_most=200.")
@@ -240,11 +240,12 @@ class Pipeline(WorkerVerbs):
         """Judge a candidate by a worker, or by a JSON Schema and rules. If the gate does not let the candidate pass, the nodes that name
         the gate in `after` or need its outputs do not run.
 
-        A worker gets `candidate` as its inputs and gives `{verdict, reasons}`, with `allow`, `block` or `revise`. A gate has either a
-        worker, or `schema` and `rules`: with both, the check of the graph reports `gate_judges_twice`. `revise=` names a node above the
-        gate. If the worker says `revise`, or the candidate breaks the schema or the rules, the named node and the nodes between it and the
-        gate run again, at most `rounds` times. If no round is left, and after `block`, `on_block` says what happens: `fail`, `skip` or
-        `escalate`. A `shadow` gate only records its verdict, and lets every candidate pass.
+        A worker gets the object `candidate` as its whole inputs and gives `{verdict, reasons}`, with `allow`, `block` or `revise`. A gate
+        has either a worker, or `schema` and `rules`: with both, the check of the graph reports `gate_judges_twice`. `revise=` names a node
+        above the gate. If the worker says `revise`, or the candidate breaks the schema or the rules, the named node and the nodes between
+        it and the gate run again, at most `rounds` times. If no round is left, and after `block`, `on_block` says what happens: `fail` (the
+        run fails), `skip` (the run goes on without the nodes that need the gate) or `escalate` (a person decides). A `shadow` gate only
+        records its verdict, and lets every candidate pass.
         """
         if (revise is None) is not (rounds == 0):
             raise PipelineInvalid(f"The gate {name!r:.80} needs revise= and rounds= together: revise=facts, rounds=2.")
@@ -283,7 +284,8 @@ class Pipeline(WorkerVerbs):
 
         `approvers` are the persons and groups who may decide. If it is empty, the operator's approvers decide; if the operator names none
         either, every person with the role `approver` or `admin`. `within` is the time that they have. `on_reject` (after a rejection) and
-        `on_silence` (no decision in that time) say what happens: `fail`, `skip` or `escalate`.
+        `on_silence` (no decision in that time) say what happens: `fail` (the run fails), `skip` (the run goes on without the nodes that
+        name this one or need its outputs) or `escalate` (the operator's approvers decide).
 
         With `form`, a JSON Schema, the person gives an answer that fits it, and the answer is the node's outputs. `votes` is how many
         persons must approve; one rejection is enough to reject. `then=[("4h", ["head"])]` adds approvers if the question is still open

@@ -40,8 +40,8 @@ class WorkerVerbs:
     def pipeline(
         self, name: str, pipeline: str, inputs: Any, *, fallback: Sequence[str] = (), undo: Any = None, **common: Unpack[Common]
     ) -> WorkerHandle:
-        """Run another pipeline, which is named by its id or `id@version`. The arguments are as for `worker`. Drawings show the node as a
-        pipeline.
+        """Run another pipeline, which is named by its id or `id@version`. The arguments, also `fallback` and `undo`, mean the same as in
+        the method `worker`; the node runs in the same way, but drawings show it as a pipeline.
 
         What the other pipeline spends counts against the limits of tokens and money of this run, in addition to its own limits. If this run
         fails or is cancelled while the other pipeline runs, the other pipeline is cancelled, and undoes its own nodes. If the other

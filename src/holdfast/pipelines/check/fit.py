@@ -86,8 +86,9 @@ class SchemaComparison:
         return self._shapes[key][0]
 
     def _visit(self, question: str, one: tuple[Subschema, ...], other: tuple[Subschema, ...], path: ValuePath) -> bool:
-        """Whether to compare this pair. If True, the pair counts as open until `_leave`. False if the pair is open already, if it is nested
-        too deep, or if the limit is reached. `question` is `clash` or `doubt`."""
+        """Whether to compare this pair. If True, the pair counts as open (being compared) until the caller calls `_leave`. False if the
+        pair is open already, if it is nested too deep, or if the limit is reached. `question` is `clash` (for certain misfits) or `doubt`
+        (for possible ones)."""
         self.visits += 1
         key = (question, _key(one), _key(other))
         if self._spent or len(path) > MOST_DEPTH or len(self._open) > _MOST_OPEN or key in self._open:

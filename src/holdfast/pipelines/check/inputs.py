@@ -42,9 +42,9 @@ class Fits:
         self._found = found
 
     def takes(self, node: AnyNode, worker: str, given: tuple[Subschema, ...], code: str) -> None:
-        """Note where the given inputs do not fit the input schema of a worker. `code` is the first part of the problems' codes: `input`,
-        `fallback` or `undo`. (With `input`, a required input that is certainly not given has the code `missing_input`.) A worker that is
-        not known is not checked."""
+        """Add a problem for each place where the given inputs do not fit the input schema of a worker. `code` is the first part of the
+        problems' codes: `input`, `fallback` or `undo`. (With `input`, a required input that is certainly not given has the code
+        `missing_input`.) A worker that is not known is not checked."""
         known = self.types.known(worker)
         if known is not None:
             wanted = self.types.of_schema(known.contract.input_schema)
@@ -56,20 +56,21 @@ class Fits:
                 self._found.add("missing_input" if missing else _code(code, misfit), node.name, told)
 
     def answers(self, node: AnyNode, worker: str, wanted: dict[str, Any], what: str, *, doubts: bool = True) -> None:
-        """Note where the outputs of a worker are not what its node needs. `wanted` is the needed schema, and `what` its name in the
-        message. `doubts`: whether possible misfits are noted too."""
+        """Add a problem for each place where the outputs of a worker are not what its node needs. `wanted` is the needed schema, and `what`
+        its name in the message. `doubts`: whether possible misfits are added too."""
         for misfit in self._comparison.misfits(self.types.outputs_of(worker), made(wanted)):
             if misfit.certain or doubts:
                 self._found.add(_code("answer", misfit), node.name, f"{named(worker)} must give {what}: {_told(misfit, 'outputs')}.")
 
     def gives(self, node: AnyNode, worker: str, instead_of: str) -> None:
-        """Note where the outputs of the fallback `worker` do not fit the output schema of `instead_of`, the worker that it replaces."""
+        """Add a problem for each place where the outputs of the fallback `worker` do not fit the output schema of `instead_of`, the worker
+        that it replaces."""
         for misfit in self._comparison.misfits(self.types.outputs_of(worker), self.types.outputs_of(instead_of)):
             told = f"{named(worker)} gives other outputs than {named(instead_of)}: {_told(misfit, 'outputs')}."
             self._found.add(_code("fallback", misfit), node.name, told)
 
     def result(self, graph: Graph) -> None:
-        """Note where the outputs that the graph gives do not fit the output schema of its contract."""
+        """Add a problem for each place where the outputs that the graph gives do not fit the output schema of its contract."""
         given = self.types.of_template(graph.gives, None)
         for misfit in self._comparison.misfits(given, self.types.of_schema(graph.contract.get("output_schema", {}))):
             self._found.add(

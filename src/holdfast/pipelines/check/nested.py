@@ -37,8 +37,8 @@ def with_pipelines(workers: WorkersById, graphs: Iterable[Graph]) -> WorkersById
 
 
 def _looked(contract: Contract, order: NodeOrder, guarded: int, workers: WorkersById) -> Known:
-    """What is known of a pipeline, derived from the workers that its nodes run. `guarded` is the set of the nodes that run only if a gate
-    or a person let them run."""
+    """What is known of a pipeline, derived from the workers that its nodes run. `guarded` has a bit (`NodeOrder.bit`) for each node that
+    runs only if a gate or a person let it run."""
     runs: set[str] = set()
     tools: set[str] = set()
     writes: set[str] = set()

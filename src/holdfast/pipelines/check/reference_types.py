@@ -153,7 +153,7 @@ class Types:
         return all_of(shape.field(name)) if not shape.choices else Subschema({})
 
     def _check_rules(self, node: UntilNode) -> None:
-        """Note the rules of an `until` that can never hold, because the worker's outputs cannot have a value at their path."""
+        """Add problems for rules of an `until` that can never hold, because the worker's outputs cannot have a value at their path."""
         for rule in node.rules:
             if rule.op == "missing":
                 continue
@@ -247,7 +247,7 @@ class Types:
 
     def _source(self, reference: Reference, node: AnyNode | None, own: bool) -> tuple[Subschema, ...] | None:
         """The type of the document in which a reference begins. None if there is no such document, which is noted as a problem. None also
-        for a node of the same cycle, whose type is not known yet. `own` is as in `of_template`."""
+        for a node in a cycle with this one, whose type is not known yet. `own`: whether the reference is in the inputs of an undo."""
         where, name = (node.name if node is not None else None), reference.source
         if name == INPUTS:
             return self.inputs
@@ -294,7 +294,7 @@ class Types:
             fields = [each.field(name) for each in forms if "object" in each.types]
             open_forms = [one for one in fields if not one or self._comparison.shape(one).types]
             if fields and not open_forms:
-                raise _Impossible(f"no form of {named(before)} has {named(name)}")
+                raise _Impossible(f"no alternative (anyOf, oneOf) of {named(before)} has {named(name)}")
             promised |= all(name in each.required for each in forms)
             mentioned |= any(open_forms)
             if open_forms and all(open_forms):

@@ -14,7 +14,8 @@ from holdfast.pipelines.graph.order import NodeOrder
 
 
 def check_fallbacks(order: NodeOrder, workers: WorkersById, fits: Fits, problems: Found) -> None:
-    """Note fallbacks that may use more tools than the worker they replace, that do not accept its inputs, or that give other outputs."""
+    """Add problems for fallbacks that may use more tools than the worker they replace, that do not accept its inputs, or that give other
+    outputs."""
     for node in order.nodes.values():
         if not isinstance(node, WorkerNode | MapNode) or (first := found(workers, node.worker)) is None:
             continue
@@ -29,8 +30,8 @@ def check_fallbacks(order: NodeOrder, workers: WorkersById, fits: Fits, problems
 
 
 def check_undo(order: NodeOrder, fits: Fits) -> None:
-    """Note undo workers that do not accept the inputs that they get: `{inputs, outputs}` of the node, or the inputs that the author
-    gave."""
+    """Add problems for undo workers that do not accept the inputs that they get: `{inputs, outputs}` of the node, or the inputs that the
+    author gave."""
     for node in order.nodes.values():
         if isinstance(node, WorkerNode | MapNode) and node.undo is not None:
             if node.undo.inputs is None:
@@ -47,7 +48,7 @@ def check_undo(order: NodeOrder, fits: Fits) -> None:
 
 
 def check_effects(graph: Graph, order: NodeOrder, workers: WorkersById, problems: Found) -> None:
-    """Note nodes whose workers may change something without approval and that may run without a gate or a person before them.
+    """Add problems for nodes whose workers may change something without approval and that may run without a gate or a person before them.
 
     A node waits for all nodes above it, so one gate above it is enough, if the node does not run after the gate has refused. A refusal that
     ends the run keeps every node below from running. A refusal that only skips keeps those nodes from running that name the gate in
@@ -66,7 +67,8 @@ def check_effects(graph: Graph, order: NodeOrder, workers: WorkersById, problems
 
 
 def guarded_nodes(order: NodeOrder) -> int:
-    """The nodes that run only if a gate or a person before them has let them run, as a set in the form of graph/order.py."""
+    """The nodes that run only if a gate or a person before them has let them run, as an integer with one bit for each such node
+    (`NodeOrder.bit`)."""
     guards = sum(order.bit(name) for name, node in order.nodes.items() if _is_guard(node))
     own = sum(order.bit(name) for name, node in order.nodes.items() if _may_skip(node))
     sure = guards & ~(own | _skipped_with(order, own, certain=False))  # a refusal of these always ends the run, or a person decides
@@ -83,9 +85,11 @@ def guarded_nodes(order: NodeOrder) -> int:
 
 
 def _loops(order: NodeOrder, gates: int) -> dict[str, int]:
-    """For each node that runs again when one of these gates asks for a revision, the set of all nodes that run again with it.
+    """For each node that runs again when one of these gates asks for a revision: the bits (`NodeOrder.bit`) of all nodes that run again
+    with it. `gates` has the bits of the gates.
 
-    A node that is in two loops is counted only in the loop whose gate comes first in the graph; `check_loops` reports such an overlap.
+    A node that is in two loops is counted only in the loop whose gate comes first in the graph. `structure_of` takes the last one; it does
+    not matter, because `check_loops` reports such an overlap as an error.
     """
     loops: dict[str, int] = {}
     taken = 0

@@ -176,8 +176,8 @@ class Shape:
         return list(dict.fromkeys(name for naming in self._namings for name in naming.fields))
 
     def field(self, name: str) -> tuple[Subschema, ...]:
-        """The schemas that this shape has for the field of this name, without those in `choices`; empty if nothing is said about the
-        field."""
+        """The schemas that this shape has for the field of this name, without those inside `anyOf` and `oneOf` (`choices`); empty if
+        nothing is said about the field."""
         found = []
         for fields, other in self._namings:
             if name in fields:
@@ -187,8 +187,8 @@ class Shape:
         return tuple(found)
 
     def element(self, index: int) -> tuple[Subschema, ...]:
-        """The schemas that this shape has for the element of a list at this index, without those inside `choices`; empty if there are
-        none."""
+        """The schemas that this shape has for the element of a list at this index, without those inside `anyOf` and `oneOf` (`choices`);
+        empty if there are none."""
         return tuple(
             part
             for first, rest in self._listings

@@ -30,7 +30,7 @@ _HUMAN_DEFAULT_SECONDS = HumanNode(name="", show=None).within_seconds
 
 
 def check_names(graph: Graph, problems: Found) -> None:
-    """Note names that two nodes have, and names that are reserved for references."""
+    """Add problems for names that two nodes have, and names that are reserved for references."""
     for name, times in Counter(node.name for node in graph.nodes).items():
         if times > 1:
             problems.add("duplicate_name", name, f"{times} nodes are named {named(name)}.")
@@ -39,8 +39,8 @@ def check_names(graph: Graph, problems: Found) -> None:
 
 
 def check_workers(graph: Graph, workers: WorkersById, problems: Found) -> None:
-    """Note workers and versions of workers that are not known, a pipeline that runs itself (directly or through others), and a `pipeline`
-    node that runs a worker."""
+    """Add problems for workers and versions of workers that are not known, a pipeline that runs itself (directly or through others), and a
+    `pipeline` node that runs a worker."""
     own = graph.contract.get("worker_id")
     for node in graph.nodes:
         for worker in workers_of(node):
@@ -67,7 +67,7 @@ def _meant(name: str, workers: WorkersById) -> str:
 
 
 def check_order(order: NodeOrder, problems: Found) -> None:
-    """Note cycles, and names in `after` and `revise` that no node has."""
+    """Add problems for cycles, and for names in `after` and `revise` that no node has."""
     for cycle in order.cycles():
         told = f"{named(cycle[0])} waits for itself." if len(cycle) == 1 else f"{listed(cycle)} wait for each other."
         problems.add("cycle", cycle[0], told)
@@ -80,9 +80,9 @@ def check_order(order: NodeOrder, problems: Found) -> None:
 
 
 def check_needed(graph: Graph, order: NodeOrder, workers: WorkersById, problems: Found) -> None:
-    """Note nodes that are not needed: neither the outputs, nor a gate, a person or a worker that may change something uses their result or
-    waits for them, directly or through other nodes. Gates, persons and such workers themselves are not noted. A worker that is not known
-    is treated as one that may change something."""
+    """Add problems for nodes that are not needed: neither the outputs, nor a gate, a person or a worker that may change something uses
+    their result or waits for them, directly or through other nodes. Gates, persons and such workers themselves are no problems. A worker
+    that is not known is treated as one that may change something."""
     needed = sum(order.bit(source) for source in sources_in(graph.gives) if source in order.nodes)
     for node in order.nodes.values():
         known = [found(workers, worker) for worker in doers_of(node)]
@@ -96,8 +96,8 @@ def check_needed(graph: Graph, order: NodeOrder, workers: WorkersById, problems:
 
 
 def check_labels(order: NodeOrder, problems: Found) -> None:
-    """Note labels in `after` and in rules that the named route does not have, labels of a node that is not a route, and nodes that need two
-    labels of one route."""
+    """Add problems for labels in `after` and in rules that the named route does not have, labels of a node that is not a route, and nodes
+    that need two labels of one route."""
     for node in order.nodes.values():
         wanted: dict[str, set[str]] = {}
         for after in node.after:
@@ -118,8 +118,8 @@ def check_labels(order: NodeOrder, problems: Found) -> None:
 
 
 def check_loops(order: NodeOrder, workers: WorkersById, problems: Found) -> None:
-    """Note loops and maps without a bound, gates that judge nothing or that have a worker and also a schema or rules, revisions that begin
-    at a wrong node or overlap, and revisions and `until` nodes that repeat a side effect."""
+    """Add problems for loops and maps without a bound, gates that judge nothing or that have a worker and also a schema or rules, revisions
+    that begin at a wrong node or overlap, and revisions and `until` nodes that repeat a side effect."""
     taken = 0
     owner: dict[str, str] = {}
     for node in order.nodes.values():
@@ -164,7 +164,8 @@ def _check_until(node: UntilNode, workers: WorkersById, problems: Found) -> None
 
 
 def check_limits(graph: Graph, problems: Found) -> None:
-    """Note nodes that may take longer, or spend more, than the whole pipeline. The default time of a human node is not compared."""
+    """Add problems for nodes that may take longer, or spend more, than the whole pipeline. The default time of a human node is not
+    compared."""
     limits = json_structs.converted(graph.contract.get("limits") or {}, RunLimits)
     most = time_limit(limits)
     for node in graph.nodes:

@@ -74,8 +74,8 @@ _Net: TypeAlias = tuple[int, EdgeKind, bool]
 
 
 class _Hop(NamedTuple):
-    """The lines of one net between two neighbouring layers: the column where they leave the upper layer, and the columns where they enter
-    the lower one."""
+    """The lines of one net (lines that share one column at a spot) between two neighbouring layers: the column where they leave the upper
+    layer, and the columns where they enter the lower one."""
 
     leaves: int
     enters: set[int]
@@ -93,8 +93,8 @@ def layout(graph: Graph, metrics: DrawingLengths) -> Layout:
 def _links(graph: Graph, order: NodeOrder, sequence: dict[str, int]) -> Iterator[DrawnEdge]:
     """The links of the drawing. Several edges from one node to another become one link, except that an edge of the kind `revise` gets a
     link of its own. An edge from a node to itself gets none. A node that no other node feeds gets a link from BEGIN. A node whose result is
-    in the outputs gets a link to END; if there is none, BEGIN is linked to END. `sequence` has the position of each name, and the earlier
-    name is the upper end of a link."""
+    in the outputs gets a link to END; if the outputs refer to no node, BEGIN is linked to END. `sequence` has the position of each name,
+    and the earlier name is the upper end of a link."""
     strongest: dict[tuple[str, str, bool], Edge] = {}
     for edge in order.edges:
         key = (edge.source, edge.target, edge.kind == "revise")
@@ -206,7 +206,8 @@ class _Wiring:
         return {net: _Hop(self._exits[net], {self._entries[(id(spot), net[1], net[2])] for spot in spots}) for net, spots in below.items()}
 
     def _beside(self, columns: set[int]) -> set[int]:
-        """These columns and all columns that are nearer to them than `port`: too near for another arrow."""
+        """These columns and all columns that are nearer to them than two lines at a box may be (`DrawingLengths.port`): too near for
+        another arrow."""
         return {column + step for column in columns for step in range(1 - self._metrics.port, self._metrics.port)}
 
     def _column(self, spot: Spot, taken: set[int], near: list[int], prefer: int) -> int:

@@ -104,8 +104,8 @@ def worst_of(graph: Graph, inputs: Mapping[str, Any] | None, known_workers: Know
 
 
 def worker_most(worker_id: str, limits: RunLimits, known_workers: KnownWorkers) -> tuple[Amount, str | None]:
-    """The most that one run of a worker can cost; and, if the money is not known, a text that says why (else None). A worker without the
-    tool `language_model` costs nothing."""
+    """The most that one run of a worker can cost; and, if the money is not known, a text that says why (else None). For a worker without
+    the tool `language_model` this is nothing: what other tools cost is not estimated."""
     if all(grant.name != MODEL_TOOL for grant in limits.tools):
         return NOTHING, None
     most = capped(limits.max_tokens, limits.max_cost_usd, known_workers.dearest())

@@ -1,4 +1,4 @@
-"""Durations of a pipeline, in the one strict form of model.durations."""
+"""Durations of a pipeline: an integer and s, m, h or d, such as `10m` (model.durations has the form)."""
 
 from __future__ import annotations
 

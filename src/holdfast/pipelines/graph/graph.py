@@ -54,9 +54,9 @@ class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Undo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The worker that takes back what a node did. If `inputs` is None, the worker gets `{"inputs": …, "outputs": …}` of the node. For a map
-    it runs once for each item that succeeded, and gets those of the item. A worker or map node that failed is not undone,
-    unless a person gave its outputs."""
+    """The worker that takes back what a worker, pipeline or map node did. For a map it runs once for each item that succeeded. If `inputs`
+    is None, the worker gets `{"inputs": …, "outputs": …}` of the node or, for a map, of the item. A node that failed is not undone, unless
+    a person gave its outputs."""
 
     worker: str
     inputs: Template = None
@@ -99,7 +99,8 @@ class WorkerNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="worke
 
 
 class PipelineNode(WorkerNode, frozen=True, kw_only=True, omit_defaults=True, tag="pipeline"):
-    """Run another pipeline with these inputs. `worker` is the pipeline's id; everything else is as for a worker."""
+    """Run another pipeline with these inputs. `worker` is the pipeline's id, or `id@version`; all other fields mean the same as in
+    WorkerNode."""
 
 
 class MapNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="map"):

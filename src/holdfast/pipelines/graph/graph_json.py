@@ -26,7 +26,8 @@ class _Format(msgspec.Struct):
 
 
 def graph_text(graph: Graph) -> str:
-    """The canonical JSON of a graph: compact, with sorted keys, without values that equal their defaults, and always with the format.
+    """The canonical JSON of a graph: compact, with sorted keys, without values that equal their defaults, and always with the member
+    `format`, the version of this JSON form.
 
     `graph_from` reads an equal graph from it.
     """

@@ -21,7 +21,7 @@ class Loop(msgspec.Struct, frozen=True):
 
 
 class Structure(msgspec.Struct, frozen=True, kw_only=True):
-    """What a graph alone says about its nodes: two mappings by the names of the nodes."""
+    """What a graph alone says about its nodes: for each name, what the node waits for, and in which validation loop it is."""
 
     needs: Mapping[str, tuple[str, ...]]
     """For each node, the nodes that must have ended before it may begin."""

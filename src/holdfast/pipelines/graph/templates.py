@@ -131,8 +131,8 @@ def _read(part: Any, where: ValuePath) -> tuple[Reference | TemplateFlaw | None,
 
 
 def form_of(part: Mapping[str, Any]) -> str | None:
-    """The first key of an object that begins with `$`. Such an object must have one of the forms. None if no key begins with `$`: then each
-    member of the object is a template."""
+    """The first key of an object that begins with `$`. It names the form that the object must have: `$from`, `$const`, `$concat` or
+    `$text`. None if no key begins with `$`: then each member of the object is a template."""
     return next((key for key in part if key.startswith("$")), None)
 
 

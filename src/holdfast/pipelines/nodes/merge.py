@@ -14,10 +14,11 @@ from holdfast.pipelines.scene.scene import NotReached, Scene
 
 
 async def advance(node: MergeNode, scene: Scene) -> NodeProgress:
-    """Merge the parts by the policy or by a worker. A part whose node has no result is missing. If there are conflicts, the resolver
-    decides them; without a resolver, the node's `conflicts` or the policy `strict` may fail the node, or a person is asked (`escalate`).
-    With `strict` a missing part fails the node also if the node has a resolver. The node is partial if a part is missing that the author
-    wanted. Raises NotReached, so that the node is skipped, if all parts are missing."""
+    """Merge the parts by the policy or by a worker. A part whose node has no result is missing. If there are conflicts, the resolver (a
+    worker that the author named) decides them; without a resolver, the node's `conflicts` or the policy `strict` may fail the node, or a
+    person is asked (`escalate`). With `strict` a missing part fails the node also if the node has a resolver. The node is partial if a part
+    is missing for another reason than a route or a `when` that did not choose its node. Raises NotReached, so that the node is skipped, if
+    all parts are missing."""
     parts, lost = await _parts(node, scene)
     there = [(source, value) for source, value in parts if value is not MISSING]
     if not there:

@@ -1,8 +1,9 @@
 """A supervise node lets a worker, the supervisor, choose which worker runs next, until it finishes.
 
 Mistakes of the supervisor fail the node: an answer of a wrong form, an unknown label, inputs that do not fit, a last turn without `finish`.
-If the run of a chosen worker fails, the supervisor usually gets the error in its next turn, and may choose another worker (`_ends` says
-after which errors the node fails). Nothing is kept in memory: each call of `advance` reads what happened from the operations of the run.
+If the run of a chosen worker fails, the supervisor gets the error in its next turn, and may choose another worker. But the node fails if
+the run was refused, ended without a response, was cancelled, or exceeded a budget (`_ends`). Nothing is kept in memory: each call of
+`advance` reads what happened from the operations of the run.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def _error(node: SuperviseNode, code: str, what: str) -> NodeError:
 
 def _ends(response: Response) -> bool:
     """Whether the node fails with this response of a chosen worker: the response has no run id (the request was refused, or the run ended
-    without a response), or its error is one of _ENDING. After every other response the supervisor is asked again."""
+    without a response), or its error is `cancelled` or `budget_exceeded`. After every other response the supervisor is asked again."""
     return was_refused(response) or (response.error is not None and response.error.error_code in _ENDING)
 
 
@@ -191,8 +192,9 @@ def effects(node: SuperviseNode, scene: Scene) -> list[Taken]:
 
 
 async def undo(node: SuperviseNode, scene: Scene) -> NodeError | bool | None:
-    """Undo the choices of `effects`, one after the other, the last one first. A later try undoes only the choices that the try before could
-    not undo. Returns True if all are undone, an error if not, and None while an undo runs."""
+    """Undo the choices whose runs succeeded and whose labels have an undo (`effects`), one after the other, the last one first. A later try
+    undoes only the choices that the try before could not undo. Returns True if all are undone, an error if not, and None while an undo
+    runs."""
     done, left = effects(node, scene), list[str]()
     for place in range(len(done), 0, -1):
         response = await _undone(node, scene, place, done[place - 1])

@@ -1,4 +1,4 @@
-"""A wait node waits for a number of seconds. While it waits, it holds no thread, no capacity and no lease."""
+"""A wait node waits for a number of seconds. While it waits, it holds no thread and no capacity."""
 
 from __future__ import annotations
 

@@ -101,7 +101,8 @@ def parts_of(
 ) -> SpecParts:
     """Split the rows by their top-level keys: `graph_keys` and `other_keys`, the keys of the contract. `inner` are the keys of nodes: on a
     page without indentation they show which rows belong to a node. An unknown key, and a key of the graph that is given twice, are noted as
-    problems and left out. On a page without indentation, an unknown key among the keys of the contract stays there."""
+    problems and left out. But on a page without indentation, an unknown key that does not come after a key of the graph is put into the
+    contract part, and is no problem here."""
     keys = [row for row in rows if row.item is None and row.keyed is not None]
     base = min((row.indent for row in keys), default=0)
     flat = all(row.indent <= base for row in keys)

@@ -169,7 +169,8 @@ class _Inline:
             if sign == '"':
                 raise self._wrong("a text in double quotes is not closed on its line")
             if sign in _OPENS:
-                raise self._wrong(f"`{shown(self._text[token.start() :][:99], 40)}` is neither an index nor a value")
+                found = shown(self._text[token.start() :][:99], 40)
+                raise self._wrong(f"`{found}` is neither an index nor a value; write an index as [0], and a comma between two values")
             self._at = token.end()
         text = self._text[start : self._at].strip()
         if not text:

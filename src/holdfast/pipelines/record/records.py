@@ -154,7 +154,7 @@ class Records:
         return {reused_in(op).run_id for op in self.journal.operations if op.sub_type == REUSED}
 
     def is_reused(self, operation_id: str) -> bool:
-        """Whether the operation with this id, which `place_of` returned, has a response of an earlier run."""
+        """Whether the operation with this id (of a child run, or of a step in its place: `place_of`) has a response of an earlier run."""
         known = self._reused.get(operation_id) or next((op for op in self.journal.operations if op.id == operation_id), None)
         return isinstance(known, Reused) or (known is not None and known.sub_type == REUSED)
 
@@ -183,8 +183,8 @@ class Records:
         self._asked.append((place, request.kind, request.tool))
 
     def add_approvers(self, place: ApprovalPlace, kind: AskKind, tool: str, added: Update) -> None:
-        """Add `added`, the update that gives an open question further approvers, to the next write. After the write, observers get the
-        question again."""
+        """Add `added`, the update that gives an open question further approvers, to the next write. `place`, `kind` and `tool` are those of
+        the question. After the write, observers of the run are told again that it waits for this question."""
         self._wishes.append(added)
         self._asked.append((place, kind, tool))
 

@@ -6,7 +6,7 @@ merge   {outputs, conflicts, completeness, missing}
 gate    {verdict, reasons, round, outputs}         outputs is the candidate that the gate let pass
 human   {outputs, verdict, decided_by, comment}    route {label}    step {outputs}    wait {}
 supervise {outputs, turns, choices}                with choices {turn, choice, reason, status, run_id}
-until   {outputs, times}                           pipeline as worker
+until   {outputs, times}                           pipeline: the same as worker
 """
 
 from __future__ import annotations

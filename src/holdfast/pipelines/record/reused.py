@@ -42,8 +42,8 @@ class Reused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The names of the persons who voted, if the decision was made by votes (several persons, or a group); else empty."""
 
     def is_own(self, requester: str) -> bool:
-        """Whether `requester`, the person who requests the new run, made this decision or voted on it. But False if a person who decided
-        had also requested the earlier run, which is possible only where callers do not log in."""
+        """Whether `requester`, the person who requests the new run, made this decision or voted on it. But False if the person who made
+        this decision had also requested the earlier run, which is possible only where callers do not log in."""
         decision = self.decision
         return decision is not None and not decision.own_request and requester in (decision.decided_by, *self.voters)
 
@@ -54,7 +54,7 @@ class Reused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def raw_of(response: Response) -> msgspec.Raw:
-    """A response in the form of `Reused.response`."""
+    """A response as encoded JSON, for the member `Reused.response`."""
     return msgspec.Raw(text_of(response).encode())
 
 

@@ -68,9 +68,9 @@ class Forerunners:
         return self._again is not None and self._again.kept
 
     def reuse(self, node: AnyNode, round: int) -> tuple[_Forerunner, Reuse] | None:
-        """The newest earlier run that has operations of this node, and which results of the node in that run are reused. None if the
-        operator wants the node to run again, or if no such run is found. The search ends at a run that had to run the node itself and did
-        not reach it (`_Forerunner.forced`)."""
+        """The newest earlier run that has operations of this node, and which results of the node in that run are reused: `all`, `ok` (those
+        with the status ok) or `none`. None if the operator wants the node to run again, or if no such run is found. The search ends at a
+        run that did not reach the node and could reuse no earlier result of it (`_Forerunner.forced`)."""
         again = self._again
         if again is None or again.is_whole or node.name in again.nodes:
             return None
@@ -137,7 +137,7 @@ class Forerunners:
 
     def wait(self, node: AnyNode, round: int, at: Identity) -> Reused | None:
         """The Reused with which the new run records that a wait has already ended in an earlier run. None if the wait did not end there, or
-        if the node did not end well there (`is_good`)."""
+        if not all results that the node has there are reused (`reuse`)."""
         found = self.reuse(node, round)
         if found is None or found[1] != "all":
             return None

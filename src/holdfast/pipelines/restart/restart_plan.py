@@ -1,7 +1,7 @@
 """The plan of a restart, made before it starts: which nodes are reused, and which run again and why. Pure.
 
 The run decides about a node only when the node may begin: a node that uses the result of a node that runs again is still reused if its
-inputs are the same as before. The plan calls this `depends`.
+inputs are the same as before. In the plan, such a node is marked `depends`.
 """
 
 from __future__ import annotations

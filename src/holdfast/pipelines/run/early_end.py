@@ -58,8 +58,8 @@ def can_undo(run: PipelineRun) -> bool:
 
 
 async def end_open(run: PipelineRun, ending: EarlyEnd) -> None:
-    """End all child runs and questions that are still open, and wait until they have ended: none of them outlives the run. What nodes
-    asked for and what is not written yet is dropped (`Records.drop_wishes`). A node that had begun and not ended is recorded as failed."""
+    """End all child runs and questions that are still open, and wait until they have ended: none of them outlives the run. What nodes asked
+    for is dropped if it is not written yet (`Records.drop_wishes`). A node that had begun and not ended is recorded as failed."""
     run.records.drop_wishes()
     if run.records.find(ENDED_AT) is not None:
         return

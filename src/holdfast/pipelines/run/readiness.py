@@ -16,7 +16,8 @@ def missing_for(run: PipelineRun, node: AnyNode) -> list[str]:
 
 async def skip_of(run: PipelineRun, node: AnyNode, scene: Scene) -> Settled | None:
     """If the node is skipped because of its `after` or `when`: how it ends. None if neither skips it. Call this only when every node that
-    it waits for has ended. Raises the errors of `Scene.value` if `when` refers to a value that is not there."""
+    it waits for has ended. If `when` refers to a value that is not there, raises NotReached (a node has no result), ArtifactMissing or
+    PayloadNotJson (an artifact cannot be read), or else CannotRun."""
     for after in node.after:
         before, settled = run.graph.node(after.node), run.settled(after.node)
         assert settled is not None

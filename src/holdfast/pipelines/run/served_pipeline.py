@@ -27,7 +27,7 @@ class PipelineWorker:
         self.contract = contract
 
     async def turn(self, tenant: str, seconds: float) -> None:
-        """Return at once: no body is started for a pipeline."""
+        """Return at once. (For a worker, this waits until the tenant may start a body; a pipeline has none.)"""
 
     async def body(self, limits: RunLimits, timeout: float, tenant: str) -> Body:
         """Raises AssertionError, because a pipeline has no body."""

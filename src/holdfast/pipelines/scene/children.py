@@ -67,7 +67,7 @@ class ChildRuns:
         return None
 
     def given(self, inputs: dict[str, Any]) -> Inputs:
-        """A function for `run` that returns these inputs."""
+        """An async function without arguments that returns these inputs, for the argument `inputs` of `run`."""
 
         async def known() -> dict[str, Any]:
             return inputs

@@ -2,8 +2,9 @@
 cancelled. If none succeeds, and if the node fails for another reason, `on_failure` (or `on_block`, `on_reject`, `on_silence` or
 `conflicts` of the node) has the action: fail, skip, or escalate to a person.
 
-All of it is bounded. A worker or fallback that fails is not tried again; one that a rate refused is tried again, but only a limited number
-of times. A person can let the node try again only a limited number of times.
+All of it is bounded. If the run of a worker or fallback fails, after the attempts of that run, the node begins no other run of it; if a
+rate refused the request, the node makes it again, but only a limited number of times. A person can let the node try again, also only a
+limited number of times.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ async def ran(
 ) -> LastChildRun | None:
     """Run the first of these workers; if it fails, run the next one, and so on. No further worker runs after one that succeeded or was
     cancelled. Returns the run that was the last of all. Does not wait for the runs: returns None while a run, or a wait for a rate,
-    lasts. `inputs`, `part` and `template` are as in `ChildRuns.run`."""
+    lasts. `inputs` is called for the inputs; `part` names this part of the node's work; errors use `template`, from which the inputs are
+    made."""
     told: list[Response] = []
     while (worker := _next(workers, told)) is not None:
         number = len(told) + 1
@@ -77,7 +79,8 @@ async def ran(
 
 
 def ended(operations: Mapping[str, Operation], position: NodePosition, part: str, workers: Sequence[str]) -> Response | None:
-    """The last response of a part of a node's work, as `ran` returns it, read from recorded operations; None if the part has not ended."""
+    """The response of the last child run in a part of a node's work (the one that `ran` returns), read from recorded operations; None if
+    the part has not ended, also while it waits for a rate."""
     told: list[Response] = []
     while _next(workers, told) is not None:
         at = run_at(position, part, len(told) + 1)
@@ -202,7 +205,7 @@ def given_document(node: AnyNode, failed: NodeFailure, outputs: Any) -> dict[str
 
 def answer_schema(actions: Sequence[str], outputs: dict[str, Any] | None, *, optional: bool = False) -> dict[str, Any]:
     """The JSON Schema of a person's answer to an escalation: one of the actions, and outputs that fit the schema `outputs` (None: any
-    object). `optional`: whether the outputs may be missing with the action `use`."""
+    object). `optional`: whether the outputs may be missing with the action `use`, by which the person gives the node's outputs."""
     offered = dict(outputs or {"type": "object"})
     defined = offered.pop("$defs", None)
     schema: dict[str, Any] = {

@@ -91,15 +91,16 @@ class Scene(ChildRuns):
         raise CannotRun(unresolved_error(self.node.name, found))
 
     async def inputs(self, template: Template) -> dict[str, Any]:
-        """The value of a template that makes the inputs of a worker. Raises CannotRun if the value is not an object, and in addition the
-        errors of the method `value`."""
+        """The value of a template that makes the inputs of a worker. Raises CannotRun if the value is not an object, and NotReached,
+        CannotRun, ArtifactMissing and PayloadNotJson as `value` does."""
         found = await self.value(template)
         if not isinstance(found, dict):
             raise CannotRun(no_object_error(self.node.name))
         return found
 
     async def opened(self, template: Template) -> Any:
-        """The value of a template; if it is an artifact, the content of the artifact."""
+        """The value of a template; if it is an artifact, its content. Artifacts inside are not opened. Raises the same errors as
+        `value`."""
         return await self.run_state.values.opened(await self.value(template))
 
     async def whole(self, template: Template) -> Any:

@@ -66,13 +66,13 @@ class ShardResults(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     """How many items of this shard and of all shards before it failed."""
     is_partial: bool = False
-    """Whether the run of an item of this shard was partial. A failed item alone does not make the page partial."""
+    """Whether the run of an item of this shard was partial. A failed item alone does not make the shard partial."""
     reused: list[int] = []
     """The indexes of the items whose results were reused from an earlier run."""
 
 
 class ShardFailed(msgspec.Struct, frozen=True):
-    """A shard that gave no page: it was cancelled, or failed inside the runtime."""
+    """A shard that gave no ShardResults: it was cancelled, or failed inside the runtime."""
 
     error: NodeError
 
@@ -91,8 +91,8 @@ class _ShardInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def pages(scene: Scene, task: Task, part: str) -> list[ShardResults] | ShardFailed | None:
-    """Begin the next shard if no shard runs. Returns None while a shard runs, the pages of all shards when the last one has ended, and
-    ShardFailed if a shard gave no page. If more items than `task.tolerated` have failed, no further shard begins, and the pages of the
+    """Begin the next shard if no shard runs. Returns None while a shard runs, the results of all shards when the last one has ended, and
+    ShardFailed if a shard gave none. If more items than `task.tolerated` have failed, no further shard begins, and the results of the
     shards that ran are returned. `part` names the part of the node's work: the work itself or its undo. Raises TimeOver if a shard would
     begin and the time limit of the node is over."""
     found: list[ShardResults] = []
@@ -295,8 +295,9 @@ class _Shard:
         self._failed += item["status"] != "ok"
 
     async def _made(self, place: int, index: int) -> dict[str, Any] | NodeError:
-        """The inputs of an item, or the error if they have no value or are not an object (for `Task.is_undo`: no error, but `inputs` None).
-        `place` is the position of the item in this shard, `index` that in the whole list."""
+        """The inputs of an item, or the error if they have no value or are not an object. For `Task.is_undo` they are `{inputs, outputs}`
+        of the item that is undone, with null for inputs that have no value. `place` is the position of the item in this shard, `index` that
+        in the whole list."""
         task, node = self._task, self._inputs.position.node
         value = task.items[place]
         template, item = task.template, MapItem(value, value["index"] if self._inputs.part != WORK else index)
@@ -335,7 +336,7 @@ class _Shard:
         return last
 
     async def respond(self) -> Response:
-        """The response with the page; the error `cancelled` if the shard was cancelled."""
+        """The response of the shard: its ShardResults as outputs, or the error `cancelled` if it was cancelled."""
         await self._records.write()
         header = self._records.journal.header
         if self._records.is_closed(CANCEL_AT):

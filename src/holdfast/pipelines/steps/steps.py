@@ -108,8 +108,8 @@ class Steps:
 
 
 def step_jail(kept: Kept, policy: Policy) -> Jail:
-    """The jail for the steps of a package: no tools, no network, no child processes. With the isolation `process` the steps run without a
-    jail, in an ordinary process with limits of memory and CPU time."""
+    """The settings of the sandbox in which the steps of a package run: no tools, no network, no child processes. With the isolation
+    `process` they ask for an ordinary process without walls, with limits of memory and CPU time."""
     return Jail(
         package=kept.folder,
         entry=_ENTRY,

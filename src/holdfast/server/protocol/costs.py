@@ -42,8 +42,8 @@ class Costs:
 
     async def get(self, request: Request) -> Reply:
         """What one run and the runs below it have cost (`?run=`), or what the runs of some days have cost (from the day `?since=` to the
-        day `?until=`). With `?tenant=`, `?pipeline=` or `?worker=`, only the runs of that tenant, pipeline or worker count. `?by=` names
-        the fields by which the costs are grouped."""
+        day `?until=`). With `?tenant=`, only the runs of that tenant count; with `?pipeline=` or `?worker=`, only those of that pipeline or
+        worker. `?run=` allows no days, pipeline or worker. `?by=` names the fields by which the costs are grouped."""
         asked = question_of({name: request.text(name) for name in _ASKED})
         mine = request.tenant
         if mine is not None and asked.tenant not in (None, mine):
@@ -57,7 +57,8 @@ class Costs:
         return document_reply(report.document())
 
     async def estimate(self, request: Request) -> Reply:
-        """Estimate what a run with this request may cost. The body is the same as for an invoke. No run is started."""
+        """Estimate what a run with this request may cost. The body is the request, in the form of POST /v1/workers/ID/invoke. No run is
+        started."""
         order = request_from(request.content, worker_id=request.label)
         service = self._served.worker_service
         served = accept.served_version(dict(service.served.get(order.worker_id, {})), order, service.served)

@@ -1,5 +1,5 @@
 """Restarts over HTTP: retry a run, restart it from a node or with other inputs, and compare two runs. To retry or restart, a caller needs
-the same role as to cancel a run."""
+the role `operator` or `admin`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Restarts:
         said = _body(request, _Restart)
         nodes = [said.nodes] if isinstance(said.nodes, str) else said.nodes
         if len(nodes) > _MOST_NODES or len(said.resend) > _MOST_NODES:
-            raise InvalidRequest(f"The body names more than {_MOST_NODES} nodes in `from` or in `resend`.")
+            raise InvalidRequest(f"`from` (nodes that run again) or `resend` (nodes that write again) names more than {_MOST_NODES} nodes.")
         asked = RestartAsked(nodes=tuple(nodes), inputs=said.inputs, resend=tuple(said.resend))
         return await self._again(request, asked, is_plan=said.plan)
 

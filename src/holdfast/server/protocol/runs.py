@@ -67,8 +67,8 @@ class Runs:
         return await self._served.reply(header.id, accepted, await self._served.watched(request, header, accepted, wait), look=True)
 
     async def cancel(self, request: Request) -> Reply:
-        """Cancel a run, and wait for its end, but only a few seconds. A run that has ended already does not change. Tool calls that have
-        begun may still record their results."""
+        """Cancel a run, and wait for its end, but only a few seconds: the reply is 202 with its state if it has not ended by then. A run
+        that has ended already does not change. Tool calls that have begun may still record their results."""
         header, accepted = find_run(self._served.store, request.label, asker_of(request))
         response = await self._served.worker_service.cancel(header.id, asker_of(request))
         return await self._served.reply(header.id, accepted, response, look=True)

@@ -115,10 +115,10 @@ WORKERS: Final = WorkerGroup()
 
 
 def http_status(response: Response) -> int:
-    """The HTTP status for a response: that of its error code in the table of codes, if the table gives the code the same status as the
-    response has; else that of its status. The result is 202, which means that the run is open, only if the response names approvals that
-    wait. For outputs that do not fit (INVALID_OUTPUT), the HTTP status depends on whether the error is retryable, because a rule of the
-    operator may have changed that."""
+    """The HTTP status for a response. If the table of codes has the response's error code, and under the same `status` as the response has:
+    the HTTP status of that code. Else: the usual HTTP status for the response's `status`. The result is 202, which means that the run is
+    open, only if the response names approvals that wait. For outputs that do not fit (INVALID_OUTPUT): 502, or 422 if the error is not
+    retryable; a rule of the operator may have changed whether it is."""
     if response.status is ResponseStatus.INVALID_OUTPUT and response.error is not None:
         return output_http(response.error.retryable)
     known = None if response.error is None else CODES.get(response.error.error_code)
@@ -173,8 +173,10 @@ def error_reply(
     again_seconds: int | None = None,
 ) -> Reply:
     """A reply with an error that is not the response of a run, in the form of a run's response. If `code` is in the table of codes and
-    `http` is neither 401 nor 403, the HTTP status and the status of the response are those of the table. Else the HTTP status is `http`, or
-    400 if `http` is None. `again_seconds`: after how many seconds the caller may try again; None if no time is known."""
+    `http` is neither 401 nor 403, the HTTP status and the status of the response are those of the table, and `http` is ignored. Else the
+    HTTP status is `http`, or 400 if `http` is None; the status of the response is PERMANENT_ERROR for 401 and 403, RETRYABLE_ERROR for 408,
+    429 and 500 or more, and INVALID_REQUEST for others. `again_seconds`: after how many seconds the caller may try again; None if no time
+    is known."""
     known = CODES.get(code)
     status, http = (known.status, known.http) if known is not None and http not in (401, 403) else (_status(http or 400), http or 400)
     meaning = meaning_of(code)

@@ -33,8 +33,8 @@ class AuthorCode(msgspec.Struct, frozen=True, kw_only=True):
 
 def author_code(worker: str | Path) -> AuthorCode | None:
     """The code of a worker that would run outside the sandbox. `worker` is the path of the worker's file, or the id of a worker of
-    Holdfast's library. Returns None if the file declares no tools, is a page, or does not exist. Raises IncludeRefused if the page of a
-    worker in the file may not be used, for example because it is outside the folder."""
+    Holdfast's library. Returns None if the file declares no tools, is a page, or does not exist. Raises IncludeRefused if the page that a
+    worker in the file names may not be used, for example because it is outside the file's folder."""
     path = Path(worker)
     file = path if path.exists() else find(str(worker)) or path
     if not file.is_file() or file.suffix == ".md":  # a page is data, and has no tools

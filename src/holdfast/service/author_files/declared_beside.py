@@ -39,8 +39,9 @@ def names_declared(file: Path) -> list[str]:
 
 
 def not_declared_told(file: Path) -> str | None:
-    """A warning for a person: this file of workers has module variables with a `Queue` or a `Schedule`, which are not declared, because
-    Holdfast does not import a file of workers. None if the file has no such variable. The caller must know that the file has workers."""
+    """A warning for a person: this file of workers has module variables with a `Queue` or a `Schedule`, but Holdfast does not know them,
+    because it does not import a file of workers. None if the file has no such variable. Call this only for a file with workers or
+    pipelines: it is not checked."""
     names = names_declared(file) if file.suffix == ".py" else []
     if not names:
         return None

@@ -55,7 +55,8 @@ def load(address: str) -> LoadedFunction:
 def load_module(address: str) -> tuple[ModuleType, dict[str, DurableFunction]]:
     """Import a file or module. Returns the module, and its durable functions by their names in the module; for `FILE:function`, only that
     one, under the name in the address. Functions that the module only imports are left out if it has functions of its own. Raises
-    FunctionNotLoadable if the module cannot be imported, and for `FILE:function` the errors of `load`."""
+    FunctionNotLoadable if the module cannot be imported, and for `FILE:function` InvalidParameter if FILE is empty, FunctionNotFound if it
+    has no such durable function or several."""
     _, colon, wanted = address.rpartition(":")
     if colon and wanted.isidentifier():
         loaded = load(address)

@@ -156,7 +156,7 @@ def _run_by(file: Path) -> Iterator[str]:
 
 def _texts(file: Path) -> Iterator[str]:
     """Every text constant of a Python file, because any of them may be the id of a worker; for a page, the ids that its nodes name. A
-    version (`@1`) is left out."""
+    version is cut off: `w@1` gives `w`."""
     if file.suffix == PAGE:
         graph = page_in(file).graph
         return iter([] if graph is None else [worker.partition("@")[0] for node in graph.nodes for worker in workers_of(node)])

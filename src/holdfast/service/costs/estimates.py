@@ -153,11 +153,12 @@ class Estimates:
 
     def with_rest(self, approval: Approval) -> Approval:
         """The approval with `may_cost`: what the rest of the outermost run above the approval may cost. `may_cost` is None if that cannot
-        be estimated. An approval that does not say what was spent is returned unchanged."""
+        be estimated. An approval with an empty `spent` does not name that run, and is returned unchanged."""
         return next(self.with_rests([approval]))
 
     def with_rests(self, approvals: Iterable[Approval]) -> Iterator[Approval]:
-        """The approvals, each with `may_cost` as in `with_rest`. A run that is the outermost one of several approvals is read once."""
+        """The approvals, each with `may_cost`, what the rest of its outermost run may cost (as in `with_rest`). A run that is the outermost
+        one of several approvals is read once."""
         known: dict[str, dict[str, Any] | None] = {}
         for approval in approvals:
             outermost = approval.spent[-1].run_id if approval.spent else None

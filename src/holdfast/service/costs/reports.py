@@ -56,7 +56,7 @@ class CostLine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def calls(self) -> int:
-        """How many calls have ended: settled, unknown and released ones."""
+        """How many calls have ended: with a known cost (settled), with an estimated cost (unknown), or without cost (released)."""
         return self.settled.calls + self.unknown.calls + self.released
 
     @property

@@ -171,8 +171,8 @@ def quarantined_of(store: ExecutionStore, function: str) -> Iterator[Execution]:
 
 
 def listed(store: ExecutionStore, wanted: Filter | None) -> Iterator[Execution]:
-    """The executions that match the filter, at most `wanted.limit`, read page by page while the caller iterates; None: the newest ones, up
-    to the default limit. So a large limit needs little memory."""
+    """The executions that match the filter, at most `wanted.limit`; None: the newest ones, up to the default limit. They are read page by
+    page while the caller iterates, so a large limit needs little memory."""
     wanted = wanted or Filter()
     left, beyond = wanted.limit, wanted.beyond
     while left > 0:

@@ -15,8 +15,8 @@ from holdfast.workers.followed_runs import FollowedRuns
 
 def followed(store: ExecutionStore, header: Execution, accepted: AcceptedRequest, after: int | str = 0) -> Iterator[RunEvent]:
     """The recorded events of a run after the event with the id `after`, and then each new event when it is recorded; between events the
-    iterator blocks. It ends when the run has ended, or when the run is quarantined or removed from the store (the last event is then
-    `quarantined`). Live events, such as progress and log lines, are not among them."""
+    iterator blocks. It ends when the run has ended. It also ends when the run is quarantined or removed from the store; in both cases the
+    last event is `quarantined`. Live events, such as progress and log lines, are not among them."""
     events = FollowedRuns().follow(store, header, accepted, FollowerPosition(position_of(after).recorded))
 
     async def later() -> RunEvent | bool:

@@ -72,7 +72,7 @@ class _Retry(msgspec.Struct):
 
 
 class _Detail(msgspec.Struct):
-    """The details of an event whose types are checked here; an event may have others."""
+    """Those details of an event that are checked for their types. An event may have others."""
 
     RetryDetails: _Retry | msgspec.UnsetType = msgspec.UNSET
     StartTimestamp: Seconds = 0

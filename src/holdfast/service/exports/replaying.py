@@ -84,8 +84,9 @@ def replay(document: ExportSource, function: DurableFunction) -> Replayed:
 
 
 def replay_snapshot(snapshot: Snapshot, function: DurableFunction) -> Replayed:
-    """Run a function on the records of an execution, or of a part of one, that was read from a store. The result and the errors are those
-    of `replay`, without `ExportInvalid`."""
+    """Run a function on the records of an execution, or of a part of one, that was read from a store, and return whether its calls match
+    the records. Raises `NonDeterministicExecutionError` if the code calls another operation than the recorded one, and `InvalidParameter`
+    if the function is not a durable function, or is a plain function."""
     _check_durable(function)
     run = _Run(snapshot)
     outcome = _awaited(lambda: run.awaiting(function)) if function.is_async else run.blocking(function)

@@ -51,11 +51,13 @@ class BlockingEngine:
         self._loop_thread = loop_thread
 
     def follow(self, run_id: str, *, after: int | str = 0) -> Iterator[RunEvent]:
-        """The events of a run, as in `OpenEngine.follow`: `for event in engine.follow(run_id)`. Blocks between the events."""
+        """The events of a run after the event with the id `after`, then new ones, until the run has ended, or is quarantined or removed
+        from the store. Blocks between the events. Write `for event in engine.follow(run_id)`."""
         return self._each("follow", self._inner.follow(run_id, after=after))
 
     def list(self, wanted: Filter | None = None) -> Iterator[Execution]:
-        """The executions that match the filter, as in `OpenEngine.list`: `for execution in engine.list()`."""
+        """The executions that match the filter, at most `wanted.limit`; without a filter, the newest ones, up to the default limit. Write
+        `for execution in engine.list()`."""
         return self._each("list", self._inner.list(wanted))
 
     def _each(self, verb: str, found: AsyncGenerator[_T, None]) -> Iterator[_T]:

@@ -11,8 +11,8 @@ _GC_THRESHOLD: Final = 50_000
 
 
 def tune() -> None:
-    """Set a shorter switch interval for threads and a higher threshold for the garbage collector, unless the interval is already shorter or
-    the threshold already higher. A collector that is switched off stays off.
+    """Shorten the switch interval for threads, and raise the threshold of the garbage collector. An interval that is short enough and a
+    threshold that is high enough are left as they are, each by itself. A collector that is switched off stays off.
 
     When the writer thread returns from the disk, it waits until a thread that computes releases the interpreter. With Python's default of 5
     ms, a batch of ten statements may take 50 ms. Thousands of waiting coroutines are not garbage, but with the default threshold the

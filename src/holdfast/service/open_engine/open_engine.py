@@ -161,8 +161,9 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         return await in_thread(Purpose.STORE, self._serving().estimates.in_response, response) if response.approvals else response
 
     async def follow(self, run_id: str, *, after: int | str = 0) -> AsyncGenerator[RunEvent, None]:
-        """The events of a run after the event with the id `after`, then new ones as they happen, until the run has ended, or is quarantined
-        or removed from the store: then the last event is `quarantined`. Write `async for event in engine.follow(run_id)`.
+        """The events of a run after the event with the id `after`, then new ones as they happen, until the run has ended. They also end
+        when the run is quarantined or removed from the store; in both cases the last event is `quarantined`. Write `async for event in
+        engine.follow(run_id)`.
 
         An event has `id`, `event` and `data`. If the id is a number, the event is recorded in the store. If the id is a text, it is a live
         event (progress, a log line, or text of a model): only the process that runs the worker has it. The event `quarantined` has no id.
@@ -262,13 +263,13 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         return await self._engine.answer(callback_id, None if result is None else codec.text_of(result, "A callback's result"))
 
     async def fail_callback(self, callback_id: str, message: str | None = None, error_type: str | None = None) -> Execution:
-        """Answer a callback with an error, its message and type. Raises `CallbackNotFound` and `CallbackClosed` as `succeed_callback`
-        does."""
+        """Answer a callback with an error, its message and type. Raises `CallbackNotFound` if there is no such callback, and
+        `CallbackClosed` if it was answered before, has timed out, or its execution has ended."""
         return await self._engine.answer(callback_id, error=Failure(message=message, type=error_type))
 
     async def heartbeat_callback(self, callback_id: str) -> Execution:
-        """Send a heartbeat for a callback: its heartbeat timeout starts again. Raises `CallbackNotFound` and `CallbackClosed` as
-        `succeed_callback` does."""
+        """Send a heartbeat for a callback: its heartbeat timeout starts again. Raises `CallbackNotFound` if there is no such callback, and
+        `CallbackClosed` if it was answered before, has timed out, or its execution has ended."""
         return await self._engine.heartbeat(callback_id)
 
     async def unsubscribe(self, subscriber: str) -> None:

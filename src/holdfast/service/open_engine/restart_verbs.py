@@ -31,9 +31,10 @@ class RestartVerbs:
     _functions: Mapping[tuple[str, str], DurableFunction]
 
     async def retry(self, run_id: str, *, wait: float | None = None) -> Response:
-        """Start a new run that does the failed part of an earlier run again. The other results of the earlier run are reused. Waits for the
-        response of the new run, as `run` does. Raises `RestartRefused` if the earlier run cannot be retried: for example, it has not ended,
-        or nothing of it failed. Raises `InvalidParameter` if the engine has no workers."""
+        """Start a new run that does the failed part of an earlier run again. The other results of the earlier run are reused. Waits until
+        the new run has ended, waits for a person or is quarantined, at most `wait` seconds (None: no limit), and returns its response.
+        Raises `RestartRefused` if the earlier run cannot be retried: for example, it has not ended, or nothing of it failed. Raises
+        `InvalidParameter` if the engine has no workers."""
         from holdfast.service.restarts.runs import RETRY
 
         return await self._restarted(run_id, RETRY, wait)
@@ -49,9 +50,9 @@ class RestartVerbs:
     ) -> Response:
         """Restart a run of a pipeline: `nodes` and all nodes after them run again. Any other node is reused if it ended well, was not
         undone, and its inputs, its worker and the worker's code are the same; of a map that did not end well, the good items are reused.
-        With `inputs`, the new run gets other inputs; a run of a worker can be restarted only with other inputs. Returns the response of the
-        new run, as `run` does. Raises `RestartRefused` if the run cannot be restarted, and `InvalidParameter` if neither `nodes` nor
-        `inputs` are given.
+        With `inputs`, the new run gets other inputs; a run of a worker can be restarted only with other inputs. Waits until the new run has
+        ended, waits for a person or is quarantined, at most `wait` seconds (None: no limit), and returns its response. Raises
+        `RestartRefused` if the run cannot be restarted, and `InvalidParameter` if neither `nodes` nor `inputs` are given.
 
         Writes that earlier runs made are not made again; if a write has other arguments now, a person is asked. Only the nodes in `resend`
         make their writes again; each of them must be one of `nodes`, or come after one.

@@ -32,8 +32,7 @@ class PushTarget(msgspec.Struct, frozen=True):
 
 
 class PushOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How the executions of a push are enqueued. `delay_ms`, `ttl_ms`, `head_start_ms` and `same` mean the same as the fields of
-    `model.admission.Enqueue` with these names."""
+    """How the executions of a push are enqueued."""
 
     queue: str
     tenant: str | None = None
@@ -45,9 +44,13 @@ class PushOptions(msgspec.Struct, frozen=True, kw_only=True):
     units_field: str | None = None
     """The member of each input whose value is the number of tokens that its execution is expected to use; None: no number is given."""
     delay_ms: int = 0
+    """After how many milliseconds an execution enters its lane; 0: at once."""
     ttl_ms: int | None = None
+    """How many milliseconds an execution may wait, after its delay, before it expires; None: as long as the queue's settings say."""
     head_start_ms: int = 0
+    """The priority: a lane treats an execution as if it had been enqueued this many milliseconds earlier. An ordered queue ignores it."""
     same: Same = Same.EXISTING
+    """What is done with a line whose idempotency key belongs to an existing execution."""
 
 
 class PushedLine(msgspec.Struct, frozen=True):

@@ -90,7 +90,8 @@ def changed(operator: Mapping[str, Any], said: Mapping[str, Any], reset: Sequenc
 
 
 def setting_at(document: Mapping[str, Any], name: str) -> Any:
-    """The value of a setting in stored settings; `...` if they do not have it. Raises InvalidParameter for an unknown name."""
+    """The value of a setting in stored settings; Python's Ellipsis (`...`) if they do not have it. Raises InvalidParameter for an unknown
+    name."""
     found: Any = document
     for part in _place(name):
         if not isinstance(found, Mapping) or part not in found:

@@ -125,8 +125,8 @@ def _kept(snapshot: Snapshot, place: int) -> dict[str, Operation]:
 
 
 def _prefix(snapshot: Snapshot, kept: dict[str, Operation], place: int) -> Prefix:
-    """The events before the number `place` that are copied (`_stays`), and the kept operations, both with new event numbers. The first
-    event is not among them."""
+    """The events before the number `place` that are copied, and the kept operations, both with new event numbers. Copied are the events of
+    kept operations, and those of no operation, but neither the first event nor the ends of invocations."""
     events = [event for event in snapshot.events[1:] if event.number < place and _stays(event, kept)]
     numbers = {event.number: number for number, event in enumerate(events, 2)}
 

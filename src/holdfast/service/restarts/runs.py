@@ -180,8 +180,8 @@ def prepare(store: ExecutionStore, run_id: str, asker: Asker, asked: RestartAske
 
 
 def _most(estimates: object, graph: Graph, nodes: Sequence[NodePlan], accepted: AcceptedRequest) -> Amount:
-    """The most that the new run can cost. Nodes that are reused cost nothing. The result is UNKNOWN if there are no estimates. In a
-    process that serves no workers, the amount comes only from the limits of the run and of its nodes."""
+    """The most that the new run can cost. Nodes that are reused cost nothing. The result is UNKNOWN if `estimates` is not an `Estimates`.
+    For a restart without a worker service, the amount comes only from the limits of the run and of its nodes."""
     if not isinstance(estimates, Estimates):
         return UNKNOWN
     states = {one.node: "ok" for one in nodes if one.what == "reused"}
@@ -275,8 +275,9 @@ def _again(store: ExecutionStore, header: Execution, accepted: AcceptedRequest, 
 
 
 async def restart_run(service: WorkerService, run_id: str, asker: Asker, asked: RestartAsked) -> tuple[Execution, AcceptedRequest]:
-    """Restart a run with the code that is served now. Returns the header and the accepted request of the new run. Raises the errors of
-    `prepare`, and InvalidRequest if the inputs do not fit or a limit is reached."""
+    """Restart a run with the code that is served now. Returns the header and the accepted request of the new run. Raises ExecutionNotFound
+    if the caller can see no such run, NodeNotFound if the pipeline has no such node, RestartRefused or InvalidParameter if the restart is
+    not allowed, and InvalidRequest if the inputs do not fit or a limit is reached."""
     store, engine = service.engine.store, service.engine
     prepared = await in_thread(Purpose.STORE, prepare, store, run_id, asker, asked, service)
     accepted = prepared.accepted

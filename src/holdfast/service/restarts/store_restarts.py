@@ -39,15 +39,16 @@ class StoreRestarts:
         inputs: Mapping[str, Any] | None = None,
         resend: str | Sequence[str] = (),
     ) -> PreparedRestart:
-        """Check the restart of a run, and plan it. Nothing is written. The arguments are those of `OpenEngine.restart`; without `nodes`,
-        `inputs` and `resend` it is a retry, in which the parts that failed run again. Raises RestartRefused if the run cannot be restarted,
-        ExecutionNotFound if there is no such run, NodeNotFound if the pipeline has no such node, and InvalidParameter or InvalidRequest if
-        an argument is not allowed."""
+        """Check the restart of a run, and plan it. Nothing is written. `nodes` and all nodes after them run again; `inputs` replace the
+        inputs of the run; the nodes in `resend` make their writes again. Without these three it is a retry, in which the parts that failed
+        run again. Raises RestartRefused if the run cannot be restarted, ExecutionNotFound if there is no such run, NodeNotFound if the
+        pipeline has no such node, and InvalidParameter or InvalidRequest if an argument is not allowed."""
         return prepare(self._store, run_id, self._asker, restart_asked(nodes, inputs, resend))
 
     def restart(self, prepared: PreparedRestart) -> Execution:
-        """Start a prepared restart. A runner that serves the worker or the pipeline runs it, with the graph of the earlier run. Raises the
-        errors of `restarts.runs.restart_in_store`."""
+        """Start a prepared restart. A runner that serves the worker or the pipeline runs it, with the graph of the earlier run. Raises
+        InvalidRequest if new inputs of a pipeline do not fit, and ExecutionAlreadyStarted if the run was restarted after it was
+        prepared."""
         return restart_in_store(self._store, prepared, self._asker, self._clock, self._ids)
 
     def compare(self, a: str, b: str) -> Comparison:
@@ -56,8 +57,10 @@ class StoreRestarts:
         return compare_runs(self._store, a, b, self._asker)
 
     def prepare_execution(self, execution: str, function: DurableFunction, operation: str, input: str | None = None) -> PreparedExecution:
-        """Check the restart of an execution from an operation. This replays the code of the function; nothing is written. Raises the errors
-        of `restarts.executions.prepare_execution`, for example RestartRefused if the execution cannot be restarted."""
+        """Check the restart of an execution from an operation. This replays the code of the function; nothing is written. `input` is the
+        new input; None: the old one. Raises ExecutionNotFound or OperationNotFound if there is no such execution or operation,
+        InvalidParameter if it is an execution of another function, RestartRefused if it cannot be restarted, and RestartRefused or
+        NonDeterministicExecutionError if the code does not match the history."""
         return prepare_execution(self._store, execution, function, operation, input)
 
     def restart_execution(self, prepared: PreparedExecution) -> Execution:

@@ -127,9 +127,9 @@ class PostgresAdmissions(Doubts):
         return walk.committed(taken, done.changes, done.followed, signalled=signalled), passed
 
     def _admitted(self, write: Admit, now: int, done: PostgresBatch, locked: set[str]) -> Answer | HoldfastError:
-        """Decide the admission of one execution. If the time of the execution is over, the execution ends instead, and its end may change
-        other executions. If another process has locked one of those, nothing is decided here; the write that fires the execution's timers
-        will end it."""
+        """Decide the admission of one execution. If the deadline of the execution has passed (often that of its wait in the queue), the
+        execution ends instead, and its end may change other executions. If another process has locked one of those, nothing is decided
+        here; the write that fires the execution's timers will end it."""
         mark = done.mark()
         answer = self._entry(write, now, done)
         if len(done.followed) > mark[2] and not self._are_free(done, [change.header for change in done.changes[mark[0] :]], locked):

@@ -49,8 +49,8 @@ def prepare(session: Session, address: Address, sql: Mapping[str, str], codec: P
     """Make the tables if the schema has none. Returns the key with which the store seals tokens. Raises StoreUnsuitable for a database or a
     schema that cannot be used. Raises CodecMismatch if the codec is not the one with which the store was made, or has wrong keys.
 
-    If the tables are of an older release, the before-halves of the missing steps are applied if `migrating` is True; otherwise
-    StoreNotMigrated is raised.
+    If the tables are of an older release, the before-halves of the missing steps, which only add to the schema, are applied if `migrating`
+    is True; otherwise StoreNotMigrated is raised.
     """
     _check_server(session.connection, address)
     with _refusals(address):

@@ -67,7 +67,8 @@ class PostgresReads(Reads):
 
     def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
         """The ids of at most `limit` executions that a runner may claim at the time `now`: executions of these functions that are ready, or
-        that a runner in `dead` holds. Ready suspects are left out (`suspect`)."""
+        that a runner in `dead` holds. A ready execution under which two or more runners in a row have died is left out: `suspect` returns
+        it."""
         asked = {**hosted(targets), "targets": self._target_keys(targets), "dead": sorted(dead), "now": now, "limit": limit}
         only = only_of(targets)
         if only is None:
@@ -76,7 +77,8 @@ class PostgresReads(Reads):
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
         """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions can be claimed
-        (suspects are left out), a closed lane in which executions wait opens. The time may be past. None if nothing of this is known."""
+        (but not one under which two or more runners in a row have died), a closed lane in which executions wait opens. The time may be
+        past. None if nothing of this is known."""
         only, asked = only_of(targets), hosted(targets)
         ((at,),) = self._read("next_due", asked) if only is None else self._read("next_due_only", asked | self._taken(only))
         return None if at is None else int(at)

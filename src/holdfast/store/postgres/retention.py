@@ -52,8 +52,9 @@ class PostgresRetention(PostgresReads, Leftovers):
         return entries
 
     def _drop_lanes(self, now: int, limit: int) -> int:
-        """Remove at most `limit` lanes that are empty and have admitted nothing for an hour. Such a lane stays if it is still needed, and
-        is checked again an hour later. A lane that a writer has locked is skipped. Returns how many lanes were checked."""
+        """Remove at most `limit` lanes that are empty and have admitted nothing for an hour. Such a lane stays, and is checked again an
+        hour later, if an execution may return to it, if a lane is below it, or if one of its rates is in use. A lane that a writer has
+        locked is skipped. Returns how many lanes were checked."""
         idle = [row[0] for row in self._read("idle_lanes", (now - IDLE_MS, limit))]
         if idle:
             for name in ("drop_lanes", "drop_rates_of", "keep_lanes"):

@@ -148,7 +148,8 @@ class Session:
 
     @contextmanager
     def explained_transaction(self, *, begin: bytes = b"BEGIN") -> Iterator[None]:
-        """The same as `transaction`, but errors of the database are raised as Holdfast's."""
+        """A transaction around the `with` block, all or nothing, like `transaction`; but errors of the database are raised as
+        Holdfast's."""
         try:
             with self.transaction(begin=begin):
                 yield

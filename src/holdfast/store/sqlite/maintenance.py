@@ -55,8 +55,8 @@ class SqliteMaintenance:
         return StoreReport(numbers, LINEAGE.newest, behind, pages * page, None)
 
     def migrate(self, *, after: bool) -> Migrated:
-        """Migrate the file, in the same way as a process that opens the store. Both halves of each step are applied together, so `after`
-        makes no difference. Raises StoreInUse if a migration is needed and another process has the file open."""
+        """Migrate the file, as every process does that opens the store: all steps in one transaction, with a copy of the old file kept
+        beside it. `after` makes no difference. Raises StoreInUse if a migration is needed and another process has the file open."""
         with self._connected() as connection:
             before = numbers_of(connection, self._sql)
             presence = prepare(connection, self._where, self._member, self._codec)

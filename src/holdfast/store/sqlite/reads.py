@@ -63,7 +63,8 @@ class SqliteReads(Reads):
 
     def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
         """The ids of at most `limit` executions that a runner may claim at the time `now`: executions of these functions that are ready, or
-        that a runner in `dead` holds. Ready suspects are left out (`suspect`)."""
+        that a runner in `dead` holds. A ready execution under which two or more runners in a row have died is left out: `suspect` returns
+        it."""
         only = only_of(targets)
         question, taken = ("ready", {}) if only is None else ("ready_only", self._taken(only))
         found = []
@@ -76,7 +77,8 @@ class SqliteReads(Reads):
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
         """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions can be claimed
-        (suspects are left out), a closed lane in which executions wait opens. The time may be past. None if nothing of this is known."""
+        (but not one under which two or more runners in a row have died), a closed lane in which executions wait opens. The time may be
+        past. None if nothing of this is known."""
         found, only = self._read("next_due"), only_of(targets)
         for target in targets:
             asked = {"function": target.function, "version": target.version}

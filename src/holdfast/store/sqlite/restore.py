@@ -42,8 +42,8 @@ def restore(where: str, source: Path) -> Path | None:
 
 
 def _opened(source: Path) -> sqlite3.Connection:
-    """A read-only connection to the copy, so that the copy may be on a read-only disk. If a log lies beside the copy, it is read, too. (A
-    copy that `holdfast db backup` made has none.)"""
+    """A read-only connection to the copy, so that the copy may be on a read-only disk. If SQLite's write-ahead log or journal lies beside
+    the copy, it is read, too. (A copy that `holdfast db backup` made has none.)"""
     fixed = "&immutable=1"
     for beside in (f"{source}-wal", f"{source}-shm", f"{source}-journal"):
         if os.path.lexists(beside):
@@ -97,7 +97,7 @@ def is_database(path: Path) -> bool:
 
 
 def _move_aside(where: str, aside: Path) -> None:
-    """Rename the damaged file and its log. If the log kept its name, SQLite would take it for the log of the new file."""
+    """Rename the damaged file and its write-ahead log. If the log kept its name, SQLite would take it for the log of the new file."""
     for end in ("-wal", "-shm", ""):
         if os.path.exists(f"{where}{end}"):
             os.rename(f"{where}{end}", f"{aside}{end}")

@@ -44,8 +44,8 @@ class SqliteRetention(Transactions, Leftovers):
         return True
 
     def _drop_lanes(self, now: int, limit: int) -> None:
-        """Remove at most `limit` lanes that are empty and have admitted nothing for an hour. Such a lane stays if it is still needed, and
-        is checked again an hour later."""
+        """Remove at most `limit` lanes that are empty and have admitted nothing for an hour. Such a lane stays, and is checked again an
+        hour later, if an execution may return to it, if a lane is below it, or if one of its rates is in use."""
         idle = [row[0] for row in self._rows_inside("idle_lanes", (now - IDLE_MS, limit))]
         asked = {"lanes": codec.dumps(idle), "shared": codec.dumps(shared_rates(idle)), "now": now}
         for name in ("drop_lanes", "drop_rates_of", "keep_lanes"):

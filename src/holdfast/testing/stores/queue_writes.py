@@ -1,5 +1,5 @@
-"""Helpers for the tests of queues: they enqueue, admit and settle executions through the store's seam only, and count the lanes from the
-executions."""
+"""Helpers for the tests of queues: they enqueue, admit and settle executions only through the methods of `Store`, which every store has,
+and count the lanes from the executions."""
 
 import itertools
 from collections import Counter
@@ -28,7 +28,7 @@ _invocations = itertools.count(1)
 
 
 def declare(store: Store, queue: str = MAIL, **declared: object) -> None:
-    """Declare a queue, as code does."""
+    """Declare a queue with the settings `declared`, as the code of an author declares it."""
     store.declare([checked_declaration(queue, declared)])
 
 
@@ -136,6 +136,6 @@ def recounted(store: Store, queue: str = MAIL) -> dict[str, tuple[int, int]]:
 
 
 def check_counts(store: Store) -> None:
-    """Fail the test if the counts of a lane differ from what `recounted` finds."""
+    """Fail the test if a lane's stored counts differ from a new count of its executions."""
     for row in store.queues():
         assert counted(store, row.name) == recounted(store, row.name), f"the lanes of {row.name} are not what a recount finds"

@@ -1,4 +1,5 @@
-"""Queues: which executions are admitted, in which order, how many at once and how fast. Closing paths are in queue_ends.py."""
+"""Queues: which executions are admitted, in which order, how many at once and how fast. How executions of a queue end is tested in
+queue_ends.py."""
 
 from collections.abc import Iterator
 

@@ -67,15 +67,15 @@ def open_gate(
     """The gate of a server that listens on `host`.
 
     If the store has credentials now, a request needs a credential, except on a route with Needs.NOTHING. If the store has no credentials
-    now, requests need none, also after some are made. Raises CredentialsNeeded if the store has no credentials and other machines could
-    reach `host`. `allow_deploy`: also without credentials, requests may deploy code. `hosts` are further names of the server. `origins` are
-    the origins of other web pages that may use the server, like `https://console.example`.
+    now, requests need none until the server is started again, also after some are made. Raises CredentialsNeeded if the store has no
+    credentials and other machines could reach `host`. `allow_deploy`: also without credentials, requests may deploy code. `hosts` are
+    further names of the server. `origins` are the origins of other web pages that may use the server, like `https://console.example`.
 
-    `operator_secret` seals and opens the secrets of access keys, in place of `HOLDFAST_KEYS_SECRET`; secret.py says where the gate looks
-    besides. If `secrets` is given, it decides where the gate looks and whether a key file may be made, and `operator_secret` is ignored.
-    `max_body` and `max_code` are the most bytes of the body of a signed request; the body must arrive within `body_seconds`. Raises
-    KeysSecretNeeded if an access key of the store cannot be opened, or if a secret is needed to seal it and there is none. Raises
-    InvalidParameter if a secret is too short."""
+    `operator_secret` seals and opens the secrets of access keys, in place of `HOLDFAST_KEYS_SECRET`. If neither is given, the secret in the
+    file that `HOLDFAST_KEYS_FILE` names does so, else the one in `keys.secret` in the user's configuration folder. If `secrets` is given,
+    it decides where the gate looks and whether a key file may be made, and `operator_secret` is ignored. `max_body` and `max_code` are the
+    most bytes of the body of a signed request; the body must arrive within `body_seconds`. Raises KeysSecretNeeded if an access key of the
+    store cannot be opened, or if a secret is needed to seal it and there is none. Raises InvalidParameter if a secret is too short."""
     credentials = store.credentials()
     known = len(credentials)
     loopback = is_loopback(host)
@@ -180,9 +180,9 @@ class Gate:
             await in_thread(Purpose.STORE, self._store.note, notes)
 
     def note_reply(self, request: Request, reply: Response) -> None:
-        """Note in the audit log that a request which the gate admitted got an error reply. These are noted: every 401, 403 and 429; every
-        error of a request that may change code or settings; and, for a caller of one tenant, a 404 of a route whose handler hides other
-        tenants (`Reach.HANDLER`). For a route that needs no permission, nothing is noted."""
+        """Note in the audit log that a request got an error reply after the gate had admitted it. If the route needs a permission, these
+        are noted: every 401, 403 and 429; every error of a request that may change code or settings; and, for a caller of one tenant, a 404
+        of a route whose handler hides other tenants (`Reach.HANDLER`)."""
         policy, status = request.policy, reply.status_code
         if status < 400 or policy.needs is Needs.NOTHING:
             return

@@ -1,7 +1,8 @@
 """Sealing the secrets of access keys: the server needs these secrets to verify signatures, so the store cannot keep only their hashes.
 
-The secrets are encrypted with AES-256-GCM. The encryption key is made from two parts that are kept in different places: the seal of the
-store, and a secret of the operator that is outside of the store (secret.py). Each sealed text begins with the name of its encryption key:
+The secrets are encrypted with AES-256-GCM. The encryption key is made from two parts that are kept in different places: a key that the
+store itself keeps (its seal), and a secret of the operator that is outside of the store (secret.py). Each sealed text begins with the name
+of its encryption key:
 
     v2.FINGERPRINT:…    both parts
     operator:…          of an older release, sealed with the operator's secret alone
@@ -44,9 +45,9 @@ class Sealing:
         self._codecs: list[tuple[str, AesGcm]] | None = None
 
     def _known(self, *, again: bool = False) -> list[tuple[str, AesGcm]]:
-        """The codecs, each with its name, in the order of the operator's secrets. They are made only when the first access key is sealed,
-        opened or checked, because a store that has only tokens needs no secret of the operator and no package for encryption. `again`: look
-        for the operator's secrets again."""
+        """For each secret of the operator, in the order in which they were found: the name of its encryption key, and the object that
+        encrypts and decrypts with it. They are made only when the first access key is sealed, opened or checked, because a store that has
+        only tokens needs no secret of the operator and no package for encryption. `again`: look for the operator's secrets again."""
         if self._codecs is None or again:
             self._codecs = [self._codec(secret.value) for secret in self._find()]
         return self._codecs

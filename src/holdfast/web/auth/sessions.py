@@ -63,8 +63,8 @@ class Sessions:
         """Give the session a new value for its cookie, and return the session with it. None if the present value is not old enough
         (ROTATE_MS). The CSRF token stays the same, so that open forms still work.
 
-        The old value is valid for one more minute. It is stored as used now, so that a further request with the old value does not make
-        another new value, which would expire together with the old one.
+        The old value is valid for one more minute. The time of its last use is set to now, so that a further request with it does not
+        rotate again: a value made from the old one would end together with it, after that minute.
         """
         if now - session.seen_at < ROTATE_MS:
             return None

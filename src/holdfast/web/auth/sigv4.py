@@ -194,8 +194,8 @@ def _checked_stamp(text: str) -> str:
 
 
 def check_time(claim: RequestSignature, now: int) -> None:
-    """Raises Denied if the signature was made more than SKEW_MS after `now`, if it has expired, or if its time does not exist. A signature
-    in a header expires SKEW_MS after it was made. A presigned address expires after the number of seconds that it names."""
+    """Raises Denied if the signature was made more than 5 minutes (SKEW_MS) after `now`, if it has expired, or if its time does not exist.
+    A signature in a header expires 5 minutes after it was made. A presigned address expires after the number of seconds that it names."""
     signed_at = _moment(claim.stamp)
     if signed_at > now + SKEW_MS:
         raise Denied(
@@ -221,9 +221,9 @@ def _moment(stamp: str) -> int:
 
 
 def body_hash(request: SignedRequest) -> str | None:
-    """The hash of the signed body (or UNSIGNED), from the header or the query member X-Amz-Content-Sha256. None if it is not given: then
-    the body itself must be hashed. Raises Denied if it has two different values, if it is neither a SHA-256 nor UNSIGNED, or if it is
-    UNSIGNED and the request is not `private`."""
+    """The hash of the signed body, or UNSIGNED if the client did not sign the body, from the header or the query member
+    X-Amz-Content-Sha256. None if it is not given: then the body itself must be hashed. Raises Denied if it has two different values, if it
+    is neither a SHA-256 nor UNSIGNED, or if it is UNSIGNED and the request arrived neither over TLS nor from this machine."""
     given = [*request.values("x-amz-content-sha256")]
     given += [unquote(pair.partition("=")[2]) for pair in request.query.split("&") if pair.lower().startswith("x-amz-content-sha256=")]
     if not given:

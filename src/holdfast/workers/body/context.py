@@ -94,8 +94,8 @@ class WorkerContext:
         self._asking.tell({"op": "log", "level": level, "message": message, "fields": fields})
 
     def now(self) -> datetime:
-        """The runner's time when it recorded its latest answer to this body, in UTC; before the first answer, the time at which the attempt
-        could begin. A replay of the attempt gets the same times."""
+        """The runner's time when it recorded its latest answer to this body, in UTC; before the first answer, the end of the wait before
+        this attempt, or the start of the run if there was no wait. A replay of the attempt gets the same times."""
         return datetime.fromtimestamp(self._asking.now / 1000, UTC)
 
     @cached_property
@@ -180,7 +180,8 @@ class BlockingContext(WorkerContext):
             _close(fd)
 
     def step(self, func: Callable[[], Any], name: str | None = None) -> Any:
-        """Run `func`, record its result, and return it; see `WorkerContext.step`."""
+        """Run `func`, record its result, and return it. A replay of the attempt returns the recorded result and does not run `func`. Raises
+        ToolError if `func` raised."""
         answer, _ = self._asking.ask({"op": "step_begin", "name": _step_name(func, name)})
         if answer["op"] != "step_run":
             return answer.get("result")
@@ -193,7 +194,8 @@ class BlockingContext(WorkerContext):
         return self._asking.again({"op": "step_end", "id": answer["id"], **told})[0].get("result")
 
     def open(self, reference: Mapping[str, Any]) -> Any:
-        """Open an artifact, and return a binary file for reading; see `WorkerContext.open`."""
+        """Open the artifact of a reference that `artifact` returned, and return a binary file for reading. Raises WorkerError with the code
+        `artifact_not_found` if there is no such artifact, or if it was changed."""
         return _opened(self._asking.ask({"op": "open", "artifact_id": _id_of(reference)}))
 
 
@@ -235,7 +237,8 @@ class AsyncContext(WorkerContext):
         return answer()
 
     def step(self, func: Callable[[], Any], name: str | None = None) -> Awaitable[Any]:
-        """Run `func`, record its result, and return it; see `WorkerContext.step`. `func` may be an `async def`."""
+        """An awaitable that runs `func`, records its result, and gives it; `func` may be an `async def`. A replay of the attempt gives the
+        recorded result and does not run `func`. Awaiting raises ToolError if `func` raised."""
         asked = self._asking.ask({"op": "step_begin", "name": _step_name(func, name)})
 
         async def run() -> Any:
@@ -254,7 +257,8 @@ class AsyncContext(WorkerContext):
         return run()
 
     def open(self, reference: Mapping[str, Any]) -> Awaitable[Any]:
-        """Open an artifact, and return a binary file for reading; see `WorkerContext.open`."""
+        """An awaitable that opens the artifact of a reference that `artifact` returned, and gives a binary file for reading. Awaiting
+        raises WorkerError (`artifact_not_found`) if there is no such artifact, or if it was changed."""
         asked = self._asking.ask({"op": "open", "artifact_id": _id_of(reference)})
 
         async def answer() -> Any:

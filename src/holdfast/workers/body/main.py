@@ -1,4 +1,4 @@
-"""One attempt inside the sandbox: receive the order (inputs, contract, time), run the author's function, send its result."""
+"""One attempt inside the sandbox: receive the frame `run` (inputs, contract, time), run the author's function, send its result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def serve(sock: socket.socket, function: BodyFunction) -> None:
         link.send(answered(link, function, link.receive()[0]))
         return
     with asyncio.Runner() as runner:
-        runner.run(asyncio.sleep(0))  # makes the event loop now, before the order arrives: this body may be a spare
+        runner.run(asyncio.sleep(0))  # makes the event loop now, before the frame `run` arrives: this body may be a spare
         link.send({"op": "ready"})
         runner.run(_served(link, function, link.receive()[0]))
 

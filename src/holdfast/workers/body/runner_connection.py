@@ -1,4 +1,4 @@
-"""Links: the connection between a body and its runner. Each request of the body gets one answer with the same number.
+"""The connection between a body and its runner. Each request of the body gets one answer with the same number.
 
 A frame is a JSON object; on the socket its length in bytes precedes it. A frame may carry a file descriptor: large data crosses as an open
 file.

@@ -75,14 +75,14 @@ class Bucket:
         return tempfile.TemporaryFile(prefix="holdfast-")
 
     def publish(self, home: str, identity: str, draft: IO[bytes], note: bytes) -> None:
-        """Upload the bytes (in parts if there are many), then the note."""
+        """Upload the artifact's bytes (in parts if there are many), then its note (name, media type, size and hash)."""
         draft.seek(0)
         with self._answering():
             obstore.put(self._store, f"{home}/{identity}", draft, chunk_size=_CHUNK, max_concurrency=_AT_ONCE)
             obstore.put(self._store, f"{home}/{identity}.json", note)
 
     def note(self, home: str, identity: str) -> bytes | None:
-        """The note of an artifact, an object beside the bytes; None if there is none."""
+        """The note of an artifact (name, media type, size and hash as JSON), an object beside the bytes; None if there is none."""
         with self._answering():
             try:
                 return bytes(obstore.get(self._store, f"{home}/{identity}.json").bytes())

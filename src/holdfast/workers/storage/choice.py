@@ -29,13 +29,13 @@ def _storage(where: str) -> Storage:
     try:
         parts = urlsplit(where)
     except ValueError:
-        raise InvalidParameter(f"artifacts is not a valid address; {_KNOWN}.") from None
+        raise InvalidParameter(f"The setting `artifacts` is not a valid address; {_KNOWN}.") from None
     if "@" in parts.netloc or parts.query or parts.fragment:
-        raise InvalidParameter("artifacts has credentials or options in its address; set them as environment variables.")
+        raise InvalidParameter("The setting `artifacts` has credentials or options in its address; set them as environment variables.")
     if parts.scheme == "file" and not parts.netloc and parts.path:
         return Folder(Path(unquote(parts.path)))
     if parts.scheme not in _BUCKETS or not parts.netloc:
-        raise InvalidParameter(f"artifacts is {where!r:.200}; {_KNOWN}.")
+        raise InvalidParameter(f"The setting `artifacts` is {where!r:.200}, which is not supported; {_KNOWN}.")
     try:
         from holdfast.workers.storage.bucket import Bucket
     except ImportError:

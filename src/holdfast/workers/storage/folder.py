@@ -59,7 +59,7 @@ class Folder:
             os.fsync(descriptor)
 
     def note(self, home: str, identity: str) -> bytes | None:
-        """The note of an artifact, a file beside the bytes; None if there is none."""
+        """The note of an artifact (name, media type, size and hash as JSON), a file beside the bytes; None if there is none."""
         path = self._path / home / f"{identity}.json"
         return path.read_bytes() if path.is_file() else None
 

@@ -31,7 +31,7 @@ class Storage(Protocol):
 
     def check(self) -> None:
         """Test the storage by a write, so that a wrong setting is found when the server starts. Raises ArtifactsUnusable if the test fails.
-        For a folder, see also `Folder.check`."""
+        A folder also raises NotPrivate if other users could replace files in it."""
 
     def draft(self, home: str) -> AbstractContextManager[IO[bytes]]:
         """A block that yields a file to write an artifact's bytes into. When the block ends, the file is removed, unless `publish` made it
@@ -42,7 +42,7 @@ class Storage(Protocol):
         publish the same artifact at the same time."""
 
     def note(self, home: str, identity: str) -> bytes | None:
-        """The note of an artifact; None if there is none."""
+        """The note of an artifact (name, media type, size and hash as JSON); None if there is none."""
 
     def open(self, home: str, identity: str, size: int) -> int | None:
         """A descriptor for reading the artifact's bytes; None if there are none. `size` is how many bytes the note says there are. If there

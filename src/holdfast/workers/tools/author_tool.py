@@ -1,4 +1,4 @@
-"""An author's tool: declared in a worker's file, and run by the tool host.
+"""An author's tool: declared in a worker's file, and run in a process of its own, outside the sandbox.
 
 - If the function returned, the call has its result, with secrets replaced. If the result is not JSON or too large, the call fails instead;
   then the outcome of a write counts as unknown.

@@ -153,7 +153,8 @@ class TapedTool:
         return self._tool.reserve(arguments, remaining)
 
     def cool_down_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        """The cool-down keys that the tool behind the cassette names for these arguments, without the key of the tool itself."""
+        """The keys, such as a domain, under which a server's `Retry-After` stops calls with these arguments, as the tool behind the
+        cassette names them; without the key `tool:NAME`."""
         return cool_down_keys(self._tool, arguments)[1:]
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> CallResult:
@@ -174,7 +175,7 @@ class TapedTool:
         return called
 
     async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> CallVerdict:
-        """Ask the tool behind the cassette whether a call took place whose answer was lost."""
+        """Ask the tool behind the cassette, also when calls are played back, whether a call took place whose answer was lost."""
         return await verdict_on(self._tool, call, arguments)
 
 

@@ -1,5 +1,5 @@
-"""`@tool`: declares a function as a tool. A process of the tool host, outside the sandbox, calls the function; the runner only reads the
-source."""
+"""`@tool`: declares a function as a tool. A process that the runner starts for tools, outside the sandbox, calls the function; the runner
+itself only reads the source."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def _here(start: int, end: int) -> StartEnd:
 
 
 def _through(inner: Locate, outer: Locate) -> Locate:
-    """The function that maps a place first with `inner`, then with `outer`."""
+    """The function that maps the start and end of a part first with `inner`, then the result with `outer`."""
     return lambda start, end: outer(*inner(start, end))
 
 

@@ -306,7 +306,7 @@ async def _exchanged(client: Any, exchange: Exchange, request: dict[str, Any], h
 
 
 def _all(reservation: Reservation) -> Usage:
-    """The usage of a call if the server did not report one: the call's whole reservation."""
+    """The usage of a call that succeeded, if the server did not report one: the call's whole reservation."""
     tokens_out = reservation.output_tokens or 0
     return Usage(max(reservation.tokens - tokens_out, 0), tokens_out, reservation.cost_usd, is_estimated=True)
 

@@ -179,8 +179,9 @@ class StreamedAnswer:
         return text
 
     def document(self) -> Mapping[str, Any]:
-        """The document that the server would have sent without streaming. Raises AnswerInvalid if the answer is not complete. The last line
-        is read here if it has no end; then this raises the errors of `take` too."""
+        """The document that the server would have sent without streaming. Raises AnswerInvalid if the answer is not complete. A last line
+        without a line break is read here; then this also raises AnswerInvalid if that line is not allowed, and ValueError if it is not
+        JSON."""
         if self._line and not self.is_complete:  # the last line may have no end
             self._read(bytes(self._line))
         if self._finish is None and not self.is_complete:

@@ -1,7 +1,7 @@
 """parse_html: makes data from an HTML page. It runs where the body runs, usually in the sandbox, because hostile HTML should not be parsed
 in a process that has credentials.
 
-Broken pages are read as a browser reads them. It fails only if a selector of the caller is wrong, never because of the page.
+Broken pages are read as a browser reads them. parse_html fails only if a selector of the caller is wrong, never because of the page.
 """
 
 from __future__ import annotations

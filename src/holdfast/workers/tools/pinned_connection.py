@@ -35,8 +35,8 @@ asking_for: ContextVar[str] = ContextVar("asking_for", default="")
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """The addresses of a host from the machine's resolver. A lookup cannot be cancelled. Even if the caller stops waiting, the lookup
-    counts as one of the tenant's lookups until the resolver returns."""
+    """The addresses of a host from the machine's resolver. A lookup cannot be cancelled. At most 6 of one tenant (`asking_for`) are under
+    way at once; a further one waits. A lookup counts until the resolver returns, even if the caller stops waiting."""
     loop = asyncio.get_running_loop()
     share = _shares.setdefault((id(loop), asking_for.get()), asyncio.Semaphore(_LOOKUPS))
     await share.acquire()

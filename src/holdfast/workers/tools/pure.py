@@ -48,7 +48,8 @@ _MERGE_ARGUMENTS: Final[Mapping[str, Any]] = {
 
 
 def parse_html(html: str, base_url: str = "", select: Mapping[str, str | Mapping[str, Any]] | None = None) -> dict[str, Any]:
-    """The data of an HTML page: title, language, metadata, links, text, JSON-LD, and what `select` asks for (pages.parse_html)."""
+    """The data of an HTML page: title, language, metadata, links, text, JSON-LD, and in `selected` what `select` asks for: for each name a
+    CSS selector, or an object with `css` and the options `attribute`, `html` and `all`."""
     from holdfast.workers.tools.parse_html import parse_html as parse  # imported at the first call, because few workers need the parser
 
     return parse(html, base_url, select)
@@ -80,8 +81,9 @@ def rules_engine(value: Any, rules: list[dict[str, Any]]) -> dict[str, Any]:
 def merge_rules(
     parts: list[dict[str, Any]], policy: MergePolicy, key: str | None = None, choices: Mapping[str, str] = NO_CHOICES
 ) -> dict[str, Any]:
-    """Merge the values of several parts into one. `policy`, `key` and `choices` say how (contract.merges). A part that has no member
-    `value` counts as missing. `error_code` in the result is None, or `merge_conflict` if the policy `strict` refuses the result."""
+    """Merge the values of several parts into one. `policy` says which value is taken where parts differ, `key` which field tells the
+    elements of a list apart (for `union`), and `choices` which source decides the conflict at a path. A part that has no member `value`
+    counts as missing. `error_code` in the result is None, or `merge_conflict` if the policy `strict` refuses the result."""
     result = merged([(part["source"], part.get("value", MISSING)) for part in parts], policy, key, choices)
     return {**result.document, "error_code": failure_of(policy, result)}
 

@@ -103,8 +103,8 @@ def _parts(path: str) -> list[str]:
 
 
 def _content(repo: RepoSettings, parts: list[str], path: str) -> bytes:
-    """The whole file. Blocks. Raises ToolFailed if it is not a regular text file, has a second name, contains a private key, is too large,
-    or cannot be read."""
+    """The whole file. Blocks. Raises ToolFailed if it is not a regular text file, has a second name (a hard link), contains a private key,
+    is too large, or cannot be read."""
     try:
         with _opened(repo.folder, parts) as fd:
             found = os.fstat(fd)

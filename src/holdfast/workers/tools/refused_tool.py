@@ -22,7 +22,7 @@ class RefusedTool:
         self.arguments_schema: Mapping[str, Any] | None = declared.arguments_schema
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """Always raise ToolFailed, so that no intent is written."""
+        """Always raise ToolFailed, so that no record of a call is written."""
         raise ToolFailed("tool_not_trusted", self.refusal)
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> CallResult:

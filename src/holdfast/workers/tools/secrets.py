@@ -188,8 +188,8 @@ class Redactor:
         return _without(text[:end], [place for place in hidden if begin <= place[0] < end], begin), end
 
     async def cleaned(self, value: Any) -> Any:
-        """The JSON value with the secrets replaced: the same result as that of the method `value`. A large value is searched in a thread,
-        so that the event loop does not wait."""
+        """The JSON value with the secrets replaced, also in its keys; a number is replaced if it is a whole secret. A large value is
+        searched in a thread, so that the event loop does not wait."""
         if not self._whole or _weight(value) * (1 + len(self._bare) // _FEW_FORMS) <= _AT_ONCE:
             return self.value(value)
         return await in_thread(Purpose.WORK, self.value, value)
@@ -295,8 +295,8 @@ def _bare(value: str) -> set[str]:
 
 
 def _base64_cores(raw: bytes) -> Iterable[str]:
-    """The base64 forms of these bytes inside a longer text (such as `user:password`): for each of three offsets and for both alphabets of
-    base64, without the edges."""
+    """The base64 forms of these bytes inside a longer text (such as `user:password`): for each of the three offsets that they may have
+    there, and for both alphabets of base64, without the first and last characters that the bytes around them change."""
     for phase in range(3):
         padded = b"\0" * phase + raw
         for text in (base64.b64encode(padded).decode(), base64.urlsafe_b64encode(padded).decode()):
