@@ -25,7 +25,7 @@ _ENDS: Final = (".yaml", ".yml", ".json", ".template")
 def find_all(targets: Sequence[str], parameters: Mapping[str, str], *, processes: bool = False) -> FoundTargets:
     """Everything that these targets define: functions, workers, queues and schedules. With `processes`, functions of Python files run in
     processes too, so that their code can be replaced. `parameters` are values for the parameters of templates. Raises DuplicateFunction if
-    two targets have the same function, InvalidParameter if there is a parameter in `parameters` that no template has, FunctionNotLoadable if
+    two targets have the same function, InvalidParameter if `parameters` has one that no template has, FunctionNotLoadable if
     there is nothing to run, and other errors if a target cannot be read."""
     parts = [_find(target, parameters, processes) for target in targets]
     found = FoundTargets(
