@@ -107,7 +107,10 @@ class PluginLoadError(DurableExecutionsError):
 
 
 class ValidationError(DurableExecutionsError):
-    """A durable call, or a configuration, was given a value that it does not accept, or the call is not allowed in this place."""
+    """A durable call, or a configuration, was given a value that it does not accept.
+
+    It is also raised if the call is not allowed in this place, such as `continue_as_new` in a branch.
+    """
 
     code = "validation_error"
     tells_line = False
