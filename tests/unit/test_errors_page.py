@@ -13,6 +13,7 @@ import holdfast.hosts.evaluator.schema_check
 import holdfast.hosts.sandbox.admitted_files
 import holdfast.hosts.sandbox.jail
 import holdfast.hosts.sandbox.server_limits
+import holdfast.model.deploy_errors
 import holdfast.pipelines.graph.refusals
 import holdfast.service.operator.trust
 import holdfast.service.queues.store_queues

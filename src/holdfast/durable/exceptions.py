@@ -100,14 +100,15 @@ class DurableExecutionsError(HoldfastError):
 class PluginLoadError(DurableExecutionsError):
     """A configured plugin could not be loaded.
 
-    It is also raised if an object in `plugins` is not a factory, or if two factories have the same `exclusive_group`.
-    """
+    It is also raised if an object in `plugins` is not a factory, or if two factories have the same `exclusive_group`."""
 
     code = "plugin_load_error"
 
 
 class ValidationError(DurableExecutionsError):
-    """A durable call, or a configuration, was given a value that it does not accept, or the call is not allowed in this place."""
+    """A durable call, or a configuration, was given a value that it does not accept.
+
+    It is also raised if the call is not allowed in this place, such as `continue_as_new` in a branch."""
 
     code = "validation_error"
     tells_line = False
