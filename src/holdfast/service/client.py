@@ -268,49 +268,49 @@ class Client:
         """At most `limit` runs, the newest first. `worker`: only runs of this worker or pipeline. `queue`: only runs of this queue.
         `parent`, a run of a pipeline: only runs that its own nodes asked for. Without `parent` and `worker`, runs that a pipeline asked
         for are left out."""
-        from holdfast.workers.run_lookup import Asker, run_views
+        from holdfast.workers.run_lookup import Caller, run_views
 
         above = None if parent is None else self.get(parent).id
-        return run_views(self._store, Asker(), worker=worker, limit=limit, parent=above, queue=queue)
+        return run_views(self._store, Caller(), worker=worker, limit=limit, parent=above, queue=queue)
 
     def follow(self, run: str, after: int | str = 0) -> Iterator[RunEvent]:
         """The recorded events of a run after the event with the id `after`, then new ones, until the run has ended, or is quarantined or
         removed from the store: then the last event is `quarantined`. Blocks between them. Progress and text of models are not on disk: ask
         the process that runs the worker (`OpenEngine.follow`, or over HTTP)."""
         from holdfast.service.descriptions.run_events import followed
-        from holdfast.workers.run_lookup import Asker, find_run
+        from holdfast.workers.run_lookup import Caller, find_run
 
-        return followed(self._store, *find_run(self._store, self.get(run).id, Asker()), after)
+        return followed(self._store, *find_run(self._store, self.get(run).id, Caller()), after)
 
     def get_run(self, run: str) -> RunView:
         """A run with its state, its response so far and its calls."""
-        from holdfast.workers.run_lookup import Asker, run_view
+        from holdfast.workers.run_lookup import Caller, run_view
 
-        return run_view(self._store, self.get(run).id, Asker())
+        return run_view(self._store, self.get(run).id, Caller())
 
     def view(self, run: str) -> PipelineView | None:
         """The present state of the nodes of a pipeline's run; None for a run of a worker, or if its graph is not stored."""
         from holdfast.service.descriptions.pipeline_view import pipeline_view
-        from holdfast.workers.run_lookup import Asker, find_run
+        from holdfast.workers.run_lookup import Caller, find_run
 
-        return pipeline_view(self._store, *find_run(self._store, self.get(run).id, Asker()))
+        return pipeline_view(self._store, *find_run(self._store, self.get(run).id, Caller()))
 
     def finished(self, run: str) -> Finished:
         """Everything that the store keeps of a run that has ended, for `service.runtimes.worker_replays.replay_run`. Raises
         InvalidParameter if the run has not ended."""
         from holdfast.workers.replay import finished_in
-        from holdfast.workers.run_lookup import Asker
+        from holdfast.workers.run_lookup import Caller
 
-        return finished_in(self._store, self.get(run).id, Asker())
+        return finished_in(self._store, self.get(run).id, Caller())
 
     def cancel(self, run: str) -> tuple[RunView, bool]:
         """Cancel a run. A runner ends it after this call; a quarantined run, or one that has written no operation yet, ends with this call.
         Returns the run, and whether it was still open; False if it had ended before."""
         from holdfast.workers.decisions import cancel_write
-        from holdfast.workers.run_lookup import Asker
+        from holdfast.workers.run_lookup import Caller
 
         found = self.get(run).id
-        write = cancel_write(self._store, found, Asker(actor=self._actor), self._clock.now())
+        write = cancel_write(self._store, found, Caller(actor=self._actor), self._clock.now())
         if write is not None:
             self._write(write)
         return self.get_run(found), write is not None

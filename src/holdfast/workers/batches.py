@@ -11,7 +11,7 @@ import msgspec
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.store.seam import Store
 from holdfast.workers.approvals import Approval
-from holdfast.workers.run_lookup import MOST_WAITING, Asker, waiting_below
+from holdfast.workers.run_lookup import MOST_WAITING, Caller, waiting_below
 
 BatchVerdict = Literal["approve", "reject", "answer"]
 MOST: Final = MOST_WAITING
@@ -28,7 +28,7 @@ class DecisionResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     message: str | None = None
 
 
-def chosen(store: Store, asker: Asker, approvals: Sequence[str] = (), run: str | None = None, node: str | None = None) -> list[str]:
+def chosen(store: Store, caller: Caller, approvals: Sequence[str] = (), run: str | None = None, node: str | None = None) -> list[str]:
     """The ids of the approvals that a batch decides: those named in `approvals`; or the open approvals of `run` and of all runs below it,
     at most MOST of them, and with `node` only those of nodes with this name and of the runs below them. Raises InvalidParameter if both
     `approvals` and `run` are given or neither is, if `node` is given without `run`, or if `approvals` names too many. Raises
@@ -37,7 +37,7 @@ def chosen(store: Store, asker: Asker, approvals: Sequence[str] = (), run: str |
         raise InvalidParameter("Name approvals, or a run (then all its open approvals are decided): one of the two, not both.")
     if node is not None and run is None:
         raise InvalidParameter("A node was named without its run. Name the run of the node, too.")
-    found = list(dict.fromkeys(approvals)) if run is None else [one.approval_id for one in waiting_below(store, run, asker, node)]
+    found = list(dict.fromkeys(approvals)) if run is None else [one.approval_id for one in waiting_below(store, run, caller, node)]
     if len(found) > MOST:
         raise InvalidParameter(f"A batch decides at most {MOST} approvals, not {len(found)}.")
     return found

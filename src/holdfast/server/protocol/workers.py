@@ -13,7 +13,7 @@ from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Contract
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
 from holdfast.server.protocol.served_workers import ServedWorkers
-from holdfast.web.asker import asker_of, is_async, patience, trace_of
+from holdfast.web.asker import caller_of, is_async, patience, trace_of
 from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
@@ -72,7 +72,7 @@ class Workers:
         if len(request.content) > _LARGE:
             await asyncio.sleep(0)  # reading a large body took a while: other requests get a turn before this one is checked
         trace = trace_of(request)
-        begun = await self._served.worker_service.begin(order, asker_of(request), sampled=None if trace is None else trace.sampled)
+        begun = await self._served.worker_service.begin(order, caller_of(request), sampled=None if trace is None else trace.sampled)
         if isinstance(begun, Response):
             return response_reply(begun)
         header, accepted = begun
