@@ -23,7 +23,7 @@ from holdfast.contract.notes import meant
 from holdfast.contract.protocol import Observability, Response, ResponseError, WorkerRequest, request_from
 from holdfast.contract.refusals import InvalidRequest, Overloaded
 from holdfast.contract.terms import Contract, RateLimit, RunLimits
-from holdfast.hosts.evaluator.evaluator_pool import requester
+from holdfast.hosts.evaluator.evaluator_pool import party_of
 from holdfast.hosts.evaluator.schema_check import CheckTooCostly
 from holdfast.hosts.evaluator.schema_check import problems as problems_of
 from holdfast.model import codec
@@ -126,7 +126,7 @@ async def checked_inputs(request: WorkerRequest, contract: Contract, tenant: str
         )
         raise InvalidRequest(message) from None
     try:
-        problems = await problems_of(contract.takes, inputs, requester(tenant, contract.worker_id))
+        problems = await problems_of(contract.takes, inputs, party_of(tenant, contract.worker_id))
     except (CheckTooCostly, Overloaded) as refused:
         raise InvalidRequest(str(refused), error_code=refused.code) from None
     if problems:
