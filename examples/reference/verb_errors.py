@@ -40,6 +40,7 @@ from holdfast import (
     InvalidParameter,
     InvalidRequest,
     NodeNotFound,
+    OperationNotFound,
     Overloaded,
     PatternInvalid,
     PayloadNotJson,
@@ -269,6 +270,15 @@ with holdfast.open(store, workers=[counting]) as engine:
         client.restarts.prepare(run.id, nodes="cuont")
     except NodeNotFound as error:
         assert "Its nodes are count." in str(error)
+
+# --- OperationNotFound
+with opened() as engine:
+    execution = engine.start(order, {"amount": 7}, name="order-7")
+    execution.result()
+try:
+    client.restarts.prepare_execution(execution.id, order, "chagre")
+except OperationNotFound as error:
+    assert "chagre" in str(error)
 
 # --- PipelineInvalid
 try:

@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from holdfast.model.queue_errors import QueueNotFound as QueueNotFound
     from holdfast.model.queues import Limits as Limits
     from holdfast.model.restart_errors import NodeNotFound as NodeNotFound
+    from holdfast.model.restart_errors import OperationNotFound as OperationNotFound
     from holdfast.model.restart_errors import RestartRefused as RestartRefused
     from holdfast.model.schedule_errors import ScheduleChanged as ScheduleChanged
     from holdfast.model.schedule_errors import ScheduleInvalid as ScheduleInvalid
@@ -143,6 +144,7 @@ _WHERE = {
     "Limits": "holdfast.model.queues",
     "MapConfig": "holdfast.durable.config",
     "NodeNotFound": "holdfast.model.restart_errors",
+    "OperationNotFound": "holdfast.model.restart_errors",
     "NoteFilter": "holdfast.model.audit",
     "NoteKind": "holdfast.model.audit",
     "Only": "holdfast.model.places",

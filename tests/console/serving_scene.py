@@ -119,24 +119,24 @@ class ServingScene(Scene):
     def decide(self, run: str, verdict: str = "approve", **more: Any) -> None:
         """Answer the question of a run, and wait for its end."""
         from holdfast.workers.approvals import Decision
-        from holdfast.workers.run_lookup import Asker
+        from holdfast.workers.run_lookup import Caller
 
         assert self.served is not None
         assert self.served.workers is not None
-        service, asker = self.served.workers, Asker(principal="test")
-        (asked,) = [one for one in service.approvals(asker) if one.run_id == run]
+        service, caller = self.served.workers, Caller(principal="test")
+        (asked,) = [one for one in service.approvals(caller) if one.run_id == run]
         decision = Decision(verdict=verdict, decided_by="test", decided_at=0, **more)
-        self.served.do(lambda: service.decide(asked.approval_id, decision, asker))
-        self.served.do(lambda: service.response(run, asker, wait=20))
+        self.served.do(lambda: service.decide(asked.approval_id, decision, caller))
+        self.served.do(lambda: service.response(run, caller, wait=20))
 
     def over_or_asks(self, run: str) -> None:
         """Wait until a run is over, or needs a person."""
-        from holdfast.workers.run_lookup import Asker
+        from holdfast.workers.run_lookup import Caller
 
         assert self.served is not None
         assert self.served.workers is not None
         service = self.served.workers
-        self.served.do(lambda: service.response(run, Asker(principal="test"), wait=20))
+        self.served.do(lambda: service.response(run, Caller(principal="test"), wait=20))
 
     def over(self, run: str) -> None:
         """Wait until a run or an execution is over, or needs a person."""

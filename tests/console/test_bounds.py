@@ -31,7 +31,7 @@ from holdfast.model.verbs import Start
 from holdfast.service.client import Client
 from holdfast.store.seam import Snapshot, Store
 from holdfast.workers.approvals import approval_id
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 from tests.console.histories import History
 from tests.console.scene import Scene, client_of
 from tests.console.test_tables import enqueue
@@ -247,7 +247,7 @@ def test_decided_approvals_are_read_from_a_bounded_number_of_operations(scene: S
     notes = [Actor(who="x", origin="here").did("approve", approval_id(run.id, "a" * 64), "approved", scene.clock.now()) for run in runs]
     scene.store.note([note for some in notes for note in some])
     read: list[str] = []
-    viewer = Viewer(scene.store, scene.where, clock=scene.clock, ids=id_at, asker=Asker(principal="x"), actor=None, tenant=None)
+    viewer = Viewer(scene.store, scene.where, clock=scene.clock, ids=id_at, caller=Caller(principal="x"), actor=None, tenant=None)
     source = ApprovalsSource(viewer)
     monkeypatch.setattr(source, "_of_run", lambda run: read.append(run) or ())  # type: ignore[func-returns-value, redundant-expr]
     decided = source.decided()

@@ -32,7 +32,7 @@ from holdfast.service.schedules.declarations import Schedule
 from holdfast.service.schedules.store_schedules import Schedules
 from holdfast.testing.stores.queue_writes import declare, ended, running
 from holdfast.testing.stores.writes import LEASE, answers, checkpoint, live, step
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 from tests.console.scene import Scene, plain
 from tests.console.scene import scene as open_scene
 
@@ -136,7 +136,7 @@ def test_parked_runs_of_a_tenant_are_counted_behind_any_number_of_others(scene: 
     for number, tenant in enumerate([None] * 5 + ["acme"]):
         header = running(scene.store, f"m{number}", tenant=tenant)
         ended(scene.store, header, OutcomeStatus.FAILED)
-    viewer = Viewer(scene.store, scene.where, clock=scene.clock, ids=id_at, asker=Asker(), actor=None, tenant="acme")
+    viewer = Viewer(scene.store, scene.where, clock=scene.clock, ids=id_at, caller=Caller(), actor=None, tenant="acme")
     assert HomeSource(viewer).needs().parked == Count(1)
 
 

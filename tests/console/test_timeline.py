@@ -21,7 +21,7 @@ from holdfast.model.error_text import brief_class
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.ids import id_at
 from holdfast.model.operations import SubType
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 from tests.console.histories import History
 from tests.console.scene import Scene
 
@@ -30,7 +30,7 @@ START = 1_790_000_000_000
 
 
 def viewer(scene: Scene) -> Viewer:
-    return Viewer(scene.store, scene.where, clock=scene.clock, ids=id_at, asker=Asker(), actor=None, tenant=None)
+    return Viewer(scene.store, scene.where, clock=scene.clock, ids=id_at, caller=Caller(), actor=None, tenant=None)
 
 
 def source(scene: Scene) -> TimelineSource:

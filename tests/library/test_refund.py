@@ -15,7 +15,7 @@ import pytest
 from holdfast.model import codec
 from holdfast.testing import worker_kit
 from holdfast.workers.approvals import Decision
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 from holdfast.workers.tools.cassettes import CassetteMode, CassetteSettings
 from tests.conftest import ROOT
 from tests.library.scene import case_of, copied, file_of, model_at, ran, working
@@ -27,7 +27,7 @@ WORKER = "refund-worker"
 CASE = case_of(WORKER)
 VERDICT = {"decision": "refund", "cents": 1900}
 PAID = {"id": "re_1", "cents": 1900}
-LOCAL = Asker()
+LOCAL = Caller()
 
 
 def approve(**more: Any) -> Decision:

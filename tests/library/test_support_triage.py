@@ -22,7 +22,7 @@ from holdfast.testing import pipeline_kit
 from holdfast.workers.approvals import Decision
 from holdfast.workers.packages import Packages
 from holdfast.workers.policy import Policy
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 from holdfast.workers.tools.cassettes import CassetteMode, CassetteSettings
 from tests.conftest import ROOT
 from tests.library.example_scene import STORES, killed_while, serving, trusted_program
@@ -115,7 +115,7 @@ async def test_in_its_jails_the_models_see_no_personal_data_and_the_desk_gets_on
         (approval,) = waits.approvals
         assert approval["arguments"]["summary"].startswith("Ann Lee ")
         decision = Decision(verdict="approve", decided_by="ann", decided_at=approval["requested_at"])
-        await engine.worker_service.decide(approval["approval_id"], decision, Asker())
+        await engine.worker_service.decide(approval["approval_id"], decision, Caller())
         response = await engine.run("support-triage", case(), idempotency_key="k")
     assert response.status == "ok"
     assert ([*desk.tickets.values()], len(desk.received)) == ([approval["arguments"]], 1)

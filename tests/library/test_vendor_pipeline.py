@@ -17,7 +17,7 @@ from holdfast.service.engines import OpenEngine
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.approvals import Decision
 from holdfast.workers.packages import Packages
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 from tests.library.example_scene import STORES, killed_while, trusted_program
 from tests.library.vendor_scene import FOLDER, case_at, copied_for, serving_site, settings_for
 
@@ -54,7 +54,7 @@ async def decided(engine: OpenEngine, key: str, inputs: dict[str, Any], verdict:
     assert [conflict["path"] for conflict in approval["arguments"]["conflicts"]] == [".delivery_days"], "the person sees it"
     assert approval["may_cost"]["most"]["tokens"] == 0, "and that the rest asks no model"
     decision = Decision(verdict=verdict, decided_by="ann", decided_at=approval["requested_at"])
-    await service.decide(approval["approval_id"], decision, Asker())
+    await service.decide(approval["approval_id"], decision, Caller())
     response = await engine.run("vendor-research", inputs, idempotency_key=key)
     view = await engine.view(response.run_id)
     assert view is not None

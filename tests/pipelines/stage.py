@@ -29,14 +29,14 @@ from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.decisions import Cancel
 from holdfast.workers.policy import Policy
-from holdfast.workers.run_lookup import Asker, find_run
+from holdfast.workers.run_lookup import Caller, find_run
 from holdfast.workers.service import WorkerService
 from holdfast.workers.storage.folder import Folder
 from holdfast.workers.tools.language_model import ModelSettings
 from tests.workers.harness import InlineWorker
 
 ANY: dict[str, Any] = {"type": "object"}
-LOCAL = Asker()
+LOCAL = Caller()
 _LONGEST_SKIP = 3_600_000
 
 

@@ -29,8 +29,8 @@ async def putter(inputs, ctx):
     round = (inputs.get("revision") or {}).get("round", 1)
     return {"put": await ctx.tools.put(what=inputs["what"] + "/" + str(round)), "round": round}
 
-@worker("asker.md")
-async def asker(inputs, ctx):
+@worker("caller.md")
+async def caller(inputs, ctx):
     return {"put": await ctx.tools.put_asked(what=inputs["what"])}
 
 @worker("taker.md")
@@ -92,7 +92,7 @@ p.gives({"m": m.counts, "b": b.outputs})""",
         {"code": "broken", "writes": {"x/1", "y/1", "z/1", "-1"}},
     ),
     "a person approves the call of an item": (
-        """m = p.map("m", "asker", p.inputs.items, {"what": p.item}, at_most=10, at_once=2)
+        """m = p.map("m", "caller", p.inputs.items, {"what": p.item}, at_most=10, at_once=2)
 w = p.wait("w", "2d", after=m)
 b = p.worker("b", "putter", {"what": "b"}, after=w)
 p.gives({"m": m.ok.outputs.put, "b": b.outputs.put})""",
@@ -122,7 +122,7 @@ p.gives({"s": s.outputs})""",
     "a supervisor, a loop and a pipeline, each after the other": (
         """first = {"choice": "ask", "inputs": {"what": "a"}, "reason": "first"}
 script = [first, {"choice": "finish", "outputs": {"what": "b"}, "reason": "done"}]
-s = p.supervise("s", "chooser", {"script": script}, choices={"ask": "asker"}, turns=3)
+s = p.supervise("s", "chooser", {"script": script}, choices={"ask": "caller"}, turns=3)
 u = p.until("u", "status", {}, rules=[{"path": ".n", "op": "at_least", "value": 3}], at_most=5, every="2d", after=s)
 b = p.worker("b", "putter", {"what": s.outputs.what}, after=u)
 p.gives({"n": u.times, "put": b.outputs.put})
@@ -152,7 +152,7 @@ def test_a_crash_at_any_write_or_end_changes_nothing_and_writes_nothing_twice(
     body, decisions, expected = PIPELINES[name]
     pages = {
         "putter": page("putter", "put", inputs=REVISABLE),
-        "asker": page("asker", "put_asked"),
+        "caller": page("caller", "put_asked"),
         "taker": page("taker", "put"),
         "judge": page("judge"),
         "chooser": page("chooser"),

@@ -363,9 +363,9 @@ async def test_a_question_of_a_worker_without_a_pipeline_tells_what_its_caps_lea
     async def plain(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         return {"said": await ctx.ask("go on?")}
 
-    asker = worker("asks", asks, Greedy("language_model", Effect.READ), limits=RunLimits(tools=MODEL, max_tokens=tokens))
+    caller = worker("asks", asks, Greedy("language_model", Effect.READ), limits=RunLimits(tools=MODEL, max_tokens=tokens))
     async with stage(
-        graph_of(one(worker="asks")), asker, worker("plain", plain), folder=tmp_path, model=PRICED, clock=PatientClock()
+        graph_of(one(worker="asks")), caller, worker("plain", plain), folder=tmp_path, model=PRICED, clock=PatientClock()
     ) as on:
         told = {}
         for name in ("asks", "plain"):

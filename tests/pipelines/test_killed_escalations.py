@@ -16,7 +16,7 @@ from holdfast.store.seam import Filter, Store
 from holdfast.workers.approvals import Approval, ApproverRefused, Decision
 from holdfast.workers.ballots import ESCALATION
 from holdfast.workers.decisions import decision_write
-from holdfast.workers.run_lookup import Asker, find_approval
+from holdfast.workers.run_lookup import Caller, find_approval
 from tests.crash.scene import until
 from tests.postgres import new_schema
 from tests.workers.pages import page, write
@@ -61,12 +61,12 @@ class Scene:
         self.store = store
 
     def asked(self, approval_id: str) -> Approval:
-        return find_approval(self.store, approval_id, Asker(everywhere=True))
+        return find_approval(self.store, approval_id, Caller(everywhere=True))
 
     def decide(self, approval_id: str, person: str, verdict: str, result: object = None) -> object:
         now = self.asked(approval_id).requested_at + 2000
         decision = Decision(verdict=verdict, decided_by="", decided_at=now, result=result)
-        who = Asker(principal=person, logged_in=True, everywhere=True)
+        who = Caller(principal=person, logged_in=True, everywhere=True)
         (answer,) = self.store.commit([decision_write(self.store, approval_id, decision, who)], now).answers
         return answer
 

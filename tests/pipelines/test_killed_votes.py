@@ -11,7 +11,7 @@ from holdfast.store.backends import open_store
 from holdfast.workers.approvals import Decision, VotedBefore
 from holdfast.workers.ballots import VOTE
 from holdfast.workers.decisions import decision_write
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 from tests.crash.scene import until
 from tests.postgres import new_schema
 from tests.workers.pages import page, write
@@ -60,7 +60,7 @@ def test_votes_survive_kills_of_the_runner_and_the_work_is_done_once(tmp_path: P
     with closing(open_store(where, "votes")) as store:
 
         def vote(person: str) -> object:
-            who = Asker(principal=person, logged_in=True, everywhere=True)
+            who = Caller(principal=person, logged_in=True, everywhere=True)
             decision = Decision(verdict="approve", decided_by="", decided_at=store_now)
             (answer,) = store.commit([decision_write(store, approval, decision, who)], store_now).answers
             return answer

@@ -18,7 +18,7 @@ from holdfast.model.ledger import EntryState, nanos_of
 from holdfast.service.client import Client
 from holdfast.store.backends import open_maintenance
 from holdfast.store.seam import Filter
-from holdfast.workers.run_lookup import Asker, find_run, response_of
+from holdfast.workers.run_lookup import Caller, find_run, response_of
 from tests.crash.scene import until
 from tests.postgres import new_schema
 from tests.workers.meter import Meter, a_meter
@@ -156,7 +156,7 @@ def _check_runs(client: Client, runs: list[str], meter: Meter) -> None:
     last = {prompt: (read, written) for prompt, read, written in meter.charged}
     inner = [header.id for header in client.list(Filter(function="afterthought", limit=1000))]
     for run in (*runs, *inner):
-        header, accepted = find_run(client._store, run, Asker())
+        header, accepted = find_run(client._store, run, Caller())
         usage = response_of(client._store, header, accepted).observability.usage
         total = client.cost(run=run).total
         assert (total.input_tokens, total.output_tokens) == (usage.tokens.input, usage.tokens.output)

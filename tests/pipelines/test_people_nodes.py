@@ -23,7 +23,7 @@ from holdfast.workers import votes
 from holdfast.workers.approvals import Approval, ApprovalRefused, ApproverRefused, Decision, VotedBefore
 from holdfast.workers.ballots import ESCALATION, VOTE
 from holdfast.workers.policy import Policy, RiskRule
-from holdfast.workers.run_lookup import Asker, waiting_below
+from holdfast.workers.run_lookup import Caller, waiting_below
 from holdfast.workers.tools.seam import Effect, Usage
 from tests.flow.harness import eventually
 from tests.pipelines.stage import LOCAL, PatientClock, Stage, graph_of, stage, worker
@@ -49,7 +49,7 @@ async def asked(made: Stage) -> tuple[str, Approval]:
 
 
 async def vote(made: Stage, approval: Approval, by: str, verdict: str = "approve", **more: Any) -> Approval:
-    who = Asker(principal=by, logged_in=True, everywhere=True)
+    who = Caller(principal=by, logged_in=True, everywhere=True)
     return await made.service.decide(
         approval.approval_id, Decision(verdict=verdict, decided_by=by, decided_at=made.clock.now(), **more), who
     )
@@ -159,8 +159,8 @@ async def test_a_question_that_only_its_requester_could_complete_is_told_before_
     async with stage(signed(votes=needed, approvers=approvers, risk="high"), folder=tmp_path, policy=policy, clock=PatientClock()) as made:
         key = Credential(id="hft-of-ann", kind=CredentialKind.TOKEN, secret="s", roles=(Role.APPROVER,), person="ann", created_at=0)
         made.engine._engine.store.put_credential(key)
-        asker = Asker(principal=by, logged_in=not by.startswith("local"))
-        response = await made.service.invoke(WorkerRequest(worker_id="p", inputs={}), asker, wait=20)
+        caller = Caller(principal=by, logged_in=not by.startswith("local"))
+        response = await made.service.invoke(WorkerRequest(worker_id="p", inputs={}), caller, wait=20)
     assert response.error is not None
     assert response.error.error_code == ("approval_required" if told is None else "approval_impossible")
     assert (told or "") in response.error.message

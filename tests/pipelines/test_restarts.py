@@ -41,7 +41,7 @@ from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.policy import Policy
 from holdfast.workers.replay import finished_in, replay
-from holdfast.workers.run_lookup import Asker, find_run
+from holdfast.workers.run_lookup import Caller, find_run
 from holdfast.workers.storage.folder import Folder
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
 from tests.pipelines.stage import LOCAL, PatientClock, Stage, graph_of, stage, worker
@@ -573,7 +573,7 @@ async def test_the_decision_of_the_person_who_asks_for_the_new_run_does_not_coun
     graph = pipeline(
         HumanNode(name="sign", show={"text": "t"}), WorkerNode(name="publish", worker="publish", inputs={}, after=(After("sign"),))
     )
-    ann, bob = (Asker(principal=name) for name in ("ann", "bob"))
+    ann, bob = (Caller(principal=name) for name in ("ann", "bob"))
     async with stage(graph, shop.worker("publish"), folder=tmp_path, clock=PatientClock()) as made:
         asks = await made.run()
         await made.answer("approve", by="ann")
@@ -590,11 +590,11 @@ async def test_the_decision_of_the_person_who_asks_for_the_new_run_does_not_coun
 
 async def test_the_note_of_a_restart_names_its_nodes_what_is_sent_again_and_that_the_inputs_are_others(tmp_path: Path) -> None:
     shop = Shop()
-    asker = Asker(actor=Actor(who="ann", origin="cli"))
+    caller = Caller(actor=Actor(who="ann", origin="cli"))
     async with stage(pipeline(*chain("publish")), shop.worker("publish", writes=True), folder=tmp_path, clock=PatientClock()) as made:
         first = await made.run({"text": "secret-1"})
         asked = RestartAsked(nodes=("publish",), resend=("publish",), inputs={"text": "secret-2"})
-        header, accepted = await restart_run(made.service, first.run_id, asker, asked)
+        header, accepted = await restart_run(made.service, first.run_id, caller, asked)
         await made.service.wait_for(header, accepted, wait=20)
         (noted,) = made.engine._engine.store.audit(NoteFilter(what="restart"))
     assert noted.note.outcome == f"as {header.id}; with other inputs; sends again publish; from publish"
@@ -642,7 +642,7 @@ async def test_runs_that_go_on_that_were_restarted_that_are_below_others_or_of_o
         store = made.engine._engine.store
         failed = await made.service.response(asks.run_id, LOCAL)
         with pytest.raises(ExecutionNotFound):
-            await restart_run(made.service, failed.run_id, Asker(tenant="other", logged_in=True), asked)
+            await restart_run(made.service, failed.run_id, Caller(tenant="other", logged_in=True), asked)
         child = next(one for one in [x async for x in made.engine.list()] if one.parent == failed.run_id)
         with pytest.raises(RestartRefused, match=f"was invoked by {failed.run_id}"):
             await restart_run(made.service, child.id, LOCAL, RETRY)

@@ -14,7 +14,7 @@ from holdfast.service.schedules.store_schedules import Schedules
 from holdfast.service.settings import Settings
 from holdfast.store.backends import open_store
 from holdfast.workers.policy import Policy
-from holdfast.workers.run_lookup import Asker, run_view, run_views
+from holdfast.workers.run_lookup import Caller, run_view, run_views
 from tests.flow.harness import in_real_time
 from tests.flow.timetables import at, told
 from tests.postgres import new_schema
@@ -75,8 +75,8 @@ async def test_a_pipeline_is_started_once_at_each_time_of_its_page_and_of_a_prog
                 clock.move_to(at(moment))
                 engine._engine.look_for_work()
                 await in_real_time(lambda: not store.due_schedules(["nightly-sum"], clock.now(), 1) and engine._engine.idle)
-        asker = Asker()
-        found = (run_view(store, one.header.id, asker) for one in run_views(store, asker, limit=50))
+        caller = Caller()
+        found = (run_view(store, one.header.id, caller) for one in run_views(store, caller, limit=50))
         runs = sorted((run for run in found if run.header.function == "nightly-sum"), key=lambda run: run.header.id)
         verbs = Schedules(store, clock)
         assert [(run.accepted.requested_by, run.occurrence and told(run.occurrence.at), run.response.outputs) for run in runs] == [

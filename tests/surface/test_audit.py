@@ -115,17 +115,17 @@ async def test_what_the_app_itself_refuses_is_noted_as_it_answers(store: Store, 
 
 
 async def test_another_tenants_run_is_noted_for_whoever_looked_for_it(store: Store) -> None:
-    asker = token(store, "viewer", tenant="acme")
+    caller = token(store, "viewer", tenant="acme")
 
     async def handler(_: Request) -> Reply:
         return Reply(404)
 
     guarded = gate(store, handler=handler, clock=VirtualClock())
     async with client(guarded) as asking:
-        await asking.get("/v1/runs/r-1", headers=bearer(asker))
+        await asking.get("/v1/runs/r-1", headers=bearer(caller))
     await guarded.guard.close()
     assert [(note.who, note.what, note.on, note.outcome) for note in notes(store)] == [
-        (asker.credential.id, "GetRun", "/v1/runs/r-1", "404")
+        (caller.credential.id, "GetRun", "/v1/runs/r-1", "404")
     ]
 
 

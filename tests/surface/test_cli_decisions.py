@@ -55,18 +55,18 @@ def test_a_person_answers_a_form_votes_once_and_decides_many_at_once(tmp_path: P
 
 ITEMS = """from holdfast import Pipeline, worker
 
-@worker("asker.md")
-async def asker(inputs, ctx):
+@worker("caller.md")
+async def caller(inputs, ctx):
     return {"said": await ctx.ask("item?", schema={"type": "integer"})}
 
 p = Pipeline("items", "1.0", inputs={"type": "object"}, outputs={"type": "object"})
-m = p.map("m", "asker", p.inputs.ns, {"n": p.item}, at_most=5)
+m = p.map("m", "caller", p.inputs.ns, {"n": p.item}, at_most=5)
 p.gives({"said": m.ok.outputs.said})
 """
 
 
 def test_one_answer_goes_to_the_questions_of_all_items_of_a_map(tmp_path: Path) -> None:
-    write(tmp_path, ITEMS, asker=page("asker"))
+    write(tmp_path, ITEMS, caller=page("caller"))
     holdfast = Program(tmp_path)
     words = ("run", "worker.py", "--input", '{"ns": [1, 2, 3]}', "--key", "k", "--trust")
     assert holdfast(*words).returncode == 4

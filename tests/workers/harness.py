@@ -21,13 +21,13 @@ from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.attempt import Body
 from holdfast.workers.inline import InlineBody
 from holdfast.workers.policy import Policy
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 from holdfast.workers.service import WorkerService
 from holdfast.workers.storage.folder import Folder
 from holdfast.workers.tools.seam import Call, CallResult, Effect, Remaining, Reservation, Tool, Usage
 
 OBJECT = {"type": "object"}
-LOCAL = Asker()
+LOCAL = Caller()
 
 
 def contract(*tools: str, limits: Mapping[str, Any] | None = None, **more: Any) -> Contract:

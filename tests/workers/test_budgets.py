@@ -22,7 +22,7 @@ from holdfast.store.seam import Filter
 from holdfast.workers.calls import Try
 from holdfast.workers.day_usage import spent_today
 from holdfast.workers.policy import DayCaps, Policy
-from holdfast.workers.run_lookup import Asker, calls_of, find_run
+from holdfast.workers.run_lookup import Caller, calls_of, find_run
 from holdfast.workers.tools.language_model import ModelSettings
 from holdfast.workers.tools.prices import Price
 from holdfast.workers.tools.seam import Effect, Reservation, Usage
@@ -146,13 +146,13 @@ async def test_what_was_reserved_before_midnight_is_not_given_back_to_the_next_d
     clock = VirtualClock(skipping=False)
     worker = InlineWorker(contract("model"), body, model)
     async with worker_service(worker, folder=tmp_path, clock=clock, policy=Policy(caps=DayCaps(tokens=110))) as service:
-        late = (await service.accept(request(), Asker()))[0]
+        late = (await service.accept(request(), Caller()))[0]
         await came.wait()
         clock.move_to(clock.now() + 86_400_000)
-        first = await service.invoke(request(), Asker())
+        first = await service.invoke(request(), Caller())
         go_on.set()
-        await service.response(late.id, Asker())
-        second = await service.invoke(request(), Asker())
+        await service.response(late.id, Caller())
+        second = await service.invoke(request(), Caller())
     assert (first.status, second.status) == (ResponseStatus.OK, ResponseStatus.RETRYABLE_ERROR), (
         "20 of 110 are used, and 100 more do not fit"
     )
@@ -192,7 +192,7 @@ class Crash:
             return [
                 each
                 for header in client.list(Filter(limit=100))
-                for each in calls_of(client._store, *find_run(client._store, header.id, Asker()))
+                for each in calls_of(client._store, *find_run(client._store, header.id, Caller()))
             ]
 
     def end(self, numbers: list[int]) -> list[dict[str, Any]]:

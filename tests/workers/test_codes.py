@@ -34,7 +34,7 @@ from holdfast.store.seam import Filter
 from holdfast.workers.artifacts import HandedFile
 from holdfast.workers.child_requests import MAX_DEPTH, ChildRequest
 from holdfast.workers.policy import DayCaps, Most, Policy
-from holdfast.workers.run_lookup import Asker, find_run
+from holdfast.workers.run_lookup import Caller, find_run
 from holdfast.workers.tools.fetch_url import FetchSettings
 from tests.conftest import ROOT
 from tests.crash.scene import until
@@ -106,9 +106,9 @@ class World:
 
             async def over() -> Response:
                 service = engine._inner.worker_service
-                header = (await service.accept(WorkerRequest(worker_id="reaching", inputs=PAY), Asker()))[0]
+                header = (await service.accept(WorkerRequest(worker_id="reaching", inputs=PAY), Caller()))[0]
                 await engine._inner._engine.ending(header.id)
-                return await service.response(header.id, Asker())
+                return await service.response(header.id, Caller())
 
             response: Response = engine._loop_thread.call(over)
             return response
@@ -119,7 +119,7 @@ class World:
         thread = threading.Thread(target=lambda: found.append(self.run("sleep", key="cancelled")))
         thread.start()
         (at_work,) = until(lambda: [x for x in self.client.list(Filter(limit=1)) if x.invocation is not None], "it to be at work")
-        engine._loop_thread.call(lambda: engine._inner.worker_service.cancel(at_work.id, Asker()))
+        engine._loop_thread.call(lambda: engine._inner.worker_service.cancel(at_work.id, Caller()))
         thread.join()
         return found[0]
 
@@ -185,7 +185,7 @@ class World:
     def deep(self) -> Response:
         """A run that stands below as many as may be asks for one more."""
         service = self.engine._inner.worker_service
-        header, accepted = find_run(self.engine._inner._store, self.run("well").run_id, Asker())
+        header, accepted = find_run(self.engine._inner._store, self.run("well").run_id, Caller())
         child = ChildRequest(worker_id="reaching", inputs={"do": "well"})
         run = msgspec.structs.replace(accepted, depth=MAX_DEPTH)
         refused = self.engine._loop_thread.call(lambda: service.accept_child(header, run, identity_of(Type.STEP, "x", "x"), child))

@@ -15,12 +15,12 @@ from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import CallbackNotFound
 from holdfast.model.operations import Failure
 from holdfast.workers.approvals import ApprovalRefused, Decision
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 from holdfast.workers.service import WorkerService
 from holdfast.workers.tools.seam import Effect, ToolFailed
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 
-HERE = Asker(principal="local:ann", actor=Actor(who="local:ann", origin="127.0.0.1"))
+HERE = Caller(principal="local:ann", actor=Actor(who="local:ann", origin="127.0.0.1"))
 
 
 def decision(verdict: str = "approve", by: str = "local:ann", **more: Any) -> Decision:
@@ -46,8 +46,8 @@ def loser() -> InlineWorker:
     return InlineWorker(contract("pay"), paying, Counted("pay", Effect.WRITE, lost))
 
 
-async def waits(service: WorkerService, asker: Asker = HERE, **more: Any) -> tuple[str, dict[str, Any]]:
-    response = await service.invoke(request(**more), asker)
+async def waits(service: WorkerService, caller: Caller = HERE, **more: Any) -> tuple[str, dict[str, Any]]:
+    response = await service.invoke(request(**more), caller)
     assert response.status is ResponseStatus.NEEDS_HUMAN
     (approval,) = response.approvals
     return response.run_id, approval

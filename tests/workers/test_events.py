@@ -14,7 +14,7 @@ from holdfast.model.errors import ExecutionNotFound
 from holdfast.workers.approvals import Decision
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.events import RunEvent
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 from holdfast.workers.service import WorkerService
 from holdfast.workers.tools.seam import Effect, ToolFailed
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
@@ -139,8 +139,8 @@ async def test_strangers_follow_nothing_and_followers_leave_nothing_behind(tmp_p
         raise WorkerError("no")
 
     async with worker_service(InlineWorker(contract(), body), folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
-        response = await service.invoke(request(), Asker(tenant="ann", logged_in=True))
+        response = await service.invoke(request(), Caller(tenant="ann", logged_in=True))
         with pytest.raises(ExecutionNotFound):
-            service.follow(response.run_id, Asker(tenant="bob", logged_in=True))
+            service.follow(response.run_id, Caller(tenant="bob", logged_in=True))
         assert brief(await followed(service, response.run_id))[-1] == ("done",)
     assert (service.followed_runs._followers, service.followed_runs._tenants.total()) == ({}, 0)

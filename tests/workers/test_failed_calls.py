@@ -18,7 +18,7 @@ from holdfast.contract.terms import Retries
 from holdfast.model.clock import VirtualClock
 from holdfast.workers.day_usage import spent_today
 from holdfast.workers.policy import DayCaps, Policy
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 from holdfast.workers.tools.language_model import LanguageModel, ModelSettings
 from holdfast.workers.tools.prices import Price
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
@@ -128,7 +128,7 @@ async def come_to(
     try:
         async with worker_service(worker, folder=folder, policy=policy, clock=VirtualClock()) as service:
             now = service._engine.clock.now()
-            response = await service.invoke(request(), Asker())
+            response = await service.invoke(request(), Caller())
             return response, {each.what: each.spent for each in spent_today(service._engine.store, policy, ["default"], now)}
     finally:
         await model.close()
@@ -207,7 +207,7 @@ async def test_a_result_that_cannot_be_kept_is_booked_by_the_tools_own_count(tmp
 
     tool = Counted("look", Effect.READ, lambda: object(), reservation=Reservation(100, Decimal(1)), usage=Usage(5, 2, Decimal("0.1")))
     async with worker_service(InlineWorker(contract("look"), looks, tool), folder=tmp_path) as service:
-        response = await service.invoke(request(), Asker())
+        response = await service.invoke(request(), Caller())
     assert (error(response).error_code, usage(response)) == ("tool_failed", (5, 2, Decimal("0.1")))
 
 
@@ -220,7 +220,7 @@ async def test_any_tool_with_costs_is_booked_by_what_it_knows(tmp_path: Path, kn
     tool = Counted("look", Effect.READ, lambda: failure, reservation=Reservation(100, Decimal(1)))
     policy = Policy(caps=WIDE)
     async with worker_service(InlineWorker(contract("look"), looks, tool), folder=tmp_path, policy=policy) as service:
-        response = await service.invoke(request(), Asker())
+        response = await service.invoke(request(), Caller())
         day = spent_today(service._engine.store, policy, ["default"], service._engine.clock.now())
     assert usage(response) == booked
     assert [each.spent for each in day] == [booked[0], booked[2]]
@@ -249,8 +249,8 @@ async def test_a_cap_of_the_day_says_until_when_it_holds_and_may_be_tried_again(
 async def test_a_cap_on_the_runs_of_a_day_says_until_when_it_holds(tmp_path: Path) -> None:
     worker = InlineWorker(contract(), lambda inputs, ctx: {})
     async with worker_service(worker, folder=tmp_path, policy=Policy(caps=DayCaps(runs=1))) as service:
-        await service.invoke(request(), Asker())
-        told = error(await service.invoke(request(), Asker()))
+        await service.invoke(request(), Caller())
+        told = error(await service.invoke(request(), Caller()))
     assert (told.error_code, told.retryable, told.details["cap"], told.details["until"] in told.message) == (
         "rate_limited",
         True,

@@ -18,7 +18,7 @@ import pytest
 from holdfast.model.operations import Operation, Status
 from holdfast.service.client import Client
 from holdfast.store.seam import Filter
-from holdfast.workers.run_lookup import Asker, calls_of, find_run
+from holdfast.workers.run_lookup import Caller, calls_of, find_run
 from holdfast.workers.run_operations import INTENT, RECEIPT
 from tests.crash.scene import until
 from tests.postgres import new_schema
@@ -150,7 +150,7 @@ class Scene:
         assert (response["status"], response["outputs"]) == ("ok", {"paid": case.order}), (case, response)
         assert (self.shop.effects_of(case.order), response["observability"]["attempt"]) == (1, attempt), case
         given = [op for op in self.found(case, "Approval") if '"verdict":"approve"' in (op.result or "")]
-        calls = calls_of(self.client._store, *find_run(self.client._store, self._run(case), Asker()))
+        calls = calls_of(self.client._store, *find_run(self.client._store, self._run(case), Caller()))
         spent = [call for call in calls if call.intent.approval is not None and not (call.receipt and call.receipt.void)]
         assert len(given) == len(spent) == case.asked, "approved once, and spent once"
         assert response["observability"]["isolation"] == "all"

@@ -15,11 +15,11 @@ from holdfast.contract.terms import RateLimit
 from holdfast.model.clock import VirtualClock
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.policy import DayCaps, Policy
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 
-ANN, BOB = Asker(tenant="ann", logged_in=True), Asker(tenant="bob", logged_in=True)
+ANN, BOB = Caller(tenant="ann", logged_in=True), Caller(tenant="bob", logged_in=True)
 
 
 async def thinking(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.approval_pages import undecided
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.policy import Policy
-from holdfast.workers.run_lookup import Asker, find_run, run_views
+from holdfast.workers.run_lookup import Caller, find_run, run_views
 from holdfast.workers.service import WorkerService
 from holdfast.workers.storage.folder import Folder
 from tests.workers.harness import LOCAL, InlineWorker, contract, request, worker_service
@@ -155,7 +155,7 @@ async def test_rows_from_before_runs_were_marked_stay_runs(tmp_path: Path, monke
         service._engine.look_for_work()
         over, _ = await asyncio.wait_for(service._engine.ending(old), 30)
         assert over.status is ExecutionStatus.SUCCEEDED
-        assert find_run(store, old, Asker())[0].id == old
+        assert find_run(store, old, Caller())[0].id == old
     assert RAN == ["body"]
 
 

@@ -13,13 +13,13 @@ from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import CallbackClosed, CallbackNotFound
 from holdfast.workers.approvals import ApprovalNotFound, ApprovalRefused, Decision
 from holdfast.workers.policy import Policy
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 from holdfast.workers.service import WorkerService
 from holdfast.workers.tools.seam import DidNotHappen, Effect, Happened, ToolFailed
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
 
 PAY = frozenset({"pay"})
-ANN, BOB = Asker(principal="ann", logged_in=True), Asker(principal="bob", logged_in=True)
+ANN, BOB = Caller(principal="ann", logged_in=True), Caller(principal="bob", logged_in=True)
 
 
 def decision(verdict: str = "approve", by: str = "bob", **more: Any) -> Decision:
@@ -37,8 +37,8 @@ def payer(*, schema: Any = None) -> tuple[Counted, InlineWorker]:
     return pay, InlineWorker(contract("pay"), paying, pay, approvals=PAY)
 
 
-async def asked(service: WorkerService, asker: Asker = LOCAL, **inputs: Any) -> tuple[str, str]:
-    response = await service.invoke(request(**inputs), asker)
+async def asked(service: WorkerService, caller: Caller = LOCAL, **inputs: Any) -> tuple[str, str]:
+    response = await service.invoke(request(**inputs), caller)
     assert response.status is ResponseStatus.NEEDS_HUMAN
     (approval,) = response.approvals
     return response.run_id, approval["approval_id"]

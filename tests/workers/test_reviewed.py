@@ -30,7 +30,7 @@ from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.body.errors import ToolError, WorkerError
 from holdfast.workers.packages import Packages, WorkerMissing
 from holdfast.workers.policy import Policy
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 from holdfast.workers.storage.folder import Folder
 from holdfast.workers.tools.seam import Call, CallResult, Effect, Reservation, ToolFailed, Usage
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
@@ -154,12 +154,12 @@ async def test_an_order_that_somebody_made_up_is_bound_by_the_contract_and_inher
     bobs = Counted("pay", Effect.WRITE, lambda: {"to": "bob"})
     worker = InlineWorker(contract("pay", limits={"max_tokens": 10}), body, bobs)
     async with worker_service(worker, folder=tmp_path) as service:
-        first = await service.invoke(request(), Asker(tenant="bob", logged_in=True))
+        first = await service.invoke(request(), Caller(tenant="bob", logged_in=True))
         assert first.status is ResponseStatus.OK
         worker.tools = {"pay": pay}
         text = forged(before=(first.run_id,), limits=RunLimits(max_tokens=10**9))
         header = await service._engine.start("w", text, tenant="ann", order=Order(Kind.WORKER, text))
-        response = await service.response(header.id, Asker(tenant="ann", logged_in=True))
+        response = await service.response(header.id, Caller(tenant="ann", logged_in=True))
     assert response.error is not None
     assert (response.error.error_code, pay.calls) == ("budget_exceeded", [])
 

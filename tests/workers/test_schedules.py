@@ -16,7 +16,7 @@ from holdfast.service.schedules.store_schedules import Schedules
 from holdfast.service.settings import Settings
 from holdfast.store.backends import open_store
 from holdfast.workers.policy import Policy
-from holdfast.workers.run_lookup import Asker, run_view, run_views
+from holdfast.workers.run_lookup import Caller, run_view, run_views
 from tests.flow.harness import in_real_time
 from tests.flow.timetables import at, told
 from tests.workers.pages import page, write
@@ -56,7 +56,7 @@ class Scene:
         await in_real_time(lambda: not self.store.due_schedules(["teller"], self.clock.now(), 1) and engine._engine.idle)
 
     def runs(self) -> list[Any]:
-        return [run_view(self.store, found.header.id, Asker()) for found in run_views(self.store, Asker(), limit=50)]
+        return [run_view(self.store, found.header.id, Caller()) for found in run_views(self.store, Caller(), limit=50)]
 
 
 async def test_a_page_with_a_schedule_starts_its_worker_once_at_each_time(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ async def test_replace_cancels_a_run_that_waits_for_a_person(tmp_path: Path) -> 
     scene = Scene(tmp_path)
     async with scene.open(Schedule("s", "teller", every="1h", input={"ask": True}, overlap="replace")) as engine:
         await scene.until(engine, "2026-01-01 01:00")
-        await in_real_time(lambda: engine.worker_service.approvals(Asker()))
+        await in_real_time(lambda: engine.worker_service.approvals(Caller()))
         await scene.until(engine, "2026-01-01 02:00")
         await in_real_time(lambda: len(scene.runs()) == 2 and not scene.verbs.get("s").waiting)
     second, first = scene.runs()

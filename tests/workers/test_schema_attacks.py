@@ -20,7 +20,7 @@ from holdfast.contract.protocol import Response
 from holdfast.hosts.cpu_shares import CpuShares
 from holdfast.hosts.evaluator import schema_check
 from holdfast.hosts.evaluator.check_frames import Check
-from holdfast.hosts.evaluator.evaluator_pool import MOST_WAITING, Evaluators, TooManyChecks, requester
+from holdfast.hosts.evaluator.evaluator_pool import MOST_WAITING, Evaluators, TooManyChecks, party_of
 from holdfast.hosts.evaluator.evaluator_process import EvaluatorDied
 from holdfast.hosts.evaluator.schema_check import CheckTooCostly, examined, problems, problems_in, problems_now
 from holdfast.model.clock import monotonic
@@ -126,9 +126,9 @@ async def test_a_large_schema_of_a_body_is_read_where_it_can_be_ended(evaluators
 async def test_the_cpu_of_a_check_counts_for_the_tenant_whose_value_is_checked_also_if_the_check_is_ended() -> None:
     shares = CpuShares()
     pool = Evaluators(processes=1, seconds=0.3, shares=shares)
-    await problems_in({**TREE, "description": "x" * 4_000}, {}, requester("quick", "w"), pool)
+    await problems_in({**TREE, "description": "x" * 4_000}, {}, party_of("quick", "w"), pool)
     with pytest.raises(CheckTooCostly):
-        await problems_in(SLOW, MANY, requester("slow", "w"), pool)
+        await problems_in(SLOW, MANY, party_of("slow", "w"), pool)
     now = monotonic()
     assert 0.0 <= shares.used("quick", now) < 0.1 < shares.used("slow", now)
     pool.close()

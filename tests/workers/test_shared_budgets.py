@@ -25,7 +25,7 @@ from holdfast.workers.accepted_request import AcceptedRequest, Budget
 from holdfast.workers.attempt_time import AttemptTime
 from holdfast.workers.budgets import Settlements, SharedBudgets, owner
 from holdfast.workers.policy import Policy
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 from holdfast.workers.service import WorkerService
 from holdfast.workers.tools.seam import Call, CallResult, Effect, Remaining, Reservation, ToolFailed, Usage
 from tests.postgres import empty_store
@@ -133,7 +133,7 @@ async def test_many_runs_below_one_budget_never_pass_it_and_the_sums_are_equal(w
     under(budget)
     model = Model()
     async with served(model, where, tmp_path) as service:
-        responses = await asyncio.gather(*(service.invoke(request(times=3), Asker()) for _ in range(20)))
+        responses = await asyncio.gather(*(service.invoke(request(times=3), Caller()) for _ in range(20)))
         end = counter(service, budget)
     codes = [response.error.error_code if response.error else "ok" for response in responses]
     assert set(codes) == {"ok", "budget_exceeded"}
@@ -149,7 +149,7 @@ async def test_what_a_call_uses_beyond_its_reservation_is_all_that_a_budget_can_
     under(PIPELINE)
     model = Model(reserves=30, uses=45)
     async with served(model, where, tmp_path) as service:
-        await asyncio.gather(*(service.invoke(request(times=3), Asker()) for _ in range(5)))
+        await asyncio.gather(*(service.invoke(request(times=3), Caller()) for _ in range(5)))
         end = counter(service)
     assert (end.amount, end.reserved) == (model.counted, 0)
     assert model.counted <= 100 + 15 * len(model.calls)
@@ -163,9 +163,9 @@ async def test_a_call_that_fits_what_is_spent_waits_until_another_call_is_settle
     model = Model(reserves=80)
     first = model.held[1] = asyncio.Event()
     async with served(model, where, tmp_path) as service:
-        one = asyncio.ensure_future(service.invoke(request(), Asker()))
+        one = asyncio.ensure_future(service.invoke(request(), Caller()))
         await model.came.wait()
-        two = asyncio.ensure_future(service.invoke(request(), Asker()))
+        two = asyncio.ensure_future(service.invoke(request(), Caller()))
         await waiting(service)
         assert (len(model.calls), counter(service)) == (1, Counter("budget/run-1/tokens", 0, LONG_AFTER, 80))
         first.set()
@@ -184,9 +184,9 @@ async def test_a_settlement_of_another_process_is_found_by_asking_again(
     model = Model(reserves=80)
     first = model.held[1] = asyncio.Event()
     async with served(model, where, tmp_path) as service:
-        one = asyncio.ensure_future(service.invoke(request(), Asker()))
+        one = asyncio.ensure_future(service.invoke(request(), Caller()))
         await model.came.wait()
-        two = asyncio.ensure_future(service.invoke(request(), Asker()))
+        two = asyncio.ensure_future(service.invoke(request(), Caller()))
         await waiting(service)
         first.set()
         assert [(await each).status for each in (one, two)] == [ResponseStatus.OK, ResponseStatus.OK]
@@ -197,10 +197,10 @@ async def test_calls_that_wait_go_on_in_the_order_they_came(under: Any, tmp_path
     model = Model(reserves=100, uses=10)
     first = model.held[1] = asyncio.Event()
     async with served(model, ":memory:", tmp_path) as service:
-        runs = [asyncio.ensure_future(service.invoke(request(call={"uses": n}), Asker())) for n in range(1)]
+        runs = [asyncio.ensure_future(service.invoke(request(call={"uses": n}), Caller())) for n in range(1)]
         await model.came.wait()
         for n in range(1, 6):
-            runs.append(asyncio.ensure_future(service.invoke(request(call={"uses": n, "reserves": 60}), Asker())))
+            runs.append(asyncio.ensure_future(service.invoke(request(call={"uses": n, "reserves": 60}), Caller())))
             while sum(map(len, service.settlements._lines.values())) < n:
                 await asyncio.sleep(0)
         first.set()
@@ -223,9 +223,9 @@ async def test_the_time_of_an_attempt_stands_still_while_its_call_waits(under: A
     async with worker_service(
         InlineWorker(contract("model"), timed, model), folder=tmp_path, clock=VirtualClock(skipping=False)
     ) as service:
-        one = asyncio.ensure_future(service.invoke(request(), Asker()))
+        one = asyncio.ensure_future(service.invoke(request(), Caller()))
         await model.came.wait()
-        two = asyncio.ensure_future(service.invoke(request(times=2, constraints=Constraints(timeout_seconds=seconds)), Asker()))
+        two = asyncio.ensure_future(service.invoke(request(times=2, constraints=Constraints(timeout_seconds=seconds)), Caller()))
         await waiting(service)
         await asyncio.wait([two], timeout=1.5 * seconds)
         assert not two.done()
@@ -243,12 +243,12 @@ async def test_a_call_that_waits_ends_with_its_run(under: Any, tmp_path: Path) -
     model = Model(reserves=80)
     first = model.held[1] = asyncio.Event()
     async with served(model, ":memory:", tmp_path) as service:
-        one = asyncio.ensure_future(service.invoke(request(), Asker()))
+        one = asyncio.ensure_future(service.invoke(request(), Caller()))
         await model.came.wait()
-        two = asyncio.ensure_future(service.invoke(request(), Asker()))
+        two = asyncio.ensure_future(service.invoke(request(), Caller()))
         await waiting(service)
         (cancelled,) = [run.id for run in service._engine.store.list(Filter(limit=2)) if run.id != model.calls[0].run_id]
-        await service.cancel(cancelled, Asker())
+        await service.cancel(cancelled, Caller())
         assert (told(await two)[0], service.settlements._lines) == ("cancelled", {})
         first.set()
         assert (await one).status is ResponseStatus.OK
@@ -279,8 +279,8 @@ async def test_a_call_that_does_not_fit_what_is_spent_is_refused_with_whose_budg
     under(NODE, PIPELINE)
     model = Model(reserves=50, uses=20)
     async with served(model, where, tmp_path) as service:
-        first = await service.invoke(request(), Asker())
-        second = await service.invoke(request(), Asker())
+        first = await service.invoke(request(), Caller())
+        second = await service.invoke(request(), Caller())
         assert [counter(service, budget).amount for budget in (NODE, PIPELINE)] == [20, 20]
     assert first.status is ResponseStatus.OK
     assert told(second) == (
@@ -303,9 +303,9 @@ async def test_money_is_shared_too(where: str, under: Any, tmp_path: Path) -> No
             return CallResult(called.result, Usage(0, 0, Decimal("0.025")))
 
     async with served(Priced(), where, tmp_path) as service:
-        await service.invoke(request(), Asker())
+        await service.invoke(request(), Caller())
         assert counter(service, what="cost").amount == 25_000_000
-        second = await service.invoke(request(), Asker())
+        second = await service.invoke(request(), Caller())
     assert told(second) == (
         "budget_exceeded",
         "model could use more than is left of a budget: pipeline run run-1 may spend $0.05, and has spent $0.025.",
@@ -330,7 +330,7 @@ async def test_a_tool_that_can_reserve_less_reserves_what_is_left_of_the_tightes
             return await super().call(call, arguments, reservation)
 
     async with served(Flexible(uses=25), where, tmp_path) as service:
-        response = await service.invoke(request(times=4), Asker())
+        response = await service.invoke(request(times=4), Caller())
     assert [reservation.tokens for reservation in seen] == [40, 35]
     assert told(response) == (
         "budget_exceeded",
@@ -341,7 +341,7 @@ async def test_a_tool_that_can_reserve_less_reserves_what_is_left_of_the_tightes
 async def test_the_runs_own_cap_is_told_as_its_own(under: Any, tmp_path: Path) -> None:
     under(PIPELINE)
     async with served(Model(), ":memory:", tmp_path, max_tokens=30) as service:
-        code, message = told(await service.invoke(request(), Asker()))
+        code, message = told(await service.invoke(request(), Caller()))
     assert (code, "pipeline run" in message) == ("budget_exceeded", False)
 
 
@@ -353,7 +353,7 @@ async def test_a_call_that_was_not_billed_releases_its_reservation(where: str, u
     model = Model()
     model.failure = ToolFailed("tool_failed", "no connection")
     async with served(model, where, tmp_path) as service:
-        await service.invoke(request(), Asker())
+        await service.invoke(request(), Caller())
         assert counter(service) == Counter("budget/run-1/tokens", 0, LONG_AFTER, 0)
 
 
@@ -362,7 +362,7 @@ async def test_a_call_whose_outcome_is_unknown_is_spent_in_full(where: str, unde
     model = Model()
     model.failure = ToolFailed("tool_failed", "cut off", known=False)
     async with served(model, where, tmp_path) as service:
-        await service.invoke(request(), Asker())
+        await service.invoke(request(), Caller())
         assert counter(service) == Counter("budget/run-1/tokens", 50, LONG_AFTER, 0)
 
 
@@ -383,7 +383,7 @@ async def test_a_read_that_the_end_of_its_attempt_cuts_off_is_spent_and_keeps_no
     async with worker_service(
         InlineWorker(contract("model"), careless, model), where, folder=tmp_path, policy=policy, clock=VirtualClock(skipping=False)
     ) as service:
-        assert (await service.invoke(request(), Asker())).status is ResponseStatus.OK
+        assert (await service.invoke(request(), Caller())).status is ResponseStatus.OK
         assert counter(service) == Counter("budget/run-1/tokens", 60, LONG_AFTER, 0)
 
 
@@ -396,7 +396,7 @@ async def test_a_runner_that_dies_between_intent_and_receipt_leaves_reserved_wha
     before, after = Model(reserves=30), Model(reserves=30)
     before.held = {n: asyncio.Event() for n in range(1, calls + 1)}
     async with served(before, str(tmp_path / "killed.db"), tmp_path) as service:
-        runs = [asyncio.ensure_future(service.invoke(request(times=2), Asker())) for _ in range(calls)]
+        runs = [asyncio.ensure_future(service.invoke(request(times=2), Caller())) for _ in range(calls)]
         while before.at_once < calls:
             await asyncio.sleep(0)
         with (
@@ -410,7 +410,7 @@ async def test_a_runner_that_dies_between_intent_and_receipt_leaves_reserved_wha
     async with served(after, str(tmp_path / "copy.db"), tmp_path, later=1_000) as service:
         assert (counter(service).reserved + counter(service).amount) >= 30 * calls, "what was reserved is not forgotten"
         ids = [header.id for header in service._engine.store.list(Filter(limit=10))]
-        responses = await asyncio.gather(*(service.response(run_id, Asker()) for run_id in ids))
+        responses = await asyncio.gather(*(service.response(run_id, Caller()) for run_id in ids))
         end = counter(service)
     assert (end.amount, end.reserved) == (30 * calls + after.counted, 0), "each lost call counts in full, once"
     assert end.amount <= 100
@@ -436,7 +436,7 @@ async def test_wherever_a_runner_dies_among_many_calls_the_budget_holds_and_the_
             return await super().call(*asked)
 
     async with served(Copied(), str(tmp_path / "s.db"), tmp_path) as service:
-        await asyncio.gather(*(service.invoke(request(times=3), Asker()) for _ in range(12)))
+        await asyncio.gather(*(service.invoke(request(times=3), Caller()) for _ in range(12)))
     assert len(copies) >= 5
     for path in copies:
         with contextlib.closing(sqlite3.connect(path)) as connection:
@@ -444,7 +444,7 @@ async def test_wherever_a_runner_dies_among_many_calls_the_budget_holds_and_the_
         after = Model()
         async with served(after, str(path), tmp_path, later=1_000) as service:
             ids = [header.id for header in service._engine.store.list(Filter(limit=100))]
-            responses = await asyncio.gather(*(service.response(run_id, Asker()) for run_id in ids))
+            responses = await asyncio.gather(*(service.response(run_id, Caller()) for run_id in ids))
             end = counter(service, budget)
         assert reserved % 50 == 0
         assert (end.amount <= 700, end.reserved) == (True, 0)

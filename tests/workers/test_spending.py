@@ -13,7 +13,7 @@ from holdfast.model.clock import VirtualClock
 from holdfast.workers.counters import Counters
 from holdfast.workers.day_usage import DayCapUsage, spent_today
 from holdfast.workers.policy import DayCaps, Policy
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 from holdfast.workers.tools.seam import Effect, Remaining, Reservation, Usage
 from tests.workers.harness import Counted, InlineWorker, contract, request, worker_service
 
@@ -46,7 +46,7 @@ async def test_each_tenant_sees_its_own_day(tmp_path: Path) -> None:
     clock = VirtualClock()
     async with worker_service(InlineWorker(contract("model"), asks, model), folder=tmp_path, policy=policy, clock=clock) as service:
         for tenant in ("default", "default", "acme", "open"):
-            assert (await service.invoke(request(), Asker(tenant=tenant))).status is ResponseStatus.OK
+            assert (await service.invoke(request(), Caller(tenant=tenant))).status is ResponseStatus.OK
         store, now = service._engine.store, clock.now()
         found = spent_today(store, policy, ["default", "acme", "open", "other"], now)
         assert amounts(found) == {
@@ -66,8 +66,8 @@ async def test_what_is_spent_is_never_shown_as_less_than_nothing_left(tmp_path: 
     policy = Policy(caps=DayCaps(tokens=70))
     model = Counted("model", Effect.READ, lambda prompt: "y", reservation=Reservation(60, Decimal(0)), usage=Usage(90, 5, Decimal(0)))
     async with worker_service(InlineWorker(contract("model"), asks, model), folder=tmp_path, policy=policy) as service:
-        await service.invoke(request(), Asker())
-        refused = await service.invoke(request(), Asker())
+        await service.invoke(request(), Caller())
+        refused = await service.invoke(request(), Caller())
         (tokens,) = spent_today(service._engine.store, policy, ["default"], service._engine.clock.now())
     assert (tokens.spent, tokens.left) == (Decimal(95), Decimal(0))
     assert refused.error is not None
@@ -80,6 +80,6 @@ async def test_odd_names_of_tenants_stay_apart(tmp_path: Path, tenant: str) -> N
     policy = Policy(caps=DayCaps(runs=5))
     worker = InlineWorker(contract("model"), asks, Counted("model", Effect.READ, lambda prompt: "y"))
     async with worker_service(worker, folder=tmp_path, policy=policy) as service:
-        await service.invoke(request(), Asker(tenant=tenant))
+        await service.invoke(request(), Caller(tenant=tenant))
         found = spent_today(service._engine.store, policy, [tenant, "a", "b", f"{tenant}/"], service._engine.clock.now())
     assert [each.spent for each in found] == [1, 0, 0, 0]

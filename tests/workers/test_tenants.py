@@ -22,14 +22,14 @@ from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import ArtifactMissing
 from holdfast.workers.policy import DayCaps, Policy
-from holdfast.workers.run_lookup import Asker, find_approval
+from holdfast.workers.run_lookup import Caller, find_approval
 from holdfast.workers.service import WorkerService
 from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
 from tests.workers.harness import Counted, InlineWorker, contract, request, worker_service
 from tests.workers.pages import page, write
 from tests.workers.processes import children, command
 
-ANN, BOB = (Asker(tenant=name, principal=name, logged_in=True) for name in ("ann", "bob"))
+ANN, BOB = (Caller(tenant=name, principal=name, logged_in=True) for name in ("ann", "bob"))
 KEEPING = """
 from holdfast import worker
 
@@ -94,11 +94,11 @@ async def test_anothers_run_looks_as_if_it_were_not_there(tmp_path: Path, door: 
 async def test_what_waits_for_a_decision_is_shown_to_its_own_tenant(tmp_path: Path) -> None:
     worker = InlineWorker(contract("pay"), paying, Counted("pay", Effect.WRITE), approvals=frozenset({"pay"}))
     async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
-        runs = {asker.tenant: (await service.invoke(request(), asker)).run_id for asker in (ANN, BOB)}
-        for asker in (ANN, BOB):
-            (seen,) = service.approvals(asker)
-            assert (seen.run_id, seen.tenant) == (runs[asker.tenant], asker.tenant)
-            assert find_approval(service._engine.store, seen.approval_id, asker).state == "open"
+        runs = {caller.tenant: (await service.invoke(request(), caller)).run_id for caller in (ANN, BOB)}
+        for caller in (ANN, BOB):
+            (seen,) = service.approvals(caller)
+            assert (seen.run_id, seen.tenant) == (runs[caller.tenant], caller.tenant)
+            assert find_approval(service._engine.store, seen.approval_id, caller).state == "open"
 
 
 @pytest.mark.parametrize("bobs", ["bob", "ann/w", "ann%00w"])
@@ -107,7 +107,7 @@ async def test_the_same_key_of_two_tenants_is_two_runs(tmp_path: Path, bobs: str
     async with worker_service(InlineWorker(contract("pay"), paying, pay), folder=tmp_path) as service:
         first = await service.invoke(request(idempotency_key="w\0k", n=1), ANN)
         for key in ("w\0k", "k"):
-            other = await service.invoke(request(idempotency_key=key, n=2), Asker(tenant=bobs, logged_in=True))
+            other = await service.invoke(request(idempotency_key=key, n=2), Caller(tenant=bobs, logged_in=True))
             assert (other.status, other.run_id == first.run_id) == (ResponseStatus.OK, False)
         again = await service.invoke(request(idempotency_key="w\0k", n=1), ANN)
     assert again == first
@@ -122,8 +122,8 @@ async def test_an_artifact_is_found_by_its_own_tenant_only_and_a_uri_is_never_op
     async with holdfast.open(str(tmp_path / "s.db"), workers=[file], worker_settings=worker_settings) as engine:
         service = engine.worker_service
 
-        async def kept(asker: Asker, **inputs: Any) -> Response:
-            return await service.invoke(WorkerRequest(worker_id="keeping", inputs=inputs), asker)
+        async def kept(caller: Caller, **inputs: Any) -> Response:
+            return await service.invoke(WorkerRequest(worker_id="keeping", inputs=inputs), caller)
 
         note = (await kept(ANN, text="hello")).outputs or {}
         large = (await kept(ANN)).outputs or {}
@@ -172,10 +172,12 @@ async def test_one_tenants_flood_leaves_the_other_its_rate_and_its_day(tmp_path:
 
 async def test_a_rate_for_each_user_is_not_shared_by_the_users_of_two_tenants(tmp_path: Path) -> None:
     worker = InlineWorker(contract("pay", rate_limit=RateLimit(1, 60, "user")), paying, Counted("pay", Effect.READ))
-    askers = [Asker(tenant=tenant, principal=principal) for tenant, principal in (("a", "b\0c"), ("a", "b"), ("a/b", "c"), ("a%00b", "c"))]
+    callers = [
+        Caller(tenant=tenant, principal=principal) for tenant, principal in (("a", "b\0c"), ("a", "b"), ("a/b", "c"), ("a%00b", "c"))
+    ]
     async with worker_service(worker, folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
-        first = [code(await service.invoke(request(), asker)) for asker in askers]
-        second = [code(await service.invoke(request(), asker)) for asker in askers]
+        first = [code(await service.invoke(request(), caller)) for caller in callers]
+        second = [code(await service.invoke(request(), caller)) for caller in callers]
     assert (first, second) == (["ok"] * 4, ["rate_limited"] * 4)
 
 
@@ -206,4 +208,4 @@ async def test_ever_new_limits_do_not_leave_ever_more_processes(tmp_path: Path) 
 def test_the_tenant_default_sees_executions_without_a_tenant() -> None:
     header = new_execution(id_at(0), "a", "order", "$LATEST", payload="{}", now=0, terms=Terms())
     assert header.tenant is None
-    assert [Asker(tenant=name, logged_in=True).may_see(header) for name in ("default", "ann")] == [True, False]
+    assert [Caller(tenant=name, logged_in=True).may_see(header) for name in ("default", "ann")] == [True, False]

@@ -22,7 +22,7 @@ from holdfast.store.seam import Store
 from holdfast.workers.approvals import ApproverRefused, Decision, VotedBefore
 from holdfast.workers.ballots import VOTE
 from holdfast.workers.decisions import decision_write
-from holdfast.workers.run_lookup import Asker, find_approval
+from holdfast.workers.run_lookup import Caller, find_approval
 from tests.pipelines.stage import LOCAL, PatientClock, graph_of, stage
 from tests.pipelines.templates import ref
 from tests.postgres import new_schema
@@ -32,21 +32,21 @@ NOW = 1_767_225_700_000
 GRAPH = graph_of(HumanNode(name="h", show={"x": 1}, votes=3), gives={"by": ref("h", "decided_by")})
 
 
-async def asked(where: str, folder: Path, asker: Asker = LOCAL) -> tuple[str, str]:
+async def asked(where: str, folder: Path, caller: Caller = LOCAL) -> tuple[str, str]:
     """A run that waits for three persons, and that no process runs."""
     from holdfast.contract.protocol import WorkerRequest
 
     async with stage(GRAPH, folder=folder, where=where, clock=PatientClock()) as made:
-        response = await made.service.invoke(WorkerRequest(worker_id="p", inputs={}), asker, wait=20)
+        response = await made.service.invoke(WorkerRequest(worker_id="p", inputs={}), caller, wait=20)
         return response.run_id, response.approvals[0]["approval_id"]
 
 
-def person(name: str, credential: str | None = None) -> Asker:
+def person(name: str, credential: str | None = None) -> Caller:
     actor = Actor(who=credential or name, origin="10.0.0.1")
-    return Asker(principal=name, credential=credential, logged_in=True, everywhere=True, actor=actor)
+    return Caller(principal=name, credential=credential, logged_in=True, everywhere=True, actor=actor)
 
 
-def vote(store: Store, approval: str, who: Asker, verdict: str = "approve") -> Any:
+def vote(store: Store, approval: str, who: Caller, verdict: str = "approve") -> Any:
     """Write a vote. The answer is the header, or the error."""
     decision = Decision(verdict=verdict, decided_by="whatever the caller says", decided_at=NOW)
     try:
@@ -136,7 +136,7 @@ async def test_a_key_that_voted_before_it_was_given_to_a_person_counts_as_that_p
 @pytest.mark.parametrize("requested_by", ["ann", "hft-first"])
 async def test_a_person_cannot_decide_an_own_request_whichever_key(tmp_path: Path, requested_by: str) -> None:
     where = str(tmp_path / "s.db")
-    _, approval = await asked(where, tmp_path, Asker(principal=requested_by, logged_in=True))
+    _, approval = await asked(where, tmp_path, Caller(principal=requested_by, logged_in=True))
     with closing(open_store(where, "one")) as store:
         for each in ("hft-first", "hft-second"):
             store.put_credential(key(each, "ann"))

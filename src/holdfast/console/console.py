@@ -32,8 +32,8 @@ from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.opened_store import opened_store
 from holdfast.store.seam import Store
 from holdfast.store.shown_address import shown
-from holdfast.web.asker import asker_of
 from holdfast.web.auth.gate import Gate
+from holdfast.web.caller import caller_of
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
@@ -97,7 +97,7 @@ class Console:
             self._where,
             clock=self._clock,
             ids=self._ids,
-            asker=asker_of(request),
+            caller=caller_of(request),
             actor=request.actor,
             tenant=request.tenant,
             served=self._served,

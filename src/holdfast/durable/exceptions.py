@@ -118,8 +118,7 @@ class ValidationError(DurableExecutionsError):
 class InvalidStateError(DurableExecutionsError):
     """The object does not allow this call in its present state.
 
-    Holdfast does not raise it; the class exists because AWS's SDK has it.
-    """
+    Holdfast does not raise it; the class exists because AWS's SDK has it."""
 
     code = "invalid_state_error"
 

@@ -12,7 +12,7 @@ from holdfast.model.operations import Operation
 from holdfast.model.ports import Host, Invocation, Port
 
 
-class Home(Host, Protocol):
+class FunctionHost(Host, Protocol):
     """A host that can say which functions it runs."""
 
     def hosts(self, function: str, version: str) -> bool:
@@ -23,36 +23,36 @@ class Home(Host, Protocol):
 class ChoosingHost:
     """Several hosts as one."""
 
-    def __init__(self, homes: Sequence[Home]) -> None:
-        self._homes = tuple(homes)
+    def __init__(self, hosts: Sequence[FunctionHost]) -> None:
+        self._hosts = tuple(hosts)
 
     def invoke(self, invocation: Invocation, port: Port, done: Callable[[Outcome, int], None]) -> None:
         """Begin an invocation in the first host that has its function and version. Raises FunctionNotFound if no host has them."""
         header = invocation.header
-        for home in self._homes:
-            if home.hosts(header.function, header.version):
-                home.invoke(invocation, port, done)
+        for host in self._hosts:
+            if host.hosts(header.function, header.version):
+                host.invoke(invocation, port, done)
                 return
         raise FunctionNotFound(f"Function {header.function!r} has no version {header.version} here.")
 
     def cancel(self, execution: str) -> None:
         """Tell all hosts that this process may not write to the execution any more. The host that runs its invocation ends the invocation,
         if it can."""
-        for home in self._homes:
-            home.cancel(execution)
+        for host in self._hosts:
+            host.cancel(execution)
 
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         """Tell all hosts that a write which the live invocation of this execution did not make has changed it (`Host.learn`). Only the host
         that runs the invocation reacts."""
-        for home in self._homes:
-            home.learn(header, operations)
+        for host in self._hosts:
+            host.learn(header, operations)
 
     def recheck(self, execution: str) -> None:
         """Tell all hosts to let the live invocation of this execution ask again whether it may stay live. Only the host that runs the
         invocation reacts."""
-        for home in self._homes:
-            home.recheck(execution)
+        for host in self._hosts:
+            host.recheck(execution)
 
     def idle(self) -> bool:
         """Whether no invocation runs in any of the hosts."""
-        return all(home.idle() for home in self._homes)
+        return all(host.idle() for host in self._hosts)

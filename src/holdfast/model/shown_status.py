@@ -1,4 +1,4 @@
-"""The status of an execution that people see: one word, with the shape and the colours that the command line and the console show."""
+"""The status of an execution that people see: one word, with the shape and the colours that the console shows."""
 
 from __future__ import annotations
 

@@ -274,16 +274,16 @@ class Client:
         removed from the store: then the last event is `quarantined`. Blocks between them. Progress and text of models are not on disk: ask
         the process that runs the worker (`OpenEngine.follow`, or over HTTP)."""
         from holdfast.service.descriptions.run_events import followed
-        from holdfast.workers.run_lookup import Asker, find_run
+        from holdfast.workers.run_lookup import Caller, find_run
 
-        return followed(self._store, *find_run(self._store, self.get(run).id, Asker()), after)
+        return followed(self._store, *find_run(self._store, self.get(run).id, Caller()), after)
 
     def view(self, run: str) -> PipelineView | None:
         """The present state of the nodes of a pipeline's run; None for a run of a worker, or if its graph is not stored."""
         from holdfast.service.descriptions.pipeline_view import pipeline_view
-        from holdfast.workers.run_lookup import Asker, find_run
+        from holdfast.workers.run_lookup import Caller, find_run
 
-        return pipeline_view(self._store, *find_run(self._store, self.get(run).id, Asker()))
+        return pipeline_view(self._store, *find_run(self._store, self.get(run).id, Caller()))
 
     def spent_today(self, settings: WorkerSettings, tenants: Sequence[str] = ()) -> Sequence[DayCapUsage]:
         """What each of these tenants has used today (in UTC) of the amounts that the policy of the settings caps. Without `tenants`: the

@@ -19,7 +19,7 @@ from holdfast.workers.approvals import SETTLING, Approval, Decision
 from holdfast.workers.batches import BatchVerdict, DecisionResult
 from holdfast.workers.decisions import DecisionStore, decision_write
 from holdfast.workers.links import DEFAULT_SECONDS, MadeLink, make_link
-from holdfast.workers.run_lookup import Asker, find_approval, waiting_below
+from holdfast.workers.run_lookup import Caller, find_approval, waiting_below
 from holdfast.workers.run_usage import Spending
 
 
@@ -28,11 +28,11 @@ class ApprovalsStore(CommitStore, DecisionStore, CostStore, Protocol):
 
 
 class StoreApprovals:
-    """Reads and decides the approvals of a store, in the name of `asker`; without one, in the name of this machine's user."""
+    """Reads and decides the approvals of a store, in the name of `caller`; without one, in the name of this machine's user."""
 
-    def __init__(self, store: ApprovalsStore, clock: Clock, actor: Actor | None = None, asker: Asker | None = None) -> None:
+    def __init__(self, store: ApprovalsStore, clock: Clock, actor: Actor | None = None, caller: Caller | None = None) -> None:
         self._store, self._clock, self._actor = store, clock, actor
-        self._asker = asker or Asker(principal=principal(), actor=actor)
+        self._caller = caller or Caller(principal=principal(), actor=actor)
 
     def list(self, run: str | None = None, *, limit: int = 1000) -> Iterator[Approval]:
         """At most `limit` approvals that wait for a decision: of all runs, the oldest run first; or, if `run` is given, of this run and of
@@ -40,12 +40,12 @@ class StoreApprovals:
         store has data for an estimate. Raises ExecutionNotFound if there is no such run."""
         estimates, spending = without_workers(self._store), Spending(self._store)
         if run is None:
-            return estimates.with_rests(itertools.islice(undecided(self._store, self._asker), limit))
-        return estimates.with_rests(map(spending.with_spent, waiting_below(self._store, run, self._asker)[:limit]))
+            return estimates.with_rests(itertools.islice(undecided(self._store, self._caller), limit))
+        return estimates.with_rests(map(spending.with_spent, waiting_below(self._store, run, self._caller)[:limit]))
 
     def get(self, approval_id: str) -> Approval:
         """One approval, decided or not. Raises ApprovalNotFound if there is no such approval."""
-        return without_workers(self._store).with_rest(find_approval(self._store, approval_id, self._asker))
+        return without_workers(self._store).with_rest(find_approval(self._store, approval_id, self._caller))
 
     def decide(
         self,
@@ -63,18 +63,18 @@ class StoreApprovals:
         for an approval."""
         decision = Decision(
             verdict=verdict,
-            decided_by=self._asker.principal,
+            decided_by=self._caller.principal,
             decided_at=self._clock.now(),
             comment=comment,
             result=result,
             edited_arguments=edited_arguments,
         )
         with self._noting_refusals("settle" if verdict in SETTLING else verdict, approval_id):
-            write = decision_write(self._store, approval_id, decision, self._asker, in_batch=in_batch)
+            write = decision_write(self._store, approval_id, decision, self._caller, in_batch=in_batch)
             (answer,) = self._store.commit([write], self._clock.now()).answers
             if isinstance(answer, HoldfastError):
                 raise answer
-        return find_approval(self._store, approval_id, self._asker, spent=not in_batch)
+        return find_approval(self._store, approval_id, self._caller, spent=not in_batch)
 
     def decide_many(
         self,
@@ -92,7 +92,7 @@ class StoreApprovals:
         decided, at most 500 of them; the others stay open. With the verdict `answer`, `result` is the answer to each of them. Raises
         InvalidParameter if both or neither are given, if `node` is given without `run`, or if there are more than 500 ids."""
         results = []
-        for approval_id in batches.chosen(self._store, self._asker, approvals, run, node):
+        for approval_id in batches.chosen(self._store, self._caller, approvals, run, node):
             try:
                 results.append(batches.done(self.decide(approval_id, verdict, comment=comment, result=result, in_batch=True)))
             except Rejected as refused:
@@ -104,7 +104,7 @@ class StoreApprovals:
         earlier. Raises Rejected if the person may not decide the approval, if no link may be made for it, or if `person` or `seconds` is
         not valid."""
         with self._noting_refusals("link", approval_id):
-            return make_link(self._store, approval_id, person, self._asker, self._clock.now(), seconds)
+            return make_link(self._store, approval_id, person, self._caller, self._clock.now(), seconds)
 
     @contextlib.contextmanager
     def _noting_refusals(self, what: str, on: str) -> Iterator[None]:

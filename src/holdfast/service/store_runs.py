@@ -14,7 +14,7 @@ from holdfast.model.execution import Execution
 from holdfast.store.seam import CommitStore
 from holdfast.workers.decisions import cancel_write
 from holdfast.workers.replay import Finished, finished_in
-from holdfast.workers.run_lookup import Asker, RunStore, RunView, run_view, run_views
+from holdfast.workers.run_lookup import Caller, RunStore, RunView, run_view, run_views
 
 
 class CancelledRun(msgspec.Struct, frozen=True):
@@ -41,22 +41,22 @@ class StoreRuns:
         `parent`, a run of a pipeline: only runs that its own nodes asked for. Without `parent` and `worker`, runs that a pipeline asked
         for are left out."""
         above = None if parent is None else self._find(parent).id
-        return run_views(self._store, Asker(), worker=worker, limit=limit, parent=above, queue=queue)
+        return run_views(self._store, Caller(), worker=worker, limit=limit, parent=above, queue=queue)
 
     def get(self, run: str) -> RunView:
         """A run with its state, its response so far and its calls."""
-        return run_view(self._store, self._find(run).id, Asker())
+        return run_view(self._store, self._find(run).id, Caller())
 
     def finished(self, run: str) -> Finished:
         """Everything that the store keeps of a run that has ended, for `service.runtimes.worker_replays.replay_run`. Raises
         InvalidParameter if the run has not ended."""
-        return finished_in(self._store, self._find(run).id, Asker())
+        return finished_in(self._store, self._find(run).id, Caller())
 
     def cancel(self, run: str) -> CancelledRun:
         """Cancel a run. A runner ends it after this call; a quarantined run, or one that has written no operation yet, ends with this call.
         Returns the run, and whether it was still open."""
         found = self._find(run).id
-        write = cancel_write(self._store, found, Asker(actor=self._actor), self._clock.now())
+        write = cancel_write(self._store, found, Caller(actor=self._actor), self._clock.now())
         if write is not None:
             (answer,) = self._store.commit([write], self._clock.now()).answers
             if isinstance(answer, HoldfastError):

@@ -25,7 +25,7 @@ from holdfast.service.queues.pushes import PushedLine, PushOptions, member_of, r
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.service.settings import Settings
 from holdfast.workers.accept import traced
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 from holdfast.workers.service import WorkerService
 
 _BATCH: Final = 200
@@ -97,9 +97,9 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
         )
         key = member_of(inputs, options.key_field)
         document: dict[str, Any] = {"worker_id": worker, "inputs": inputs, **({} if key is None else {"idempotency_key": key})}
-        asker = Asker(tenant=options.tenant or "default", principal=principal())
+        caller = Caller(tenant=options.tenant or "default", principal=principal())
         request = traced(request_from(document))
-        header, accepted = await service.accept(request, asker, queue=asked)
+        header, accepted = await service.accept(request, caller, queue=asked)
         return header.id, accepted.trace_id == request.trace.trace_id  # each line has a trace id of its own, and a run keeps its maker's
 
 

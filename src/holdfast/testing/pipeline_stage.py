@@ -46,13 +46,13 @@ from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.approvals import Approval, Decision, approvals_of
 from holdfast.workers.decisions import Cancel
 from holdfast.workers.events import RunEvent, events_so_far
-from holdfast.workers.run_lookup import Asker, find_run, response_of
+from holdfast.workers.run_lookup import Caller, find_run, response_of
 from holdfast.workers.service import WorkerService
 from holdfast.workers.tools.seam import Effect, Tool
 
 SILENCE, CANCEL = "silence", "cancel"
 """What a test may say instead of a decision: no person answers, or the run is cancelled."""
-_TESTER: Final = Asker(principal="test")
+_TESTER: Final = Caller(principal="test")
 _MOST_QUESTIONS: Final = 200
 _PAGE: Final = 200
 _SPINS: Final = 500

@@ -265,19 +265,19 @@ class Runner:
 
     def _approvals(self) -> Sequence[Approval]:
         from holdfast.workers.approval_pages import undecided
-        from holdfast.workers.run_lookup import Asker
+        from holdfast.workers.run_lookup import Caller
 
-        return list(undecided(self._store, Asker()))
+        return list(undecided(self._store, Caller()))
 
     def decide(self, approval_id: str, verdict: str = "approve", **more: Any) -> Approval:
         """Decide an approval as a person does, with the verdict `approve`, `reject` or `answer`. `more` may have `edited_arguments`,
         `result` (the answer to a question) and `comment`. Returns the approval as it is after that."""
         from holdfast.workers.approvals import Decision
-        from holdfast.workers.run_lookup import Asker
+        from holdfast.workers.run_lookup import Caller
 
         decision = Decision(verdict=verdict, decided_by="tester", decided_at=self.clock.now(), **more)
         _ = self.engine
-        return self._opening.call(lambda engine: engine.worker_service.decide(approval_id, decision, Asker(principal="test")))
+        return self._opening.call(lambda engine: engine.worker_service.decide(approval_id, decision, Caller(principal="test")))
 
     def advance(self, duration: Duration) -> None:
         """Move the clock forward by this duration. The engine begins what is due then; this method does not wait for it."""

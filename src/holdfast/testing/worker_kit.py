@@ -25,7 +25,7 @@ from holdfast.service.settings import Settings
 from holdfast.testing.crashing import AFTER, BEFORE, LAST, Crash, CrashDiffers, Crashing
 from holdfast.workers.approvals import Decision
 from holdfast.workers.policy import Policy
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 from holdfast.workers.tools.read_repo import RepoSettings
 from holdfast.workers.tools.seam import Call, CallResult, CallVerdict, DidNotHappen, Effect, Happened, Remaining, Reservation, Tool, Usage
 
@@ -34,7 +34,7 @@ _BOUND = 50
 _LONGEST_WAIT = 3_600_000
 """The clock skips a wait of at most this many milliseconds. A longer wait is taken for the time in which a person may decide, and is not
 skipped."""
-_TESTER = Asker(principal="test")
+_TESTER = Caller(principal="test")
 
 
 class _Clock(VirtualClock):

@@ -23,7 +23,7 @@ from holdfast.contract.notes import meant
 from holdfast.contract.protocol import Observability, Response, ResponseError, WorkerRequest, request_from
 from holdfast.contract.refusals import InvalidRequest, Overloaded
 from holdfast.contract.terms import Contract, RateLimit, RunLimits
-from holdfast.hosts.evaluator.evaluator_pool import requester
+from holdfast.hosts.evaluator.evaluator_pool import party_of
 from holdfast.hosts.evaluator.schema_check import CheckTooCostly
 from holdfast.hosts.evaluator.schema_check import problems as problems_of
 from holdfast.model import codec
@@ -39,7 +39,7 @@ from holdfast.workers.counters import capped, day_of, key_part, utc
 from holdfast.workers.logs import log_fields
 from holdfast.workers.policy import Policy
 from holdfast.workers.run import Worker
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 
 _LARGE = 256 * 1024
 _SIMILAR = 200
@@ -126,7 +126,7 @@ async def checked_inputs(request: WorkerRequest, contract: Contract, tenant: str
         )
         raise InvalidRequest(message) from None
     try:
-        problems = await problems_of(contract.takes, inputs, requester(tenant, contract.worker_id))
+        problems = await problems_of(contract.takes, inputs, party_of(tenant, contract.worker_id))
     except (CheckTooCostly, Overloaded) as refused:
         raise InvalidRequest(str(refused), error_code=refused.code) from None
     if problems:
@@ -177,7 +177,7 @@ def terms_of(limits: RunLimits, kind: Kind, retention_days: int) -> Terms:
     return Terms(timeout_seconds=timeout, retention_days=retention_days)
 
 
-def first_run(request: WorkerRequest, served: ServedVersion, limits: RunLimits, asker: Asker, sampled: bool | None) -> AcceptedRequest:
+def first_run(request: WorkerRequest, served: ServedVersion, limits: RunLimits, caller: Caller, sampled: bool | None) -> AcceptedRequest:
     """The accepted request of a run that has no earlier runs: the first run of its idempotency key, or a run without a key."""
     contract = served.worker.contract
     return AcceptedRequest(
@@ -185,10 +185,10 @@ def first_run(request: WorkerRequest, served: ServedVersion, limits: RunLimits, 
         version=contract.version,
         limits=limits,
         package=served.package,
-        tenant=asker.tenant,
+        tenant=caller.tenant,
         # Never the request's `user`, which any caller can write: else a caller could decide its own request.
-        requested_by=asker.principal,
-        family=_family(request.idempotency_key, asker.tenant, contract.worker_id),
+        requested_by=caller.principal,
+        family=_family(request.idempotency_key, caller.tenant, contract.worker_id),
         trace_id=request.trace.trace_id or new_trace_id(),
         span_id=new_span_id(),
         sampled=sampled,

@@ -17,7 +17,7 @@ from holdfast.model.execution import ExecutionStatus
 from holdfast.model.operations import Status
 from holdfast.store.seam import ExecutionStore
 from holdfast.workers.approvals import Approval, approvals_of, run_of
-from holdfast.workers.run_lookup import Asker, accepted_in, find_run, running_below
+from holdfast.workers.run_lookup import Caller, accepted_in, find_run, running_below
 from holdfast.workers.run_usage import Spending
 
 log = logging.getLogger("holdfast.workers")
@@ -37,7 +37,7 @@ class ApprovalPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def approval_page(
-    store: ExecutionStore, asker: Asker, *, run: str | None = None, after: str | None = None, limit: int = 100
+    store: ExecutionStore, caller: Caller, *, run: str | None = None, after: str | None = None, limit: int = 100
 ) -> ApprovalPage:
     """One page of the open approvals that the caller may see: the first `limit` after the approval `after`, or from the beginning if
     `after` is None. With `run`, only approvals of this run and of all runs below it. Runs that cannot be read are logged and left out.
@@ -45,36 +45,36 @@ def approval_page(
     `run`."""
     first = None if after is None else run_of(after)
     found: list[Approval] = []
-    for run_id in _waiting_runs(store, asker, first) if run is None else _runs_below(store, asker, run, first):
-        found += _open_in(store, asker, run_id, after if run_id == first else None)
+    for run_id in _waiting_runs(store, caller, first) if run is None else _runs_below(store, caller, run, first):
+        found += _open_in(store, caller, run_id, after if run_id == first else None)
         if len(found) > limit:
             break
     shown = list(map(Spending(store).with_spent, found[:limit]))
     return ApprovalPage(approvals=shown, next=shown[-1].approval_id if len(found) > limit else None)
 
 
-def undecided(store: ExecutionStore, asker: Asker) -> Iterator[Approval]:
+def undecided(store: ExecutionStore, caller: Caller) -> Iterator[Approval]:
     """The approvals that wait for a decision and that the caller may see, oldest run first. Runs that cannot be read are logged and left
     out."""
     spending = Spending(store)
-    return (spending.with_spent(one) for run_id in _waiting_runs(store, asker, None) for one in _open_in(store, asker, run_id, None))
+    return (spending.with_spent(one) for run_id in _waiting_runs(store, caller, None) for one in _open_in(store, caller, run_id, None))
 
 
-def _waiting_runs(store: ExecutionStore, asker: Asker, first: str | None) -> Iterator[str]:
+def _waiting_runs(store: ExecutionStore, caller: Caller, first: str | None) -> Iterator[str]:
     """The ids of the runs that wait for a person, in the order of the ids. A caller who may see only one tenant gets only runs of that
     tenant. With `first`, this id comes first (even if that run waits no more), then those after it; None: all."""
     if first is not None:
         yield first
     beyond = first or ""
-    while page := store.undecided(beyond, _RUNS, None if asker.everywhere or not asker.logged_in else asker.tenant):
+    while page := store.undecided(beyond, _RUNS, None if caller.everywhere or not caller.logged_in else caller.tenant):
         yield from page
         beyond = page[-1]
 
 
-def _runs_below(store: ExecutionStore, asker: Asker, run: str, first: str | None) -> list[str]:
+def _runs_below(store: ExecutionStore, caller: Caller, run: str, first: str | None) -> list[str]:
     """The ids of the run `run` and of all runs under way below it, in the order of the ids, from the run `first` on; None: all. Below
     `run`, only headers are read."""
-    header, _ = find_run(store, run, asker)
+    header, _ = find_run(store, run, caller)
     found, below = [header.id], [header.id]
     while below:
         children = [child.id for child in running_below(store, below.pop())]
@@ -83,7 +83,7 @@ def _runs_below(store: ExecutionStore, asker: Asker, run: str, first: str | None
     return sorted(one for one in found if one >= (first or ""))
 
 
-def _open_in(store: ExecutionStore, asker: Asker, run_id: str, after: str | None) -> list[Approval]:
+def _open_in(store: ExecutionStore, caller: Caller, run_id: str, after: str | None) -> list[Approval]:
     """The open approvals of one run, without those of the runs below it: all, or only those after the approval `after`. Empty if there is
     no such run, if it has ended, or if the caller may not see it. A run that cannot be read is logged, and the result is empty."""
     try:
@@ -91,7 +91,7 @@ def _open_in(store: ExecutionStore, asker: Asker, run_id: str, after: str | None
         if (
             header is None
             or header.status is not ExecutionStatus.RUNNING
-            or not asker.may_see(header)
+            or not caller.may_see(header)
             or accepted_in(store, header) is None
         ):
             return []

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.store.seam import ExecutionStore
 from holdfast.workers.approvals import Approval
-from holdfast.workers.run_lookup import MOST_WAITING, Asker, waiting_below
+from holdfast.workers.run_lookup import MOST_WAITING, Caller, waiting_below
 
 BatchVerdict = Literal["approve", "reject", "answer"]
 MOST: Final = MOST_WAITING
@@ -29,7 +29,7 @@ class DecisionResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 def chosen(
-    store: ExecutionStore, asker: Asker, approvals: Sequence[str] = (), run: str | None = None, node: str | None = None
+    store: ExecutionStore, caller: Caller, approvals: Sequence[str] = (), run: str | None = None, node: str | None = None
 ) -> list[str]:
     """The ids of the approvals that one decision is for: those named in `approvals`; or the open approvals of `run` and of all runs below
     it (only the first 500 found, MOST; the caller does not learn that there are more), and with `node` only those of nodes with this name
@@ -39,7 +39,7 @@ def chosen(
         raise InvalidParameter("Name approvals, or a run (then all its open approvals are decided): one of the two, not both.")
     if node is not None and run is None:
         raise InvalidParameter("A node was named without its run. Name the run of the node, too.")
-    found = list(dict.fromkeys(approvals)) if run is None else [one.approval_id for one in waiting_below(store, run, asker, node)]
+    found = list(dict.fromkeys(approvals)) if run is None else [one.approval_id for one in waiting_below(store, run, caller, node)]
     if len(found) > MOST:
         raise InvalidParameter(f"A batch decides at most {MOST} approvals, not {len(found)}.")
     return found

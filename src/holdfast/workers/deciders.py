@@ -16,7 +16,7 @@ from holdfast.hosts.evaluator.schema_check import problems_now
 from holdfast.model.credentials import Credential
 from holdfast.workers.approvals import VERDICTS, Approval, ApprovalRefused, ApproverRefused, Decision, arguments_hash
 from holdfast.workers.demands import persons_in
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 
 
 class Person(msgspec.Struct, frozen=True):
@@ -31,13 +31,13 @@ class Person(msgspec.Struct, frozen=True):
         return not self.names.isdisjoint(names)
 
 
-def person_of(asker: Asker, decided_by: str, credentials: Iterable[Credential]) -> Person:
+def person_of(caller: Caller, decided_by: str, credentials: Iterable[Credential]) -> Person:
     """The person who decides. If the caller logged in, it is the person of the login, and `decided_by` is ignored. If not, it is
     `decided_by`. `credentials` are all credentials of the store; the ids of the person's own ones become further names of the person."""
-    if not asker.logged_in:
+    if not caller.logged_in:
         return Person(decided_by, frozenset({decided_by}))
-    own = {one.id for one in credentials if one.person is not None and one.person == asker.principal}
-    return Person(asker.principal, frozenset({asker.principal, *own, *([] if asker.credential is None else [asker.credential])}))
+    own = {one.id for one in credentials if one.person is not None and one.person == caller.principal}
+    return Person(caller.principal, frozenset({caller.principal, *own, *([] if caller.credential is None else [caller.credential])}))
 
 
 def may_decide(approval: Approval) -> frozenset[str] | None:

@@ -49,12 +49,12 @@ def shortage(policy: Policy, demands: Mapping[str, Any], requested_by: str, hold
     members = [] if demands["group"] is None else [demands["group"]]
     later = [name for part in demands["then"] for name in part.approvers]
     groups = demands["groups"] | members_in(policy, later)
-    asker = None if _is_local(requested_by) else holders.get(requested_by, requested_by)
-    own = f" {asker} asked for it, and may not decide it."
+    caller = None if _is_local(requested_by) else holders.get(requested_by, requested_by)
+    own = f" {caller} asked for it, and may not decide it."
 
     def able(names: Iterable[str]) -> tuple[set[str], str]:
         persons = {holders.get(name, name) for name in persons_in(names, groups)}
-        return persons - {asker}, own if asker in persons else ""
+        return persons - {caller}, own if caller in persons else ""
 
     if members and not (counted := able(members))[0]:
         return f"A member of {demands['group']} must approve, and no member may decide.{counted[1]}"

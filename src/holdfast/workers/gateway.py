@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.durable.journal import Journal, started, succeeded
-from holdfast.hosts.evaluator.evaluator_pool import requester
+from holdfast.hosts.evaluator.evaluator_pool import party_of
 from holdfast.model import codec
 from holdfast.model.charges import Charge
 from holdfast.model.clock import Clock, monotonic
@@ -90,7 +90,7 @@ class Gateway:
         self._budgets = SharedBudgets(terms.budgets, clock, settlements or Settlements())
         payer = terms.payer or Payer(run_id=terms.run_id, tenant=terms.tenant, worker_id=terms.worker_id)
         self._ledger = Ledger(payer, policy.ledger_days, clock)
-        self._who = requester(terms.tenant, terms.worker_id)
+        self._who = party_of(terms.tenant, terms.worker_id)
         self.attempt, self.time = 0, AttemptTime()
         self.cancelled = False
         """Whether the run was cancelled. Then the gateway asks no person, and the response names the calls whose outcome is unknown."""

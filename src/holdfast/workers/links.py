@@ -22,7 +22,7 @@ from holdfast.model.seal import Seal
 from holdfast.workers.approvals import Approval, ApprovalRefused
 from holdfast.workers.deciders import check_person, person_of
 from holdfast.workers.decisions import DecisionStore
-from holdfast.workers.run_lookup import Asker, find_approval
+from holdfast.workers.run_lookup import Caller, find_approval
 
 PATH: Final = "/v1/links/"
 """The beginning of the path at which a server shows the page of a link. The token is the rest of the path."""
@@ -92,21 +92,21 @@ def link_of(seal: Seal, token: str, now: int) -> Link:
     return link
 
 
-def make_link(store: DecisionStore, approval_id: str, person: str, asker: Asker, now: int, seconds: int = DEFAULT_SECONDS) -> MadeLink:
+def make_link(store: DecisionStore, approval_id: str, person: str, caller: Caller, now: int, seconds: int = DEFAULT_SECONDS) -> MadeLink:
     """Make a link for a person who may decide the approval. The link expires after `seconds`, or when the approval expires, if that is
-    earlier. The audit log records who made the link and for whom (not if `asker.actor` is None). Raises ApprovalRefused if no link may be
+    earlier. The audit log records who made the link and for whom (not if `caller.actor` is None). Raises ApprovalRefused if no link may be
     made for this approval, or if this person may not decide it. Raises InvalidParameter if `person` is not a valid name, or if `seconds` is
     too small or too large. Raises ApprovalNotFound if the caller can see no such approval."""
     name = checked_person(person) or ""
     if not 1 <= seconds <= MOST_SECONDS:
         raise InvalidParameter(f"A link may be valid for 1 second to {MOST_SECONDS // 86_400} days, not for {seconds} seconds.")
-    approval = find_approval(store, approval_id, asker)
+    approval = find_approval(store, approval_id, caller)
     check_linkable(approval)
     check_person(approval, person_of(holder(name), name, store.credentials()), logged_in=True)
     expires_at = min(now + seconds * 1000, approval.expires_at or now + seconds * 1000)
-    who = asker.principal if asker.actor is None else asker.actor.who
+    who = caller.principal if caller.actor is None else caller.actor.who
     token = token_of(store.seal, Link(approval_id, name, expires_at, who))
-    store.note(asker.did("link", approval_id, f"made for {name}", now))
+    store.note(caller.did("link", approval_id, f"made for {name}", now))
     return MadeLink(approval_id=approval_id, person=name, expires_at=expires_at, path=f"{PATH}{token}")
 
 
@@ -121,10 +121,10 @@ def check_linkable(approval: Approval) -> None:
         raise ApprovalRefused(f"{approval.approval_id} has the risk {approval.risk}, for which the operator allows no links.")
 
 
-def holder(person: str) -> Asker:
-    """The person of a link as an Asker that counts as logged in: the signature of the link replaces a login. The caller of this function
+def holder(person: str) -> Caller:
+    """The person of a link as an Caller that counts as logged in: the signature of the link replaces a login. The caller of this function
     must check that the link is used only for its own approval."""
-    return Asker(principal=person, logged_in=True, everywhere=True)
+    return Caller(principal=person, logged_in=True, everywhere=True)
 
 
 def _text(raw: bytes) -> str:

@@ -10,7 +10,7 @@ from holdfast.contract.checking import told_of
 from holdfast.contract.protocol import ArtifactRef
 from holdfast.contract.refusals import Overloaded
 from holdfast.contract.terms import Contract
-from holdfast.hosts.evaluator.evaluator_pool import requester
+from holdfast.hosts.evaluator.evaluator_pool import party_of
 from holdfast.hosts.evaluator.schema_check import CheckTooCostly
 from holdfast.hosts.evaluator.schema_check import problems as problems_of
 from holdfast.workers.artifacts import Artifacts, moved_out
@@ -26,7 +26,7 @@ async def checked_outputs(outcome: AttemptResult, contract: Contract, artifacts:
     if outcome.error is not None:
         return outcome
     try:
-        problems = await problems_of(contract.gives, outcome.outputs, requester(tenant, contract.worker_id))
+        problems = await problems_of(contract.gives, outcome.outputs, party_of(tenant, contract.worker_id))
     except (CheckTooCostly, Overloaded) as refused:
         return msgspec.structs.replace(outcome, outputs=None, error=BodyError(error_code=refused.code, message=str(refused)))
     if problems or not isinstance(outcome.outputs, dict):

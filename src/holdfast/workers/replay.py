@@ -34,7 +34,7 @@ from holdfast.workers.gateway import Gateway
 from holdfast.workers.outputs import checked_outputs
 from holdfast.workers.policy import Policy
 from holdfast.workers.run import Worker
-from holdfast.workers.run_lookup import Asker, find_run, response_of
+from holdfast.workers.run_lookup import Caller, find_run, response_of
 from holdfast.workers.run_operations import ATTEMPT, attempt_at
 from holdfast.workers.run_reporters import SILENT
 from holdfast.workers.storage.folder import Folder
@@ -61,10 +61,10 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     """The operations of the earlier runs whose receipts it inherited."""
 
 
-def finished_in(store: ExecutionStore, run_id: str, asker: Asker) -> Finished:
+def finished_in(store: ExecutionStore, run_id: str, caller: Caller) -> Finished:
     """A run that has ended, read from a store. Raises InvalidParameter if the run has not ended, and ExecutionNotFound if the caller can
     see no such run."""
-    header, accepted = find_run(store, run_id, asker)
+    header, accepted = find_run(store, run_id, caller)
     if header.status is ExecutionStatus.RUNNING:
         raise InvalidParameter(f"The run {run_id} has not ended yet. Only a run that has ended can be replayed.")
     return Finished(

@@ -23,7 +23,7 @@ from holdfast.contract.terms import Contract, Retries, RunLimits
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal, started, succeeded
-from holdfast.hosts.evaluator.evaluator_pool import requester
+from holdfast.hosts.evaluator.evaluator_pool import party_of
 from holdfast.hosts.evaluator.schema_check import problems as problems_of
 from holdfast.hosts.sandbox.jail import BodyEnd
 from holdfast.model import json_structs
@@ -117,7 +117,7 @@ class WorkerRun:
         self._chance = chance
         self._environment = environment
         self._id = journal.header.id
-        self._who = requester(accepted.tenant, worker.contract.worker_id)
+        self._who = party_of(accepted.tenant, worker.contract.worker_id)
         self._calls = Calls(accepted.limits, environment.policy.most.tool_calls)
         self._contract = worker.contract
         self._dying: asyncio.Future[BodyEnd] | None = None

@@ -44,7 +44,7 @@ class RunStore(ExecutionStore, FunctionStore, Protocol):
     """The part of a store that lists of runs need."""
 
 
-class Asker(msgspec.Struct, frozen=True, kw_only=True):
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """The caller: its tenant, its name, and what it may see. The server fills this in, from the login if there is one, and never from a
     name that the caller writes into a request."""
 
@@ -89,10 +89,10 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
 # --- one run
 
 
-def find_run(store: ExecutionStore, run_id: str, asker: Asker) -> tuple[Execution, AcceptedRequest]:
+def find_run(store: ExecutionStore, run_id: str, caller: Caller) -> tuple[Execution, AcceptedRequest]:
     """A run that the caller may see, and its accepted request. Raises ExecutionNotFound if there is none."""
     header = store.find(run_id)
-    if header is not None and asker.may_see(header):
+    if header is not None and caller.may_see(header):
         accepted = accepted_in(store, header)
         if accepted is not None:
             return header, accepted
@@ -222,15 +222,15 @@ def open_child(store: ExecutionStore, parent: str, operation_id: str) -> str | N
 # --- runs for people
 
 
-def run_view(store: ExecutionStore, run_id: str, asker: Asker) -> RunView:
+def run_view(store: ExecutionStore, run_id: str, caller: Caller) -> RunView:
     """A run with its calls and its occurrence. Raises ExecutionNotFound if the caller can see no such run."""
-    header, accepted = find_run(store, run_id, asker)
+    header, accepted = find_run(store, run_id, caller)
     occurrence = next((occurrence_in(line.event.detail) for line in store.history(header.id, 0, 1)), None)
     return msgspec.structs.replace(_run_view(store, header, accepted), calls=calls_of(store, header, accepted), occurrence=occurrence)
 
 
 def run_views(
-    store: RunStore, asker: Asker, *, worker: str | None = None, limit: int, parent: str | None = None, queue: str | None = None
+    store: RunStore, caller: Caller, *, worker: str | None = None, limit: int, parent: str | None = None, queue: str | None = None
 ) -> Iterator[RunView]:
     """At most `limit` runs that the caller may see, newest first, without their calls. With `worker` or `queue`, only runs of this worker
     or queue. Runs that cannot be read are logged and left out.
@@ -246,9 +246,9 @@ def run_views(
             if header.function in others or limit <= 0:
                 continue
             try:
-                found, accepted = find_run(store, header.id, asker)
+                found, accepted = find_run(store, header.id, caller)
             except ExecutionNotFound:
-                if asker.may_see(header) and header.function not in workers and not _is_worker(store, header.function):
+                if caller.may_see(header) and header.function not in workers and not _is_worker(store, header.function):
                     others.add(header.function)  # a durable function of that name: none of its executions is a run
                 continue
             except (RowDamaged, CodecFailed) as unreadable:
@@ -257,7 +257,7 @@ def run_views(
             workers.add(header.function)
             if accepted.is_shard:
                 if parent is not None:
-                    for run_view in run_views(store, asker, worker=worker, limit=limit, parent=header.id, queue=queue):
+                    for run_view in run_views(store, caller, worker=worker, limit=limit, parent=header.id, queue=queue):
                         limit -= 1
                         yield run_view
                 continue
@@ -305,11 +305,11 @@ def open_approvals(store: ExecutionStore, header: Execution) -> list[Approval]:
     return found
 
 
-def waiting_below(store: ExecutionStore, run_id: str, asker: Asker, node: str | None = None) -> list[Approval]:
+def waiting_below(store: ExecutionStore, run_id: str, caller: Caller, node: str | None = None) -> list[Approval]:
     """The open approvals of a run and of all runs below it, at most 500 (MOST_WAITING); those of the runs nearest to the run come first,
     and the rest is left out without a sign. With `node`, only those that a node of this name asks for, or that runs below such a node ask
     for, such as the items of a map. Raises ExecutionNotFound if the caller can see no such run."""
-    header, _ = find_run(store, run_id, asker)
+    header, _ = find_run(store, run_id, caller)
     found: list[Approval] = []
     below = [header]
     while below and len(found) < MOST_WAITING:
@@ -332,18 +332,18 @@ def running_below(store: ExecutionStore, parent: str) -> Iterator[Execution]:
         beyond = page[-1].id
 
 
-def find_approval(store: ExecutionStore, approval_id: str, asker: Asker, *, spent: bool = True) -> Approval:
+def find_approval(store: ExecutionStore, approval_id: str, caller: Caller, *, spent: bool = True) -> Approval:
     """One approval, open or closed. With `spent`, it also says how much its run has spent so far, and how much each execution above that
     run. Raises ApprovalNotFound if the caller can see no such approval."""
-    found = approval_operations(store, approval_id, asker)[0]
+    found = approval_operations(store, approval_id, caller)[0]
     return Spending(store).with_spent(found) if spent else found
 
 
-def approval_operations(store: ExecutionStore, approval_id: str, asker: Asker) -> tuple[Approval, Operation, Operation]:
+def approval_operations(store: ExecutionStore, approval_id: str, caller: Caller) -> tuple[Approval, Operation, Operation]:
     """One approval with the operations of its callback and of its request. Raises ApprovalNotFound if the caller can see no such
     approval."""
     with contextlib.suppress(ExecutionNotFound):
-        header, _ = find_run(store, run_of(approval_id), asker)
+        header, _ = find_run(store, run_of(approval_id), caller)
         for found in approvals_of(header, store.operations(header.id)):
             if found[0].approval_id == approval_id:
                 return found

@@ -43,7 +43,7 @@ from holdfast.workers.calls import Intent, Try
 from holdfast.workers.input_secrets import InputSecrets
 from holdfast.workers.live_run import NO_TOKENS, Ancestors, Followers, LiveRun
 from holdfast.workers.observed_runs import caller_span, end_of, seen_of
-from holdfast.workers.run_lookup import Asker, find_run, response_of
+from holdfast.workers.run_lookup import Caller, find_run, response_of
 from holdfast.workers.tools.seam import Hears, Tool
 
 _MOST_REFUSALS: Final = 100
@@ -338,7 +338,7 @@ class RunReporters:
     def refused(
         self,
         request: WorkerRequest,
-        asker: Asker,
+        caller: Caller,
         error: InvalidRequest | LimitReached,
         began_at: int,
         *,
@@ -361,7 +361,7 @@ class RunReporters:
                 worker_id=request.worker_id,
                 known=known,
                 version=request.version or "",
-                tenant=asker.tenant,
+                tenant=caller.tenant,
                 status=meaning_of(code).status.value,
                 error_code=code,
                 message=str(error),
@@ -387,7 +387,7 @@ class RunReporters:
             reporter.ended(response_from(payload), ended_at)
             return
         try:
-            _, accepted = find_run(store, header.id, Asker())
+            _, accepted = find_run(store, header.id, Caller())
             response = response_of(store, header, accepted)
         except ExecutionNotFound:
             return  # the execution is not a run

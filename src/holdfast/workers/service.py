@@ -48,7 +48,7 @@ from holdfast.workers.pipeline_parts import PipelineParts
 from holdfast.workers.policy import Policy
 from holdfast.workers.queued_runs import outcome_of, rate_now, run_again, set_rates
 from holdfast.workers.run import Worker, run
-from holdfast.workers.run_lookup import Asker, accepted_in, find_approval, find_run, is_run, response_of
+from holdfast.workers.run_lookup import Caller, accepted_in, find_approval, find_run, is_run, response_of
 from holdfast.workers.run_reporters import LiveRunReporter, RunReporters
 from holdfast.workers.waiters import Waiters
 
@@ -144,49 +144,49 @@ class WorkerService(PipelineParts):
         """Run a worker for the user of this process, and wait until the run ends, is quarantined or waits for a person, at most `wait`
         seconds (None: no limit). `asked` has the members of a WorkerRequest. If they do not form a valid request, the response says so."""
         request = accept.read_request(asked)
-        begun = request if isinstance(request, Response) else await self.begin(request, Asker(tenant=tenant, principal=principal()))
+        begun = request if isinstance(request, Response) else await self.begin(request, Caller(tenant=tenant, principal=principal()))
         return begun if isinstance(begun, Response) else await self._waiters.response(self._engine, *begun, wait)
 
     async def begin_asked(self, asked: Mapping[str, Any], tenant: str) -> Response | tuple[Execution, AcceptedRequest]:
         """Start a run for the user of this process; do not wait for its end. Returns the run's header and accepted request, or the response
         that refuses the request. `asked` has the members of a WorkerRequest."""
         request = accept.read_request(asked)
-        return request if isinstance(request, Response) else await self.begin(request, Asker(tenant=tenant, principal=principal()))
+        return request if isinstance(request, Response) else await self.begin(request, Caller(tenant=tenant, principal=principal()))
 
-    async def invoke(self, request: WorkerRequest, asker: Asker, *, wait: float | None = None, sampled: bool | None = None) -> Response:
+    async def invoke(self, request: WorkerRequest, caller: Caller, *, wait: float | None = None, sampled: bool | None = None) -> Response:
         """Run a worker, and wait until the run ends, is quarantined or waits for a person, at most `wait` seconds (None: no limit). The
         response also tells why a request is refused, or what a run waits for. `sampled`: the sampling flag of a `traceparent`."""
-        begun = await self.begin(request, asker, sampled=sampled)
+        begun = await self.begin(request, caller, sampled=sampled)
         return begun if isinstance(begun, Response) else await self._waiters.response(self._engine, *begun, wait)
 
     async def begin(
-        self, request: WorkerRequest, asker: Asker, *, sampled: bool | None = None
+        self, request: WorkerRequest, caller: Caller, *, sampled: bool | None = None
     ) -> Response | tuple[Execution, AcceptedRequest]:
         """Start the run of a request, or find the run that its idempotency key has; do not wait for the run's end. Returns the run's header
         and accepted request, or the response that refuses the request."""
         request, began_at = accept.traced(request), self._engine.clock.now()
         try:
-            return await self.accept(request, asker, sampled=sampled)
+            return await self.accept(request, caller, sampled=sampled)
         except (InvalidRequest, LimitReached) as refused:
-            return self._refused(request, asker, refused, began_at, sampled)
+            return self._refused(request, caller, refused, began_at, sampled)
 
     def _refused(
-        self, request: WorkerRequest, asker: Asker, refused: InvalidRequest | LimitReached, began_at: int, sampled: bool | None
+        self, request: WorkerRequest, caller: Caller, refused: InvalidRequest | LimitReached, began_at: int, sampled: bool | None
     ) -> Response:
         """Report a refused request, and make the response that says why."""
         versions = self._served.get(request.worker_id)
-        self._reporters.refused(request, asker, refused, began_at, known=bool(versions), sampled=sampled)
+        self._reporters.refused(request, caller, refused, began_at, known=bool(versions), sampled=sampled)
         served = None if not versions else versions.get(request.version or "") or next(reversed(versions.values()))
         return accept.refusal_of(request, refused, None if served is None else served.worker.contract, self._engine.clock.now())
 
     async def accept(
-        self, request: WorkerRequest, asker: Asker, *, sampled: bool | None = None, queue: Enqueue | None = None
+        self, request: WorkerRequest, caller: Caller, *, sampled: bool | None = None, queue: Enqueue | None = None
     ) -> tuple[Execution, AcceptedRequest]:
         """The run of a request: the run that has its idempotency key, unless that ended with RETRYABLE_ERROR or INVALID_REQUEST; else a new
         run, in `queue` if given. Raises InvalidRequest or LimitReached if the request is refused, QueueFull if the queue is full."""
-        served, accepted, inputs = await self._checked(request, asker, sampled)
+        served, accepted, inputs = await self._checked(request, caller, sampled)
         contract, again = served.worker.contract, False
-        engine, worker_id, tenant, rate = self._engine, contract.worker_id, asker.tenant, accept.rate_of(self.policy, contract)
+        engine, worker_id, tenant, rate = self._engine, contract.worker_id, caller.tenant, accept.rate_of(self.policy, contract)
         while True:
             name, payload = accept.name_of(accepted), msgspec.json.encode(accepted).decode()
             order, same = Order(served.kind, payload, graph=served.graph_text), None if name is None else inputs
@@ -218,25 +218,25 @@ class WorkerService(PipelineParts):
                 if name is None:
                     return header, accepted
                 if self._end_of(header, accepted) not in _FREES_ITS_KEY:
-                    return find_run(self._engine.store, header.id, asker)  # with the run's own accepted request: the run may be older
+                    return find_run(self._engine.store, header.id, caller)  # with the run's own accepted request: the run may be older
             again = queue is not None and header.parked
             accepted = accept.after_run(accepted, accepted_in(self._engine.store, header))
             accepted = run_again(accepted, header.id) if again else accept.next_run(accepted, header.id)
 
-    async def enqueue(self, request: WorkerRequest, asker: Asker, queue: Enqueue, *, sampled: bool | None = None) -> Execution:
+    async def enqueue(self, request: WorkerRequest, caller: Caller, queue: Enqueue, *, sampled: bool | None = None) -> Execution:
         """Enqueue the run of a request, or find the run that its idempotency key has. Raises InvalidRequest or LimitReached if the request
         is refused, and QueueFull if the queue is full."""
-        header, _ = await self.accept(accept.traced(request), asker, sampled=sampled, queue=queue)
+        header, _ = await self.accept(accept.traced(request), caller, sampled=sampled, queue=queue)
         return header
 
-    async def enqueue_many(self, requests: Sequence[WorkerRequest], asker: Asker, queue: Enqueue) -> list[Execution | HoldfastError]:
+    async def enqueue_many(self, requests: Sequence[WorkerRequest], caller: Caller, queue: Enqueue) -> list[Execution | HoldfastError]:
         """Enqueue the runs of many requests to one worker, at most a thousand in each commit. If a request is refused before the first
         commit, raises InvalidRequest with its index. Returns the run or the error of each request in the commits that were made: if a
         request in a commit has an error, no further commit follows, so there may be fewer results than requests."""
         items: list[Item] = []
         with indexed(items):
             for request in map(accept.traced, requests):
-                served, accepted, inputs = await self._checked(request, asker, None)
+                served, accepted, inputs = await self._checked(request, caller, None)
                 items.append(
                     Item(
                         enqueue=await self._gate.placed(queue, served, accepted, rate_now(self._served[request.worker_id], self.policy)),
@@ -249,7 +249,7 @@ class WorkerService(PipelineParts):
                         graph=served.graph_text,
                     )
                 )
-        done = await self._engine.enqueue_many(requests[0].worker_id, items, queue, tenant=asker.tenant) if items else ()
+        done = await self._engine.enqueue_many(requests[0].worker_id, items, queue, tenant=caller.tenant) if items else ()
         return [one if isinstance(one, HoldfastError) else one.header for one in done]
 
     async def accept_child(
@@ -272,8 +272,8 @@ class WorkerService(PipelineParts):
             with accept.start_refusals(None):
                 payload = codec.fitting(codec.storable(msgspec.json.encode(child).decode()), "Execution input")
         except InvalidRequest as refused:
-            asker = Asker(tenant=above.tenant, principal=above.requested_by)
-            return refusal_failure(self._refused(asked, asker, refused, began_at, above.sampled))
+            caller = Caller(tenant=above.tenant, principal=above.requested_by)
+            return refusal_failure(self._refused(asked, caller, refused, began_at, above.sampled))
         terms, rate = accept.terms_of(limits, served.kind, self.retention_days), accept.rate_of(self.policy, contract)
         charges = accept.charges_of(child, self.policy, rate if queued is None else None, self._engine.clock.now())
         if queued is not None:
@@ -295,26 +295,26 @@ class WorkerService(PipelineParts):
         the run does both, and sets the schedule's next time."""
         request = WorkerRequest(worker_id=asked.worker_id, version=asked.version, inputs=asked.inputs, idempotency_key=asked.key)
         request, began_at = accept.traced(request), self._engine.clock.now()
-        asker = Asker(tenant=asked.tenant, principal=asked.requested_by)
+        caller = Caller(tenant=asked.tenant, principal=asked.requested_by)
         try:
-            served, accepted, inputs = await self._checked(request, asker, None)
+            served, accepted, inputs = await self._checked(request, caller, None)
             with accept.start_refusals(None):
                 payload = codec.fitting(codec.storable(msgspec.json.encode(accepted).decode()), "Execution input")
         except InvalidRequest as refused:
-            return refusal_failure(self._refused(request, asker, refused, began_at, None))
+            return refusal_failure(self._refused(request, caller, refused, began_at, None))
         terms = accept.terms_of(accepted.limits, served.kind, self.retention_days)
         rate = accept.rate_of(self.policy, served.worker.contract)
         charges = accept.charges_of(accepted, self.policy, rate, self._engine.clock.now())
         order = Order(served.kind, payload, terms, accepted.tenant, charges=charges, graph=served.graph_text)
         return Ordered(order=order, name=accept.name_of(accepted) or "", same=inputs)
 
-    async def _checked(self, request: WorkerRequest, asker: Asker, sampled: bool | None) -> tuple[ServedVersion, AcceptedRequest, str]:
+    async def _checked(self, request: WorkerRequest, caller: Caller, sampled: bool | None) -> tuple[ServedVersion, AcceptedRequest, str]:
         """Check a request that does not come from another run. Returns the worker that it gets, the accepted request of its first run, and
         its inputs as JSON text. Raises InvalidRequest if the request is refused."""
         served = accept.served_version(self._served.get(request.worker_id), request, self._served)
         limits = accept.limits_of(request, served.worker.contract)
-        inputs = await accept.checked_inputs(request, served.worker.contract, asker.tenant, self.artifacts)
-        accepted = accept.first_run(request, served, limits, asker, sampled)
+        inputs = await accept.checked_inputs(request, served.worker.contract, caller.tenant, self.artifacts)
+        accepted = accept.first_run(request, served, limits, caller, sampled)
         await self._gate.check(served, accepted)
         return served, accepted, inputs
 
@@ -333,42 +333,42 @@ class WorkerService(PipelineParts):
 
     # --- runs
 
-    async def response(self, run_id: str, asker: Asker, *, wait: float | None = None) -> Response:
+    async def response(self, run_id: str, caller: Caller, *, wait: float | None = None) -> Response:
         """The response of a run. Waits until the run ends, is quarantined or waits for a person, or until `wait` seconds have passed (None:
         no limit). Raises ExecutionNotFound if the caller can see no such run."""
-        header, accepted = find_run(self._engine.store, run_id, asker)
+        header, accepted = find_run(self._engine.store, run_id, caller)
         return await self._waiters.response(self._engine, header, accepted, wait)
 
     async def wait_for(self, header: Execution, accepted: AcceptedRequest, *, wait: float | None = None) -> Response:
         """The response of a run, when the run ends, is quarantined or waits for a person, or after `wait` seconds (None: no limit)."""
         return await self._waiters.response(self._engine, header, accepted, wait)
 
-    def follow(self, run_id: str, asker: Asker, *, after: int | str = 0) -> AsyncGenerator[RunEvent | None, None]:
+    def follow(self, run_id: str, caller: Caller, *, after: int | str = 0) -> AsyncGenerator[RunEvent | None, None]:
         """The events of a run after the event `after`, then new ones as they happen, until the run has ended or is quarantined. Yields None
         when nothing happens for a while. Raises ExecutionNotFound if there is no such run, InvalidParameter if `after` is no event's id."""
-        header, accepted = find_run(self._engine.store, run_id, asker)
+        header, accepted = find_run(self._engine.store, run_id, caller)
         return self.followed_runs.follow(self._engine.store, header, accepted, position_of(after))
 
     # --- people
 
-    def approvals(self, asker: Asker) -> list[Approval]:
+    def approvals(self, caller: Caller) -> list[Approval]:
         """The approvals that wait for a decision and that the caller may see, oldest run first (`undecided`)."""
-        return list(undecided(self._engine.store, asker))
+        return list(undecided(self._engine.store, caller))
 
-    async def decide(self, approval_id: str, decision: Decision, asker: Asker, *, in_batch: bool = False) -> Approval:
+    async def decide(self, approval_id: str, decision: Decision, caller: Caller, *, in_batch: bool = False) -> Approval:
         """Write the decision or the vote of a person, and return the approval as it is after that; with `in_batch` (as part of a batch),
         without what was spent. The run continues when the approval is closed. Raises ApprovalNotFound, CallbackClosed if the approval is
         closed, ApprovalRefused if the decision is not allowed, and CheckTooCostly or Overloaded if its value could not be checked."""
-        write = await in_thread(Purpose.STORE, decision_write, self._engine.store, approval_id, decision, asker, in_batch=in_batch)
+        write = await in_thread(Purpose.STORE, decision_write, self._engine.store, approval_id, decision, caller, in_batch=in_batch)
         await self._engine.wake(lambda by: msgspec.structs.replace(write, by=by), write.execution)
-        return await in_thread(Purpose.STORE, find_approval, self._engine.store, approval_id, asker, spent=not in_batch)
+        return await in_thread(Purpose.STORE, find_approval, self._engine.store, approval_id, caller, spent=not in_batch)
 
-    async def cancel(self, run_id: str, asker: Asker) -> Response:
+    async def cancel(self, run_id: str, caller: Caller) -> Response:
         """Cancel a run, and wait some seconds for its response. If the run has not ended by then, the response says so."""
-        write = cancel_write(self._engine.store, run_id, asker, self._engine.clock.now())
+        write = cancel_write(self._engine.store, run_id, caller, self._engine.clock.now())
         if write is not None:
             await self._engine.wake(lambda by: msgspec.structs.replace(write, by=by), run_id)
-        return await self.response(run_id, asker, wait=self.policy.grace_seconds + 1)
+        return await self.response(run_id, caller, wait=self.policy.grace_seconds + 1)
 
     def observe(self, observer: RunObserver) -> None:
         """Add an observer: it is told of refused requests, and of the runs that this process takes up from now on."""

@@ -109,7 +109,7 @@ class ApprovalsSource:
         asked for, itself or through others). The page begins after the approval `after`. If `after` is None or not an id of an approval,
         the page begins with the first approval. Raises ExecutionNotFound if there is no run `run`, or if the caller may not see it."""
         beyond = after if after is not None and is_approval_id(after) else None
-        page = approval_page(self._viewer.store, self._viewer.asker, run=run, after=beyond, limit=PAGE)
+        page = approval_page(self._viewer.store, self._viewer.caller, run=run, after=beyond, limit=PAGE)
         return Inbox(cards=tuple(self._cards(page.approvals)), next=page.next)
 
     def waiting(self) -> tuple[int, bool]:
@@ -129,7 +129,7 @@ class ApprovalsSource:
 
     def _one(self, approval_id: str) -> Approval:
         try:
-            return find_approval(self._viewer.store, approval_id, self._viewer.asker)
+            return find_approval(self._viewer.store, approval_id, self._viewer.caller)
         except ApprovalNotFound as unknown:
             raise ExecutionNotFound(str(unknown)) from None
 
@@ -155,7 +155,7 @@ class ApprovalsSource:
         return Decided(cards=tuple(Card(approval=one) for one in found), bounded=bounded)
 
     def _decided_below(self, run: str) -> Decided:
-        header, _ = find_run(self._viewer.store, run, self._viewer.asker)
+        header, _ = find_run(self._viewer.store, run, self._viewer.caller)
         runs, below = [header.id], [header.id]
         while below and len(runs) < MOST_RUNS:
             children = [one.id for one in self._viewer.store.list(Filter(parent=below.pop(0), limit=MOST_RUNS - len(runs)))]
@@ -183,7 +183,7 @@ class ApprovalsSource:
         approvals of other runs."""
         store = self._viewer.store
         with contextlib.suppress(ExecutionNotFound, RowDamaged, CodecFailed):
-            header, _ = find_run(store, run, self._viewer.asker)
+            header, _ = find_run(store, run, self._viewer.caller)
             return [approval for approval, _, _ in approvals_of(header, store.operations(header.id))]
         return ()
 
@@ -206,25 +206,25 @@ class ApprovalsSource:
         itself checks this once more."""
         if approval.state != "open":
             return ""
-        asker = self._viewer.asker
-        person = person_of(asker, asker.principal, self._credentials)
+        caller = self._viewer.caller
+        person = person_of(caller, caller.principal, self._credentials)
         if any(vote.person in person.names for vote in approval.votes):
             return f"You have voted, {person.name}. {len(approval.votes)} of {approval.votes_needed} persons have approved."
         try:
-            check_person(approval, person, logged_in=asker.logged_in)
+            check_person(approval, person, logged_in=caller.logged_in)
         except ApproverRefused as refused:
             return str(refused)
         return ""
 
     @cached_property
     def _credentials(self) -> Sequence[Credential]:
-        return tuple(self._viewer.store.credentials()) if self._viewer.asker.logged_in else ()
+        return tuple(self._viewer.store.credentials()) if self._viewer.caller.logged_in else ()
 
     # --- deciding
 
     @cached_property
     def _approvals(self) -> StoreApprovals:
-        return StoreApprovals(self._viewer.store, self._viewer.clock, self._viewer.actor, self._viewer.asker)
+        return StoreApprovals(self._viewer.store, self._viewer.clock, self._viewer.actor, self._viewer.caller)
 
     def decide(
         self,

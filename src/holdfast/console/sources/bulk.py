@@ -164,12 +164,12 @@ class BulkSource:
     def _retry(self, header: Execution) -> None:
         viewer = self._viewer
         if accepted_in(viewer.store, header) is not None:
-            restart_in_store(viewer.store, prepare(viewer.store, header.id, viewer.asker, RETRY), viewer.asker, viewer.clock, viewer.ids)
+            restart_in_store(viewer.store, prepare(viewer.store, header.id, viewer.caller, RETRY), viewer.caller, viewer.clock, viewer.ids)
             return
         check_restartable(header)
         payload, now = viewer.store.history(header.id, 0, 1)[0].event.payload or "null", viewer.now
         identity = viewer.ids(now)
-        notes = viewer.asker.did("retry", header.id, f"as {identity}", now)
+        notes = viewer.caller.did("retry", header.id, f"as {identity}", now)
         write = restarted(header, identity, now, payload=payload, restart=Restart(header.id), notes=notes)
         (answer,) = viewer.store.commit([write], now).answers
         if isinstance(answer, HoldfastError):

@@ -135,7 +135,7 @@ class CompareSource:
             given = [one.request.inputs for one in orders]
             gave = [response_of(viewer.store, *one).outputs for one in zip(headers, orders, strict=True)]
             return msgspec.structs.replace(blank, inputs=_cleaned(differences(*given), clean), outputs=_cleaned(differences(*gave), clean))
-        told = compare_runs(viewer.store, headers[0].id, headers[1].id, viewer.asker)
+        told = compare_runs(viewer.store, headers[0].id, headers[1].id, viewer.caller)
         view = msgspec.structs.replace(blank, inputs=_cleaned(told.inputs, clean), outputs=_cleaned(told.outputs, clean))
         if told.nodes:
             return msgspec.structs.replace(view, what="nodes", parts=tuple(_node(one, clean) for one in told.nodes))

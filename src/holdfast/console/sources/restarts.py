@@ -162,10 +162,10 @@ class RestartSource:
         asked, service = self._asked(header, accepted, choice), self._service(header)
         served = self._viewer.served
         if service is not None and served is not None:
-            return served.do(lambda: restart_run(service, header.id, self._viewer.asker, asked))[0].id
+            return served.do(lambda: restart_run(service, header.id, self._viewer.caller, asked))[0].id
         viewer = self._viewer
-        prepared = prepare(viewer.store, header.id, viewer.asker, asked)
-        return restart_in_store(viewer.store, prepared, viewer.asker, viewer.clock, viewer.ids).id
+        prepared = prepare(viewer.store, header.id, viewer.caller, asked)
+        return restart_in_store(viewer.store, prepared, viewer.caller, viewer.clock, viewer.ids).id
 
     # --- runs
 
@@ -195,7 +195,7 @@ class RestartSource:
                 who = f"{accepted.tenant}/{contract.worker_id}"
                 found = problems_now(contract.input_schema, asked.inputs, who)
                 view = msgspec.structs.replace(view, problems=tuple(veil.text(told_of((one,))) for one in found[:20]))
-            prepared = prepare(viewer.store, header.id, viewer.asker, asked, self._service(header))
+            prepared = prepare(viewer.store, header.id, viewer.caller, asked, self._service(header))
         except (HoldfastError, ValueError) as wrong:
             return msgspec.structs.replace(view, problem=veil.text(str(wrong)))
         plan = prepared.plan
@@ -242,7 +242,7 @@ class RestartSource:
             runs = [(node.node, run) for node in picture.nodes if node.node in redone for run in picture.runs_of(node.node)]
         for node, run in runs[:_MOST_RUNS]:
             try:
-                child, order = find_run(viewer.store, run, viewer.asker)
+                child, order = find_run(viewer.store, run, viewer.caller)
             except HoldfastError:
                 continue
             veil = Veil(viewer, child)
@@ -303,10 +303,10 @@ class RestartSource:
         prepared, now = self._prepared(header, choice, text), viewer.now
         identity = viewer.ids(now)
         if prepared is not None:
-            write = prepared.write(identity, now, viewer.asker)
+            write = prepared.write(identity, now, viewer.caller)
         else:
             given = text if text is not None else viewer.store.history(header.id, 0, 1)[0].event.payload or "null"
-            notes = viewer.asker.did("restart", header.id, f"as {identity}", now)
+            notes = viewer.caller.did("restart", header.id, f"as {identity}", now)
             write = restarted(header, identity, now, payload=given, restart=Restart(header.id), notes=notes)
         (answer,) = viewer.store.commit([write], now).answers
         if isinstance(answer, HoldfastError):

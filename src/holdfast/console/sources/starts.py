@@ -44,7 +44,7 @@ class StartSource:
         if served is None or service is None:
             raise InvalidRequest(self.why_not(name, Kind.WORKER), error_code="worker_not_found")
         request = traced(WorkerRequest(worker_id=name, version=version, inputs=inputs, idempotency_key=key))
-        begun = served.do(lambda: service.begin(request, self._viewer.asker))
+        begun = served.do(lambda: service.begin(request, self._viewer.caller))
         if isinstance(begun, Response):
             error = begun.error
             assert error is not None, "a request that starts no run is refused with an error"

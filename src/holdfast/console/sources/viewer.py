@@ -15,7 +15,7 @@ from holdfast.model.shown_status import ShownStatus, shown_status
 from holdfast.service.client import Client
 from holdfast.store.browse import Browse
 from holdfast.store.seam import Store
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 
 READ_SECONDS = 5.0
 """How many seconds one read of a list or a count may take. A read that takes longer raises ReadTooLong."""
@@ -31,7 +31,7 @@ class Viewer:
         *,
         clock: Clock,
         ids: IdSource,
-        asker: Asker,
+        caller: Caller,
         actor: Actor | None,
         tenant: str | None,
         served: ServerProcess | None = None,
@@ -40,7 +40,7 @@ class Viewer:
         self.where = where
         self.clock = clock
         self.ids = ids
-        self.asker = asker
+        self.caller = caller
         self.actor = actor
         self.tenant = tenant
         """The tenant that the caller belongs to; None if the caller sees all tenants."""
@@ -61,7 +61,7 @@ class Viewer:
     @property
     def owner(self) -> str:
         """The name of the caller, under which the store keeps what belongs to this caller, such as saved views."""
-        return self.asker.principal
+        return self.caller.principal
 
     def may_see(self, header: Execution) -> bool:
         """Whether the execution is of the caller's tenant. Always True for a caller who sees all tenants."""

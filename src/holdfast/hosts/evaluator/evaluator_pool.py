@@ -1,8 +1,8 @@
-"""The evaluators of a process, shared fairly: each requester has at most one check running; its other checks wait in its own queue.
+"""The evaluators of a process, shared fairly: each party has at most one check running; its other checks wait in its own queue.
 
 One thread waits for each evaluator and computes nothing. Threads and processes start when there is work, and end when there is no work for
-a while. A requester is the party for which a check is made. So the many checks of a hostile requester wait for each other, and do not fill
-the queue of other requesters. The CPU of a check is charged to the requester's tenant (`cpu_shares.py`).
+a while. A party is the worker of a tenant for which a check is made. So the many checks of a hostile party wait for each other, and do not
+fill the queue of other parties. The CPU of a check is charged to the party's tenant (`cpu_shares.py`).
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ PROCESSES: Final = 2
 SECONDS: Final = 2.0
 """The time limit of one check."""
 MOST_WAITING: Final = 64
-"""At most this many checks of one requester may wait."""
+"""At most this many checks of one party may wait."""
 IDLE_SECONDS: Final = 60.0
 _SHORT: Final = 0.25
 _RESTS: Final = 3
-"""After a check that took longer than `_SHORT` seconds, no check of its requester starts for a pause. The pause is this many times as long
+"""After a check that took longer than `_SHORT` seconds, no check of its party starts for a pause. The pause is this many times as long
 as the check took."""
 
 
-def requester(tenant: str, worker_id: str) -> str:
-    """The name of a requester: the worker of a tenant for which a check is made."""
+def party_of(tenant: str, worker_id: str) -> str:
+    """The name of a party: the worker of a tenant for which a check is made."""
     return f"{tenant}/{worker_id}"
 
 
 def _tenant_of(who: str) -> str | None:
-    """The tenant in a requester's name: the part before the last `/`. None if the name has no `/`, for example because the requester is the
+    """The tenant in a party's name: the part before the last `/`. None if the name has no `/`, for example because the party is the
     person who asked for a run."""
     return who.rpartition("/")[0] or None
 
 
 class TooManyChecks(Exception):
-    """Raised if too many checks of this requester wait already, or if the evaluators are closed."""
+    """Raised if too many checks of this party wait already, or if the evaluators are closed."""
 
 
 class _Job(NamedTuple):
@@ -53,7 +53,7 @@ class _Job(NamedTuple):
 
 
 class Evaluators:
-    """A limited number of evaluators, which all requesters share fairly."""
+    """A limited number of evaluators, which all parties share fairly."""
 
     def __init__(
         self, processes: int = PROCESSES, seconds: float = SECONDS, idle_seconds: float = IDLE_SECONDS, shares: CpuShares | None = None
@@ -69,7 +69,7 @@ class Evaluators:
         self._live: set[Evaluator] = set()
 
     def submit(self, who: str, check: Check) -> Future[CheckResult]:
-        """Queue a check for the requester `who`. Raises TooManyChecks if too many checks of this requester wait already, or after `close`.
+        """Queue a check for the party `who`. Raises TooManyChecks if too many checks of this party wait already, or after `close`.
 
         The future raises EvaluatorLate if the check takes too long. It raises EvaluatorDied if the process of the check cannot be started,
         or ends without an answer, also because of `close`.
@@ -119,8 +119,8 @@ class Evaluators:
                 self._live.discard(evaluator)
 
     def _next(self) -> _Job | None:
-        """The next check to make. Requesters take turns: after one check of a requester, the requester goes to the end of the queue.
-        Requesters of which no check may start now (`_may`) are passed over. Blocks until a check may start. Returns None after a while
+        """The next check to make. Parties take turns: after one check of a party, the party goes to the end of the queue.
+        Parties of which no check may start now (`_may`) are passed over. Blocks until a check may start. Returns None after a while
         without work, or after `close`."""
         with self._changed:
             while not self._closed:
@@ -137,7 +137,7 @@ class Evaluators:
             return None
 
     def _may(self, who: str) -> bool:
-        """Whether a check of this requester may start now: no other check of it runs, and the pause after its last slow check (`_RESTS`) is
+        """Whether a check of this party may start now: no other check of it runs, and the pause after its last slow check (`_RESTS`) is
         over."""
         if who in self._busy:
             return False

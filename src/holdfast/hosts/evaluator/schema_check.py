@@ -34,9 +34,9 @@ class CheckTooCostly(Rejected):
 
 
 async def problems(checker: Checker, value: Any, who: str, pool: Evaluators | None = None) -> tuple[Mismatch, ...]:
-    """The places where a value breaks a schema; empty if it fits. A value that is not JSON gives one such place. `who` is the requester in
-    the evaluators (`evaluator_pool.requester`). Raises CheckTooCostly if the check takes too long or its process dies (if only the list of
-    problems takes long, this process makes the list), and Overloaded if too many checks of this requester wait."""
+    """The places where a value breaks a schema; empty if it fits. A value that is not JSON gives one such place. `who` is the party in
+    the evaluators (`evaluator_pool.party_of`). Raises CheckTooCostly if the check takes too long or its process dies (if only the list of
+    problems takes long, this process makes the list), and Overloaded if too many checks of this party wait."""
     found = _in_place(checker, value)
     if isinstance(found, tuple):
         return found
@@ -60,7 +60,7 @@ async def problems_in(schema: Schema, value: Any, who: str, pool: Evaluators | N
 
 async def examined(schema: Schema, who: str, pool: Evaluators | None = None) -> None:
     """Check that a schema, for example one from a worker's body, is valid and within the limits. Raises SchemaInvalid if it is not. Raises
-    CheckTooCostly if this check takes too long or its process dies, and Overloaded if too many checks of this requester wait."""
+    CheckTooCostly if this check takes too long or its process dies, and Overloaded if too many checks of this party wait."""
     text = msgspec.json.encode(schema)
     if _is_small(text):
         checker_of(schema)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import Any, Final
 
-from holdfast.hosts.choosing_host import Home
+from holdfast.hosts.choosing_host import FunctionHost
 from holdfast.lambda_api.logs.log_lines import encoded, iso
 from holdfast.lambda_api.runtime.process_output import TAIL, OutputLine, stream_of
 from holdfast.model.clock import Clock
@@ -29,12 +29,12 @@ _TAILS: Final = 256
 
 
 class InlineLogs(logging.Filter):
-    """A host that wraps another host (`home`) and collects the log lines of its functions: `put` is called with each line. Lines are
+    """A host that wraps another host (`inner`) and collects the log lines of its functions: `put` is called with each line. Lines are
     collected only inside a `with` statement. `process` is a part of the name of the log stream."""
 
-    def __init__(self, home: Home, put: Callable[[Sequence[OutputLine]], None], clock: Clock, process: str) -> None:
+    def __init__(self, inner: FunctionHost, put: Callable[[Sequence[OutputLine]], None], clock: Clock, process: str) -> None:
         super().__init__()
-        self._home = home
+        self._inner = inner
         self._put = put
         self._clock = clock
         self._process = process
@@ -61,24 +61,24 @@ class InlineLogs(logging.Filter):
                 del self._live[header.id]
             done(outcome, seen)
 
-        self._home.invoke(invocation, port, over)
+        self._inner.invoke(invocation, port, over)
 
     def hosts(self, function: str, version: str) -> bool:
         """Whether the inner host runs this version of the function."""
-        return self._home.hosts(function, version)
+        return self._inner.hosts(function, version)
 
     def cancel(self, execution: str) -> None:
         """Cancel the invocation of an execution in the inner host."""
         self._live.pop(execution, None)
-        self._home.cancel(execution)
+        self._inner.cancel(execution)
 
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
         """Tell the inner host that a write which the invocation of this execution did not make has changed `operations`."""
-        self._home.learn(header, operations)
+        self._inner.learn(header, operations)
 
     def recheck(self, execution: str) -> None:
         """Tell the inner host to let the live invocation of this execution ask again whether it may stay live."""
-        self._home.recheck(execution)
+        self._inner.recheck(execution)
 
     def tail(self, execution: str) -> bytes:
         """The last 4 KB of the log of an execution; empty if it has logged nothing here, or if they are not kept any more."""
@@ -86,7 +86,7 @@ class InlineLogs(logging.Filter):
 
     def idle(self) -> bool:
         """Whether no invocation runs in the inner host."""
-        return self._home.idle()
+        return self._inner.idle()
 
     # --- its log
 

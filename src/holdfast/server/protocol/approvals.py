@@ -15,7 +15,7 @@ from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.server.protocol.worker_replies import document_reply
-from holdfast.web.asker import asker_of
+from holdfast.web.caller import caller_of
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
@@ -23,7 +23,7 @@ from holdfast.web.routing import Route
 from holdfast.workers import batches, links
 from holdfast.workers.approval_pages import MOST_SHOWN, ApprovalPage, approval_page
 from holdfast.workers.approvals import Approval, Decision, check_settles, is_approval_id
-from holdfast.workers.run_lookup import Asker, find_approval
+from holdfast.workers.run_lookup import Caller, find_approval
 
 log = logging.getLogger("holdfast.server")
 
@@ -89,19 +89,19 @@ class Approvals:
             raise InvalidRequest(f"limit: {limit} is not between 1 and {MOST_SHOWN}.")
         if after is not None and not is_approval_id(after):
             raise InvalidRequest(f"after: {after!r:.100} is not the id of an approval.")
-        return document_reply(await in_thread(Purpose.STORE, self._page, asker_of(request), request.text("run"), after, limit or _SHOWN))
+        return document_reply(await in_thread(Purpose.STORE, self._page, caller_of(request), request.text("run"), after, limit or _SHOWN))
 
-    def _page(self, asker: Asker, run: str | None, after: str | None, limit: int) -> ApprovalPage:
-        page = approval_page(self._served.store, asker, run=run, after=after, limit=limit)
+    def _page(self, caller: Caller, run: str | None, after: str | None, limit: int) -> ApprovalPage:
+        page = approval_page(self._served.store, caller, run=run, after=after, limit=limit)
         return msgspec.structs.replace(page, approvals=list(self._served.estimates().with_rests(page.approvals)))
 
     async def show(self, request: Request) -> Reply:
         """One approval, open or closed, with `may_cost`: what the rest of the outermost run above it may cost; null if that cannot be
         estimated."""
-        return document_reply(await in_thread(Purpose.STORE, self._one, request.label, asker_of(request)))
+        return document_reply(await in_thread(Purpose.STORE, self._one, request.label, caller_of(request)))
 
-    def _one(self, approval_id: str, asker: Asker) -> Approval:
-        return self._served.estimates().with_rest(find_approval(self._served.store, approval_id, asker))
+    def _one(self, approval_id: str, caller: Caller) -> Approval:
+        return self._served.estimates().with_rest(find_approval(self._served.store, approval_id, caller))
 
     async def approve(self, request: Request) -> Reply:
         """Approve what is asked; if several persons must approve, this is one vote. An approved tool call is made with the arguments that
@@ -130,27 +130,27 @@ class Approvals:
         """Decide many approvals with one request and one verdict: those that the body names, or the open ones of a run and of all runs
         below it (with `node`, only those of this node of the run). One request decides at most 500. The reply has a result for each
         approval. If one decision is refused, the others are still made."""
-        said, asker = _said(request, _BatchDecision), asker_of(request)
+        said, caller = _said(request, _BatchDecision), caller_of(request)
         if (said.verdict == "answer") is (said.result is msgspec.UNSET):
             raise InvalidParameter(
                 "With the verdict `answer`, give one `result` for all questions. With `approve` or `reject`, give no `result`."
             )
         result = None if said.result is msgspec.UNSET else said.result
-        ids = await in_thread(Purpose.STORE, batches.chosen, self._served.store, asker, said.approvals, said.run, said.node)
+        ids = await in_thread(Purpose.STORE, batches.chosen, self._served.store, caller, said.approvals, said.run, said.node)
         results = []
         for approval_id in ids:
             now = self._served.clock.now()
-            decision = Decision(verdict=said.verdict, decided_by=asker.principal, decided_at=now, comment=said.comment, result=result)
+            decision = Decision(verdict=said.verdict, decided_by=caller.principal, decided_at=now, comment=said.comment, result=result)
             try:
-                decided: Approval = await self._served.worker_service.decide(approval_id, decision, asker, in_batch=True)
+                decided: Approval = await self._served.worker_service.decide(approval_id, decision, caller, in_batch=True)
             except Rejected as refused:
                 results.append(batches.refused(approval_id, refused))
-                if asker.actor is not None:
-                    note = asker.actor.refused(said.verdict, approval_id, refused.code, now)
+                if caller.actor is not None:
+                    note = caller.actor.refused(said.verdict, approval_id, refused.code, now)
                     await in_thread(Purpose.STORE, self._served.store.note, [note])
             else:
                 results.append(batches.done(decided))
-        log.info("batch of %d approvals: %s, by %s", len(ids), said.verdict, asker.principal)
+        log.info("batch of %d approvals: %s, by %s", len(ids), said.verdict, caller.principal)
         return document_reply({"results": results})
 
     async def link(self, request: Request) -> Reply:
@@ -166,7 +166,7 @@ class Approvals:
             self._served.store,
             request.label,
             said.person,
-            asker_of(request),
+            caller_of(request),
             self._served.clock.now(),
             seconds,
         )
@@ -176,9 +176,9 @@ class Approvals:
         return document_reply(document, 201, ((b"cache-control", b"no-store"),))
 
     async def _decided(self, request: Request, verdict: str, said: _Comment, **more: Any) -> Reply:
-        asker = asker_of(request)
-        decision = Decision(verdict=verdict, decided_by=asker.principal, decided_at=self._served.clock.now(), comment=said.comment, **more)
-        decided: Approval = await self._served.worker_service.decide(request.label, decision, asker)
+        caller = caller_of(request)
+        decision = Decision(verdict=verdict, decided_by=caller.principal, decided_at=self._served.clock.now(), comment=said.comment, **more)
+        decided: Approval = await self._served.worker_service.decide(request.label, decision, caller)
         own = ", who had asked for it" if decided.own_request else ""
         log.info("approval %s of %s: %s, by %s%s", decided.approval_id, decided.worker_id, decided.state, decided.decided_by, own)
         return document_reply(decided, headers=((b"location", f"/v1/runs/{decided.run_id}".encode()),))

@@ -17,7 +17,7 @@ from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.server.protocol.worker_replies import document_reply
-from holdfast.web.asker import asker_of
+from holdfast.web.caller import caller_of
 from holdfast.web.capacity import UPLOADS
 from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
 from holdfast.web.refusals import Header
@@ -54,7 +54,7 @@ class ArtifactRoutes:
     async def get(self, request: Request) -> Reply:
         """The bytes of an artifact of the caller's tenant; 304 without bytes if the client has them already. Before the first byte is sent,
         the artifact store compares all bytes with their hash."""
-        tenant, kept = asker_of(request).tenant, self._served.worker_service.artifacts
+        tenant, kept = caller_of(request).tenant, self._served.worker_service.artifacts
         found = await in_thread(Purpose.ARTIFACTS, kept.find, tenant, request.label)
         tag = f'"{found.sha256}"'
         if tag in [each.strip().removeprefix("W/") for each in (request.header(b"if-none-match") or "").split(",")]:
@@ -79,7 +79,7 @@ class ArtifactRoutes:
                 return asyncio.run_coroutine_threadsafe(_next(parts), loop).result()
 
             async with asyncio.timeout(self._served.limits.wait_seconds):
-                found = await loop.run_in_executor(self._threads, kept.keep, asker_of(request).tenant, name, media_type, read)
+                found = await loop.run_in_executor(self._threads, kept.keep, caller_of(request).tenant, name, media_type, read)
         return document_reply(found, 201, ((b"location", f"/v1/artifacts/{found.artifact_id}".encode()),))
 
 

@@ -16,7 +16,7 @@ from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.server.protocol.worker_replies import document_reply
 from holdfast.service.costs.reports import cost_report, question_of
 from holdfast.service.descriptions.pipeline_view import why_no_view
-from holdfast.web.asker import asker_of
+from holdfast.web.caller import caller_of
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
@@ -71,7 +71,7 @@ class Costs:
     async def rest(self, request: Request) -> Reply:
         """Estimate what the rest of a pipeline's run may cost. Raises ExecutionNotFound if the caller can see no such run, if it is a run
         of a worker, or if the store does not have its graph."""
-        header, accepted = await in_thread(Purpose.STORE, find_run, self._served.store, request.label, asker_of(request))
+        header, accepted = await in_thread(Purpose.STORE, find_run, self._served.store, request.label, caller_of(request))
         told = await in_thread(Purpose.STORE, self._served.estimates().rest, header, accepted)
         if told is None:
             raise ExecutionNotFound(why_no_view(header, accepted))

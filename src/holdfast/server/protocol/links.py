@@ -26,7 +26,7 @@ from holdfast.web.routing import Route
 from holdfast.workers.approvals import WITHDRAWN, Approval, ApprovalNotFound, ApprovalRefused, ApproverRefused, Decision, VotedBefore
 from holdfast.workers.deciders import check_person, person_of
 from holdfast.workers.links import Link, LinkExpired, LinkInvalid, holder, link_of
-from holdfast.workers.run_lookup import Asker, find_approval
+from holdfast.workers.run_lookup import Caller, find_approval
 
 log = logging.getLogger("holdfast.server")
 
@@ -74,13 +74,13 @@ class Links:
             link, approval = await in_thread(Purpose.STORE, self._opened, request.label)
         except HoldfastError as refused:
             return _refusal(refused)
-        asker = msgspec.structs.replace(holder(link.person), actor=_actor(link, request))
+        caller = msgspec.structs.replace(holder(link.person), actor=_actor(link, request))
         given: dict[str, str] = {}
         try:
             given = {name: values[0] for name, values in request.form_values().items()}
-            decided = await self._served.worker_service.decide(approval.approval_id, self._decision(approval, given, link.person), asker)
+            decided = await self._served.worker_service.decide(approval.approval_id, self._decision(approval, given, link.person), caller)
         except Rejected as refused:
-            await self._note(asker, link, refused)
+            await self._note(caller, link, refused)
             if type(refused) in (ApprovalRefused, InvalidParameter):  # the person can correct the form and send it again
                 page = partial(question_page, problem=str(refused), given=given, status=422)
                 return await in_thread(Purpose.STORE, page, approval, link.person)
@@ -114,9 +114,9 @@ class Links:
         now = self._served.clock.now()
         return Decision(verdict=verdict, decided_by=person, decided_at=now, comment=comment or None, result=result)
 
-    async def _note(self, asker: Asker, link: Link, refused: Rejected) -> None:
-        if asker.actor is not None:
-            note = asker.actor.refused("decide by link", link.approval_id, refused.code, self._served.clock.now())
+    async def _note(self, caller: Caller, link: Link, refused: Rejected) -> None:
+        if caller.actor is not None:
+            note = caller.actor.refused("decide by link", link.approval_id, refused.code, self._served.clock.now())
             await in_thread(Purpose.STORE, self._served.store.note, [note])
 
 

@@ -38,12 +38,12 @@ from holdfast.service.queues.documents import parked_document, queue_document, q
 from holdfast.service.queues.redrives import start_again
 from holdfast.service.queues.setting_names import flattened
 from holdfast.service.queues.store_queues import QueueView, StoreQueues, new_queue, note_of_queue
-from holdfast.web.asker import asker_of
+from holdfast.web.caller import caller_of
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Header, Reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route, in_group
-from holdfast.workers.run_lookup import Asker, state_of
+from holdfast.workers.run_lookup import Caller, state_of
 from holdfast.workers.service import WorkerService
 
 _LARGEST: Final = MAX_PAYLOAD_BYTES + 2 * 1024 * 1024
@@ -156,12 +156,12 @@ class Queues:
             self._known.add(request.label)
 
     async def _enqueued(self, request: Request, message: _Message) -> Execution:
-        asker, tenant = asker_of(request), _kept_to(request)
+        caller, tenant = caller_of(request), _kept_to(request)
         if message.tenant is not None:
             if tenant not in (None, message.tenant):
                 raise AccessRefused("A caller of one tenant cannot enqueue for another tenant.")
             tenant = message.tenant
-            asker = msgspec.structs.replace(asker, tenant=tenant)
+            caller = msgspec.structs.replace(caller, tenant=tenant)
         asked = enqueue_of(
             request.label,
             key=message.key,
@@ -172,19 +172,19 @@ class Queues:
             same=message.same,
         )
         if self._workers is not None and message.target in self._workers.served:
-            return await self._worker_enqueued(request, message, asker, asked)
+            return await self._worker_enqueued(request, message, caller, asked)
         payload = codec.dumps(message.inputs)
         return await self._engine.enqueue_asked(
             message.target, payload, asked, name=message.idempotency_key, tenant=tenant, version=message.version
         )
 
-    async def _worker_enqueued(self, request: Request, message: _Message, asker: Asker, asked: Enqueue) -> Execution:
+    async def _worker_enqueued(self, request: Request, message: _Message, caller: Caller, asked: Enqueue) -> Execution:
         assert self._workers is not None
         document = {"inputs": {} if message.inputs is None else message.inputs}
         may = {"version": message.version, "idempotency_key": message.idempotency_key}
         order = request_from({**document, **{key: value for key, value in may.items() if value is not None}}, worker_id=message.target)
         trace = trace_of(request)
-        return await self._workers.enqueue(order, asker, asked, sampled=None if trace is None else trace.sampled)
+        return await self._workers.enqueue(order, caller, asked, sampled=None if trace is None else trace.sampled)
 
     # --- what an operator changes
 
@@ -261,8 +261,8 @@ class Queues:
 
 def _kept_to(request: Request) -> str | None:
     """The tenant that the caller belongs to. None for a caller who may see all tenants, and for every caller of a server without logins."""
-    asker = asker_of(request)
-    return asker.tenant if asker.logged_in and not asker.everywhere else None
+    caller = caller_of(request)
+    return caller.tenant if caller.logged_in and not caller.everywhere else None
 
 
 def _run(header: Execution) -> dict[str, Any]:

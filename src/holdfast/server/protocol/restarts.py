@@ -16,7 +16,7 @@ from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.server.protocol.worker_replies import document_reply
 from holdfast.service.restarts.comparisons import compare_runs
 from holdfast.service.restarts.runs import RestartAsked, prepare, restart_run
-from holdfast.web.asker import asker_of
+from holdfast.web.caller import caller_of
 from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
@@ -76,12 +76,12 @@ class Restarts:
         return await self._again(request, asked, is_plan=said.plan)
 
     async def _again(self, request: Request, asked: RestartAsked, *, is_plan: bool) -> Reply:
-        served, asker = self._served, asker_of(request)
+        served, caller = self._served, caller_of(request)
         if is_plan:
-            prepared = await in_thread(Purpose.STORE, prepare, served.store, request.label, asker, asked, served.worker_service)
+            prepared = await in_thread(Purpose.STORE, prepare, served.store, request.label, caller, asked, served.worker_service)
             return document_reply(prepared.plan.document())
         wait = patience(request, 0, served.limits.wait_seconds)
-        header, accepted = await restart_run(served.worker_service, request.label, asker, asked)
+        header, accepted = await restart_run(served.worker_service, request.label, caller, asked)
         if wait == 0:
             return await served.begun(header, accepted)
         return await served.reply(header.id, accepted, await served.watched(request, header, accepted, wait), look=True)
@@ -89,7 +89,7 @@ class Restarts:
     async def compare(self, request: Request) -> Reply:
         """Compare two runs of the same worker or pipeline: inputs, outputs, status and, for a pipeline, each node."""
         a, b = request.labels
-        told = await in_thread(Purpose.STORE, compare_runs, self._served.store, a, b, asker_of(request))
+        told = await in_thread(Purpose.STORE, compare_runs, self._served.store, a, b, caller_of(request))
         return document_reply(told.document())
 
 

@@ -23,7 +23,7 @@ from holdfast.server.protocol.request_head import patience
 from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.service.descriptions.pipeline_view import pipeline_view, why_no_view
 from holdfast.web import sse
-from holdfast.web.asker import asker_of
+from holdfast.web.caller import caller_of
 from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
 from holdfast.web.replies import Header, Reply, json_reply
 from holdfast.web.requests import Request
@@ -60,7 +60,7 @@ class Runs:
         """The response of a run that has ended or is quarantined, else its state. With `?wait=` the reply waits until the run has ended or
         needs a person, at most this many seconds, and at most as long as the server allows. It does not wait if too many requests wait
         already."""
-        header, accepted = find_run(self._served.store, request.label, asker_of(request))
+        header, accepted = find_run(self._served.store, request.label, caller_of(request))
         wait = patience(request, 0, self._served.limits.wait_seconds)
         if wait == 0:
             return await self._served.reply(header.id, accepted, look=True)
@@ -69,14 +69,14 @@ class Runs:
     async def cancel(self, request: Request) -> Reply:
         """Cancel a run, and wait for its end, but only a few seconds: the reply is 202 with its state if it has not ended by then. A run
         that has ended already does not change. Tool calls that have begun may still record their results."""
-        header, accepted = find_run(self._served.store, request.label, asker_of(request))
-        response = await self._served.worker_service.cancel(header.id, asker_of(request))
+        header, accepted = find_run(self._served.store, request.label, caller_of(request))
+        response = await self._served.worker_service.cancel(header.id, caller_of(request))
         return await self._served.reply(header.id, accepted, response, look=True)
 
     async def graph(self, request: Request) -> Reply:
         """The graph of a pipeline's run with the state of each node: as JSON, or as a picture for a client that accepts SVG. Raises
         ExecutionNotFound if there is no such run, if it is a run of a worker, or if the store does not have its graph."""
-        header, accepted = find_run(self._served.store, request.label, asker_of(request))
+        header, accepted = find_run(self._served.store, request.label, caller_of(request))
         view = await in_thread(Purpose.STORE, pipeline_view, self._served.store, header, accepted)
         if view is None:
             raise ExecutionNotFound(why_no_view(header, accepted))
@@ -89,10 +89,10 @@ class Runs:
         run has ended and the client has all its events already."""
         after = sse.last_event_text(request) or 0
         recorded = position_of(after).recorded
-        header, _ = find_run(self._served.store, request.label, asker_of(request))
+        header, _ = find_run(self._served.store, request.label, caller_of(request))
         if _is_over(header) and header.events <= recorded:
             return Reply(204)  # a browser does not connect again after a 204
-        followed = self._served.worker_service.follow(header.id, asker_of(request), after=after)
+        followed = self._served.worker_service.follow(header.id, caller_of(request), after=after)
         return Reply(200, headers=sse.HEADERS, chunks=_chunks(request, followed))
 
 

@@ -15,7 +15,7 @@ from holdfast.model.codec import MAX_PAYLOAD_BYTES
 from holdfast.server.protocol.request_head import is_async, patience, trace_of
 from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.server.protocol.worker_replies import document_reply, response_reply
-from holdfast.web.asker import asker_of
+from holdfast.web.caller import caller_of
 from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits
 from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
@@ -73,7 +73,7 @@ class Workers:
         if len(request.content) > _LARGE:
             await asyncio.sleep(0)  # reading a large body took a while: other requests get a turn before this one is checked
         trace = trace_of(request)
-        begun = await self._served.worker_service.begin(order, asker_of(request), sampled=None if trace is None else trace.sampled)
+        begun = await self._served.worker_service.begin(order, caller_of(request), sampled=None if trace is None else trace.sampled)
         if isinstance(begun, Response):
             return response_reply(begun)
         header, accepted = begun

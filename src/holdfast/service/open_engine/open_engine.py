@@ -169,9 +169,9 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         event (progress, a log line, or text of a model): only the process that runs the worker has it. The event `quarantined` has no id.
         Raises `Overloaded` if there are too many followers.
         """
-        from holdfast.workers.run_lookup import Asker
+        from holdfast.workers.run_lookup import Caller
 
-        async with contextlib.aclosing(self.worker_service.follow(run_id, Asker(), after=after)) as events:
+        async with contextlib.aclosing(self.worker_service.follow(run_id, Caller(), after=after)) as events:
             async for event in events:
                 if event is not None:
                     yield event
@@ -180,9 +180,9 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         """The present state of a pipeline's run, from the store: the state, the items and the cost of each node. None for a run of a
         worker, and if the store does not have the pipeline's graph."""
         from holdfast.service.descriptions.pipeline_view import pipeline_view
-        from holdfast.workers.run_lookup import Asker, find_run
+        from holdfast.workers.run_lookup import Caller, find_run
 
-        header, accepted = find_run(self._store, run_id, Asker())
+        header, accepted = find_run(self._store, run_id, Caller())
         return await in_thread(Purpose.STORE, pipeline_view, self._store, header, accepted)
 
     async def cost(
@@ -216,9 +216,9 @@ class OpenEngine(QueueVerbs, RestartVerbs):
     async def estimate_rest(self, run_id: str) -> Estimate | None:
         """What the rest of a pipeline's run costs at most, and usually; None for a run of a worker, and if the store does not have the
         pipeline's graph. Raises InvalidParameter if the engine has no workers."""
-        from holdfast.workers.run_lookup import Asker, find_run
+        from holdfast.workers.run_lookup import Caller, find_run
 
-        estimates, found = self._serving().estimates, find_run(self._store, run_id, Asker())
+        estimates, found = self._serving().estimates, find_run(self._store, run_id, Caller())
         return await in_thread(Purpose.STORE, estimates.rest, *found)
 
     @property

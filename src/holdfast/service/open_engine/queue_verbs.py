@@ -64,7 +64,7 @@ class QueueVerbs:
         asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
         if isinstance(target, str) and (workers := self._workers_of(target)) is not None:
             request = _request(target, input, version, idempotency_key, user, constraints)
-            return self._opened(await workers.enqueue(request, _asker(tenant), asked))
+            return self._opened(await workers.enqueue(request, _caller(tenant), asked))
         called, wanted = _function(target, version, user, constraints)
         header = await self._engine.enqueue_asked(called, input_text(input), asked, name=idempotency_key, tenant=tenant, version=wanted)
         return self._opened(header)
@@ -101,7 +101,7 @@ class QueueVerbs:
         asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
         if isinstance(target, str) and (workers := self._workers_of(target)) is not None:
             requests = _each(zip(inputs, keys, strict=True), lambda one, at: _request(target, one, version, at, user, constraints))
-            return self._all_opened(await workers.enqueue_many(requests, _asker(tenant), asked), len(inputs))
+            return self._all_opened(await workers.enqueue_many(requests, _caller(tenant), asked), len(inputs))
         called, wanted = _function(target, version, user, constraints)
         items = _each(zip(inputs, keys, strict=True), lambda one, at: Item(input=input_text(one), name=at))
         done = await self._engine.enqueue_many(called, items, asked, tenant=tenant, version=wanted)
@@ -144,10 +144,10 @@ def _each(inputs: Iterable[tuple[object, str | None]], make: Callable[[Any, str 
     return made
 
 
-def _asker(tenant: str | None) -> Any:
-    from holdfast.workers.run_lookup import Asker
+def _caller(tenant: str | None) -> Any:
+    from holdfast.workers.run_lookup import Caller
 
-    return Asker(tenant=tenant or "default", principal=principal())
+    return Caller(tenant=tenant or "default", principal=principal())
 
 
 def _function(target: object, version: int | str | None, user: object, constraints: object) -> tuple[str, str | None]:

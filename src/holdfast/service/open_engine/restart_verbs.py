@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # a program without workers does not load their modules
     from holdfast.pipelines.restart.restart_plan import RestartPlan
     from holdfast.service.restarts.runs import RestartAsked
     from holdfast.service.runtimes.worker_runtime import WorkerRuntime
-    from holdfast.workers.run_lookup import Asker
+    from holdfast.workers.run_lookup import Caller
     from holdfast.workers.service import WorkerService
 
 
@@ -77,14 +77,14 @@ class RestartVerbs:
         from holdfast.service.restarts.runs import prepare, restart_asked
 
         asked, service = restart_asked(nodes, inputs, resend), self._service()
-        return (await in_thread(Purpose.STORE, prepare, self._engine.store, run_id, self._asker(), asked, service)).plan
+        return (await in_thread(Purpose.STORE, prepare, self._engine.store, run_id, self._caller(), asked, service)).plan
 
     async def compare(self, a: str, b: str) -> Comparison:
         """Compare two runs of one worker or pipeline: inputs, outputs, status and, for a pipeline, each node with its verdict, time and
         cost. Raises `InvalidParameter` if they are runs of different workers or pipelines."""
         from holdfast.service.restarts.comparisons import compare_runs
 
-        return await in_thread(Purpose.STORE, compare_runs, self._engine.store, a, b, self._asker())
+        return await in_thread(Purpose.STORE, compare_runs, self._engine.store, a, b, self._caller())
 
     async def restart_execution(self, execution: str, operation: str, *, input: object = ...) -> OpenExecution:
         """Restart an execution of a durable function from an operation, which is given by its name or id. The new execution begins with
@@ -104,15 +104,15 @@ class RestartVerbs:
             )
         text = None if input is ... else input_text(input)
         prepared = await in_thread(Purpose.HOUSE, prepare_execution, self._engine.store, wanted, hosted[-1], operation, text)
-        asker = self._asker()
-        made = await self._engine.restart(lambda identity, now: prepared.write(identity, now, asker))
+        caller = self._caller()
+        made = await self._engine.restart(lambda identity, now: prepared.write(identity, now, caller))
         return OpenExecution(self._engine, made, self._functions)
 
     async def _restarted(self, run_id: str, asked: RestartAsked, wait: float | None) -> Response:
         from holdfast.service.restarts.runs import restart_run
 
         service = self._service()
-        header, accepted = await restart_run(service, run_id, self._asker(), asked)
+        header, accepted = await restart_run(service, run_id, self._caller(), asked)
         return await service.wait_for(header, accepted, wait=wait)
 
     def _service(self) -> WorkerService:
@@ -120,7 +120,7 @@ class RestartVerbs:
             raise InvalidParameter('No workers are served here: open the engine with workers=["worker.py"].')
         return self._runtime.worker_service
 
-    def _asker(self) -> Asker:
-        from holdfast.workers.run_lookup import Asker
+    def _caller(self) -> Caller:
+        from holdfast.workers.run_lookup import Caller
 
-        return Asker(principal=principal())
+        return Caller(principal=principal())

@@ -11,13 +11,13 @@ from holdfast.pipelines.graph.resolved_templates import Unresolved, resolved
 from holdfast.pipelines.restart.compare import Comparison, NodePicture, Side, compared, differences, verdict_in
 from holdfast.service.descriptions.pipeline_view import NodeCost, pipeline_view, results_of
 from holdfast.store.seam import ExecutionStore
-from holdfast.workers.run_lookup import Asker, RunView, run_view
+from holdfast.workers.run_lookup import Caller, RunView, run_view
 
 
-def compare_runs(store: ExecutionStore, a: str, b: str, asker: Asker) -> Comparison:
+def compare_runs(store: ExecutionStore, a: str, b: str, caller: Caller) -> Comparison:
     """Compare two runs of the same worker or the same pipeline: inputs, outputs, status and, for a pipeline, each node. Raises
     InvalidParameter if the two runs are of different workers or pipelines."""
-    first, second = run_view(store, a, asker), run_view(store, b, asker)
+    first, second = run_view(store, a, caller), run_view(store, b, caller)
     if first.header.function != second.header.function:
         told = f"{a} is a run of {first.header.function}, and {b} is one of {second.header.function}"
         raise InvalidParameter(f"{told}: only runs of the same worker or pipeline can be compared.")

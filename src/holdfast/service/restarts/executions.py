@@ -22,7 +22,7 @@ from holdfast.model.restart_errors import OperationNotFound, RestartRefused
 from holdfast.model.starts import Prefix, Restart, Start
 from holdfast.service.exports.replaying import Replayed, replay_snapshot
 from holdfast.store.seam import ExecutionStore, Snapshot
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 
 _MOST_SHOWN: Final = 5
 
@@ -45,8 +45,8 @@ class PreparedExecution(msgspec.Struct, frozen=True, kw_only=True):
     again: tuple[str, ...]
     """The operations that had begun in the old execution and run again, by name or id."""
 
-    def write(self, identity: str, now: int, asker: Asker) -> Start:
-        """The write that starts the new execution with the id `identity` at the time `now`. It also notes in the audit log that `asker`
+    def write(self, identity: str, now: int, caller: Caller) -> Start:
+        """The write that starts the new execution with the id `identity` at the time `now`. It also notes in the audit log that `caller`
         restarted it."""
         # The times of a history never decrease, so copied events get the time of the new start. Copied operations keep their times.
         prefix = Prefix(tuple(msgspec.structs.replace(event, at=now) for event in self.prefix.events), self.prefix.operations)
@@ -57,7 +57,7 @@ class PreparedExecution(msgspec.Struct, frozen=True, kw_only=True):
             payload=self.input,
             version=self.version,
             restart=Restart(self.header.id, self.operation.name or self.operation.id, prefix),
-            notes=asker.did("restart", self.header.id, f"as {identity}", now),
+            notes=caller.did("restart", self.header.id, f"as {identity}", now),
         )
 
 

@@ -43,7 +43,7 @@ from holdfast.store.seam import CommitStore, ExecutionStore, Filter
 from holdfast.workers import accept
 from holdfast.workers.accepted_request import AcceptedRequest, RunRestart
 from holdfast.workers.earlier_runs import check_kept, earlier_run
-from holdfast.workers.run_lookup import Asker, find_run, response_of
+from holdfast.workers.run_lookup import Caller, find_run, response_of
 from holdfast.workers.service import WorkerService
 
 _PAGE: Final = 500
@@ -97,7 +97,7 @@ class PreparedRestart(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the caller gave inputs for the new run."""
         return self.asked.inputs is not None
 
-    def write(self, identity: str, now: int, asker: Asker, **more: Any) -> Start:
+    def write(self, identity: str, now: int, caller: Caller, **more: Any) -> Start:
         """The write that starts the new run with the id `identity`. `more` has further arguments of `engine.restarts.restarted`."""
         request, again = self.accepted.request, self.accepted.again
         assert again is not None
@@ -110,7 +110,7 @@ class PreparedRestart(msgspec.Struct, frozen=True, kw_only=True):
             kind=self.kind,
             graph=self.graph,
             same=None if request.idempotency_key is None else codec.dumps(request.inputs),
-            notes=asker.did("retry" if again.is_retry else "restart", self.header.id, self._noted(identity), now),
+            notes=caller.did("retry" if again.is_retry else "restart", self.header.id, self._noted(identity), now),
             **more,
         )
 
@@ -139,12 +139,14 @@ class _Ground(msgspec.Struct, frozen=True, kw_only=True):
     """The version and the package of each worker that is served, by its id."""
 
 
-def prepare(store: ExecutionStore, run_id: str, asker: Asker, asked: RestartAsked, service: WorkerService | None = None) -> PreparedRestart:
+def prepare(
+    store: ExecutionStore, run_id: str, caller: Caller, asked: RestartAsked, service: WorkerService | None = None
+) -> PreparedRestart:
     """Check a restart and plan it. Nothing is written. With a worker service the new run gets the code that is served now. Without one, it
     gets the graph of the earlier run, and the runner that claims it decides which code of the workers runs. Raises ExecutionNotFound if the
     caller can see no such run, and NodeNotFound if the pipeline has no such node. Raises RestartRefused, InvalidParameter or InvalidRequest
     if the restart is not allowed."""
-    header, accepted = find_run(store, run_id, asker)
+    header, accepted = find_run(store, run_id, caller)
     check_restartable(header)
     _check_asked(store, header, accepted, asked)
     ground = _stored(store, header, accepted) if service is None else _served(service, accepted)
@@ -159,7 +161,7 @@ def prepare(store: ExecutionStore, run_id: str, asker: Asker, asked: RestartAske
         version=ground.version,
         limits=ground.limits,
         package=ground.package,
-        requested_by=asker.principal,
+        requested_by=caller.principal,
         link=accepted.link + 1,
         before=(*accepted.before, header.id),
         span_id=new_span_id(),
@@ -274,12 +276,12 @@ def _again(store: ExecutionStore, header: Execution, accepted: AcceptedRequest, 
 # --- with workers
 
 
-async def restart_run(service: WorkerService, run_id: str, asker: Asker, asked: RestartAsked) -> tuple[Execution, AcceptedRequest]:
+async def restart_run(service: WorkerService, run_id: str, caller: Caller, asked: RestartAsked) -> tuple[Execution, AcceptedRequest]:
     """Restart a run with the code that is served now. Returns the header and the accepted request of the new run. Raises ExecutionNotFound
     if the caller can see no such run, NodeNotFound if the pipeline has no such node, RestartRefused or InvalidParameter if the restart is
     not allowed, and InvalidRequest if the inputs do not fit or a limit is reached."""
     store, engine = service.engine.store, service.engine
-    prepared = await in_thread(Purpose.STORE, prepare, store, run_id, asker, asked, service)
+    prepared = await in_thread(Purpose.STORE, prepare, store, run_id, caller, asked, service)
     accepted = prepared.accepted
     served = accept.served_version(dict(service.served[accepted.request.worker_id]), accepted.request)
     contract = served.worker.contract
@@ -290,7 +292,7 @@ async def restart_run(service: WorkerService, run_id: str, asker: Asker, asked: 
     charges = accept.charges_of(accepted, service.policy, rate, engine.clock.now())
     terms = accept.terms_of(accepted.limits, prepared.kind, service.retention_days)
     try:
-        header = await engine.restart(lambda identity, now: prepared.write(identity, now, asker, charges=charges, terms=terms))
+        header = await engine.restart(lambda identity, now: prepared.write(identity, now, caller, charges=charges, terms=terms))
     except LimitReached as limit:
         refused = accept.refusal_of(accepted.request, limit, contract, engine.clock.now()).error
         assert refused is not None
@@ -301,12 +303,12 @@ async def restart_run(service: WorkerService, run_id: str, asker: Asker, asked: 
 # --- with a store alone
 
 
-def restart_in_store(store: CommitStore, prepared: PreparedRestart, asker: Asker, clock: Clock, ids: IdSource) -> Execution:
+def restart_in_store(store: CommitStore, prepared: PreparedRestart, caller: Caller, clock: Clock, ids: IdSource) -> Execution:
     """Write the start of a prepared restart. A runner that serves the worker or the pipeline claims the new run. Raises InvalidRequest if
     new inputs of a pipeline do not fit, and ExecutionAlreadyStarted if the run was restarted after it was prepared."""
     now = clock.now()
     _check_inputs(prepared)
-    (answer,) = store.commit([prepared.write(ids(now), now, asker)], now).answers
+    (answer,) = store.commit([prepared.write(ids(now), now, caller)], now).answers
     if isinstance(answer, HoldfastError):
         raise answer
     assert isinstance(answer, Started)

@@ -16,7 +16,7 @@ from holdfast.model.starts import Started
 from holdfast.service.restarts.comparisons import compare_runs
 from holdfast.service.restarts.executions import PreparedExecution, prepare_execution
 from holdfast.service.restarts.runs import PreparedRestart, prepare, restart_asked, restart_in_store
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 
 if TYPE_CHECKING:
     from holdfast.pipelines.restart.compare import Comparison
@@ -29,7 +29,7 @@ class StoreRestarts:
         self._store = store
         self._clock = clock
         self._ids = ids
-        self._asker = Asker(principal=principal(), actor=actor)
+        self._caller = Caller(principal=principal(), actor=actor)
 
     def prepare(
         self,
@@ -43,18 +43,18 @@ class StoreRestarts:
         inputs of the run; the nodes in `resend` make their writes again. Without these three it is a retry, in which the parts that failed
         run again. Raises RestartRefused if the run cannot be restarted, ExecutionNotFound if there is no such run, NodeNotFound if the
         pipeline has no such node, and InvalidParameter or InvalidRequest if an argument is not allowed."""
-        return prepare(self._store, run_id, self._asker, restart_asked(nodes, inputs, resend))
+        return prepare(self._store, run_id, self._caller, restart_asked(nodes, inputs, resend))
 
     def restart(self, prepared: PreparedRestart) -> Execution:
         """Start a prepared restart. A runner that serves the worker or the pipeline runs it, with the graph of the earlier run. Raises
         InvalidRequest if new inputs of a pipeline do not fit, and ExecutionAlreadyStarted if the run was restarted after it was
         prepared."""
-        return restart_in_store(self._store, prepared, self._asker, self._clock, self._ids)
+        return restart_in_store(self._store, prepared, self._caller, self._clock, self._ids)
 
     def compare(self, a: str, b: str) -> Comparison:
         """Compare two runs of one worker or pipeline: inputs, outputs, status and, for a pipeline, each node with its verdict, time and
         cost. Raises InvalidParameter if they are runs of different workers or pipelines."""
-        return compare_runs(self._store, a, b, self._asker)
+        return compare_runs(self._store, a, b, self._caller)
 
     def prepare_execution(self, execution: str, function: DurableFunction, operation: str, input: str | None = None) -> PreparedExecution:
         """Check the restart of an execution from an operation. This replays the code of the function; nothing is written. `input` is the
@@ -67,7 +67,7 @@ class StoreRestarts:
         """Start a prepared restart. A runner that hosts the function runs it. Raises ExecutionAlreadyStarted if the execution was restarted
         meanwhile."""
         now = self._clock.now()
-        (answer,) = self._store.commit([prepared.write(self._ids(now), now, self._asker)], now).answers
+        (answer,) = self._store.commit([prepared.write(self._ids(now), now, self._caller)], now).answers
         if isinstance(answer, HoldfastError):
             raise answer
         assert isinstance(answer, Started)

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from holdfast.hosts.evaluator.evaluator_pool import requester
+from holdfast.hosts.evaluator.evaluator_pool import party_of
 from holdfast.model import codec
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import InvalidParameter
@@ -188,7 +188,7 @@ class LanguageModel:
         """Ask the model once, without retries. Returns the text, or with a `schema` the JSON value. Raises ToolFailed if the model cannot
         be asked, if there is no complete answer, or if the answer does not fit the schema."""
         model = self._model(arguments)
-        who = requester(call.tenant, call.tool)
+        who = party_of(call.tenant, call.tool)
         if "schema" in arguments:
             await check_schema(arguments["schema"], "The schema", who)
         client, exchange = await self._connected(), Exchange()

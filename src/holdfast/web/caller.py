@@ -5,17 +5,17 @@ from __future__ import annotations
 from holdfast.model.audit import principal
 from holdfast.web.identity import WITHOUT_CREDENTIAL
 from holdfast.web.requests import Request
-from holdfast.workers.run_lookup import Asker
+from holdfast.workers.run_lookup import Caller
 
 
-def asker_of(request: Request) -> Asker:
+def caller_of(request: Request) -> Caller:
     """The caller. Its name (`principal`) is the person who holds its credential, or the id of the credential if that names no person. Its
     tenant is `default` if the credential is for all tenants. If the server needs no credentials, the name is `local:USER`, where USER is
     the user of the machine who runs the server."""
     identity = request.identity
     if identity == WITHOUT_CREDENTIAL:
-        return Asker(principal=principal(), actor=request.actor)
+        return Caller(principal=principal(), actor=request.actor)
     everywhere = identity.tenant is None
     tenant = identity.tenant or "default"
     who = {"principal": identity.person or identity.name, "credential": identity.name}
-    return Asker(tenant=tenant, logged_in=True, everywhere=everywhere, actor=request.actor, **who)
+    return Caller(tenant=tenant, logged_in=True, everywhere=everywhere, actor=request.actor, **who)
