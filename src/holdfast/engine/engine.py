@@ -337,8 +337,8 @@ class Engine:
     async def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True, notes: Notes = ()) -> Stopped:
         """Stop an execution with this error (None: an empty error). `cascade`: whether the executions that it invoked, and those below
         them, are stopped too (those that were started without `cascade` go on; a run that listens for a cancel is usually told to cancel
-        itself, and ends later). If the execution has continued as another one, that other one is stopped. Returns the header of the last execution
-        of this chain, and whether this call stopped it. `notes` are written to the audit log together with the stop."""
+        itself, and ends later). If the execution has continued as another one, that other one is stopped. Returns the header of the last
+        execution of this chain, and whether this call stopped it. `notes` are written to the audit log together with the stop."""
         while True:
             before = self.store.find(execution)
             header = cast("Execution", await self._writer.write(Stop(execution, error or Failure(), cascade, notes=notes)))
