@@ -375,7 +375,7 @@ WRONG = [
     ("[1]", "this is not a valid template"),
     ("Resources: [", r"The template cannot be read as YAML: .*\(line 1, column"),
     ('{"Resources": {,}}', "The template is not JSON"),
-    ("Resources: {F: 1}", r"Resources.F \(line 1\): a resource is a mapping with a Type"),
+    ("Resources: {F: 1}", r"Resources.F \(line 1\): a resource must be a mapping with a Type"),
     ("Resources: {F: {Type: AWS::Serverless::Function, Properties: []}}", "no function that can be served here"),
     ("Resources: {F: {Type: AWS::Serverless::Function, Properties: [1]}}", "Properties .line 1.: must be a mapping"),
     ("Resources: {}", "no function that can be served here"),
@@ -385,7 +385,7 @@ WRONG = [
     (FUNCTION + "      Timeout: soon\n", r"Timeout \(line 8\): 'soon' is not a number"),
     (FUNCTION + "      Timeout: 901\n", r"Resources.F.Properties.Timeout \(line 8\): must be between 1 and 900"),
     (FUNCTION + "      CodeUri: absent/\n", r"CodeUri \(line 8\): there is no folder"),
-    (FUNCTION + "      CodeUri: [a]\n", r"CodeUri \(line 8\): must be a path"),
+    (FUNCTION + "      CodeUri: [a]\n", r"CodeUri \(line 8\): must be the path of a folder"),
     (FUNCTION + "      DurableConfig: {RetentionPeriodInDays: 1}\n", r"DurableConfig \(line 8\): a durable function needs an"),
     (FUNCTION + "      DurableConfig: {ExecutionTimeout: 0}\n", "execution_timeout is 0"),
     (

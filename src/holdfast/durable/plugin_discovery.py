@@ -195,8 +195,8 @@ def _group(base: type, cls: type) -> str | None:
 
 
 def _tell(factories: Iterable[object], *, registered: bool) -> None:
-    """Call `on_registration_result(registered)` of each factory that has the mark and this method, once. An error that a factory raises
-    there is logged and ignored."""
+    """Call `on_registration_result(registered)` once for each factory that has this method and whose class sets or inherits the mark
+    `__durable_registration_api__ = 1`. An error that a factory raises there is logged and ignored."""
     for factory in {id(factory): factory for factory in factories}.values():
         try:
             speaker = _speaker(_kind(factory))
@@ -208,8 +208,9 @@ def _tell(factories: Iterable[object], *, registered: bool) -> None:
 
 
 def _callback(factory: object, speaker: type) -> object:
-    """The method `on_registration_result` of the marked class `speaker`, bound to the factory; None if that class has no such method. A
-    method of this name in a subclass that does not set the mark itself is not used."""
+    """The method `on_registration_result` of `speaker`, bound to the factory; None if `speaker` has no such method. `speaker` is the
+    factory's class, or the nearest class above it, that sets the mark `__durable_registration_api__`. A method of this name in a class
+    below `speaker` is not used."""
     if speaker is _kind(factory):
         return getattr(factory, "on_registration_result", None)
     for base in speaker.__mro__:

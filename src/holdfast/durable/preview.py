@@ -40,10 +40,10 @@ class PreviewField:
 @dataclass(frozen=True)
 class PreviewConfig:
     """What a preview shows. `mode` decides about fields that are in no list; `include` names fields that are shown in the mode EXCLUDE_ALL.
-    In both modes a field in `exclude` is not shown, and a field in `mask` is shown as `mask_string`.
+    In both modes a field in `exclude` is not shown, also if it is in `mask`; any other field in `mask` is shown as `mask_string`.
 
     Fields are added in the order of the value. `max_preview_bytes` limits the JSON of all fields that are added, each with its dotted path.
-    At the first field that goes beyond this limit, the preview ends.
+    The preview ends before the first field that would go beyond this limit.
     """
 
     mode: PreviewMode

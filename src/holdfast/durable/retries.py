@@ -49,8 +49,13 @@ class RetryStrategyConfig:
 
 @dataclass
 class LinearRetryStrategyConfig:
-    """How often and when `create_linear_retry_strategy` retries. The first delay is `initial_delay`, each later one is `increment` longer
-    than the one before, and none is longer than `max_delay`. The other fields mean what they mean in `RetryStrategyConfig`."""
+    """How often and when `create_linear_retry_strategy` retries: with delays that grow by an amount.
+
+    There are at most `max_attempts` attempts, the first one included. The first delay is `initial_delay`, each later one is `increment`
+    longer than the one before, and none is longer than `max_delay`; then `jitter_strategy` is applied to it, and it is rounded up to whole
+    seconds, at least 1. An error is retried if its message contains one of `retryable_errors` (a text, or a compiled pattern that is
+    searched), or if it is an instance of one of `retryable_error_types`. If both are None, every error is retried.
+    """
 
     max_attempts: int = 6
     initial_delay: Duration = field(default_factory=lambda: Duration.from_seconds(1))
@@ -203,7 +208,8 @@ def with_retry(context: A, func: Callable[[A, int], Awaitable[T]], config: WithR
 def with_retry(context: B, func: Callable[[B, int], T], config: WithRetryConfig[T], name: str | None = None) -> T: ...
 def with_retry(context: Any, func: Callable[[Any, int], Any], config: WithRetryConfig[Any], name: str | None = None) -> Any:
     """Run `func(context, attempt)`, a block of durable calls, and return its result. If it raises and the retry strategy allows another
-    attempt, run it again from its beginning. If the strategy allows none, raise the error, as `WithRetryConfig` says.
+    attempt, run it again from its beginning. If the strategy allows none, raise the error: as ChildContextError if the attempts run in a
+    child context, which is the default (a SerDesError as SerDesError), else unchanged. An ExecutionError is raised at once, unchanged.
 
     `attempt` counts from 1. Before each further attempt there is a durable wait. If `name` is given, that wait is named
     `{name}-backoff-{attempt}`, with the number of the attempt that failed. In an `async def` handler, await the result.

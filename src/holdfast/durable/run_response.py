@@ -114,8 +114,9 @@ def response_from(text: str) -> RunResponse:
 
 
 def without_response(worker_id: str, version: str | None, code: str, message: str) -> RunResponse:
-    """A response with this error code and message, for a run that did not begin, or that ended without a response. `code` is a key of
-    `_WITHOUT_RESPONSE`. The `run_id` of the response is empty."""
+    """A response with this error code and message, for a run that did not begin, or that ended without a response. `code` is `timeout`,
+    `cancelled`, `worker_crashed`, `worker_not_found` or `rate_limited`; any other raises KeyError. The `run_id` of the response is
+    empty."""
     status, retryable = _WITHOUT_RESPONSE[code]
     error = RunError(error_code=code, message=message, retryable=retryable)
     return RunResponse(run_id="", worker_id=worker_id, version=version or "", status=status, error=error)

@@ -214,9 +214,9 @@ class Scope:
             self.replaying = not resumed and self._upcoming in operations
 
     def only_begins(self, identity: Identity) -> Identity:
-        """Note that the next call with this identity only begins its operation, and returns before the operation has ended. In a replay the
-        operation may have ended already. `now` must not show that, so after this call it moves only to the time at which the operation
-        began. Returns `identity`."""
+        """Note that the next durable call with this identity only begins its operation, and returns before the operation has ended. In a
+        replay the operation may have ended already, and `now` must not show that: when that durable call returns, `now` moves to the time
+        at which the operation began, not to the time at which it ended. Returns `identity`."""
         self._beginnings = {*(self._beginnings or ()), identity.operation_id}
         return identity
 
@@ -323,7 +323,9 @@ class Scope:
     # --- the same on every replay, without a checkpoint
 
     def now(self) -> datetime:
-        """The value of `context.now()`, as `BaseContext.now` explains it."""
+        """The value of `context.now()`: when the operation of this context's latest durable call ended (after `create_callback` and
+        `create_timer`: began). Never goes back. Before the first call: the time of the context around this one, or the start of the
+        execution. The same in every replay."""
         return datetime.fromtimestamp(self._seen_at / 1000, UTC)
 
     def uuid(self) -> uuid.UUID:

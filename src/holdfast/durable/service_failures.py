@@ -44,8 +44,8 @@ class DurableApiErrorCategory(Enum):
 
 def categorize(error: Mapping[str, Any] | None, metadata: Mapping[str, Any] | None) -> DurableApiErrorCategory:
     """The category of a failed call. `error` and `metadata` are the two parts of boto3's answer; None if they are missing. EXECUTION: a
-    mistake of the caller (HTTP status 4xx, but not 429), or a problem with a KMS key. INVOCATION: throttling (429), a checkpoint token that
-    is too old, and any other error."""
+    problem with a KMS key, or an HTTP status 4xx, with two exceptions: throttling (429), and a checkpoint token that is too old.
+    INVOCATION: these two, any other error, and a missing `error`."""
     if not error:
         return DurableApiErrorCategory.INVOCATION
     code, text = error.get("Code") or "", error.get("Message") or ""

@@ -92,8 +92,8 @@ class ExecutionState:
 
     @property
     def ends_ride(self) -> bool:
-        """Whether the end of a context may be written together with the next write, so that the code need not wait for that write. The top
-        of operation/child.py says for which contexts."""
+        """Whether the end of a context may be written together with the next write, so that the code need not wait for that write. If
+        `has_service_clock` is False, this holds only for a branch of a `map` or `parallel`."""
         return False
 
     @property
@@ -142,12 +142,12 @@ class ExecutionState:
     def record_later(self, update: Update) -> None:
         """Add a deferred update: it is written together with the next write, or alone if no write follows within some milliseconds. Returns
         at once."""
-        raise AssertionError("a driver implements record_later")
+        raise AssertionError("a subclass of ExecutionState must implement record_later")
 
     def write_deferred(self) -> None:
         """Write the deferred updates, if they are not written yet. If the write fails, this raises no error; the strand that makes the next
         durable call gets the error."""
-        raise AssertionError("a driver implements write_deferred")
+        raise AssertionError("a subclass of ExecutionState must implement write_deferred")
 
     def applied(self, answer: Checkpointed) -> None:
         """Take the revision and the new token from the answer to a write that is on disk; the caller takes the operations. Raises

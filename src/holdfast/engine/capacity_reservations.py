@@ -48,8 +48,8 @@ class CapacityReservations:
 
     def reserve(self, function: Function, invocation: str, header: Execution, queue: str | None = None) -> Claimant | None:
         """Reserve room for an invocation of this execution; `invocation` is its id. Returns a claimant for the write that shall claim the
-        execution. None if there is no room, or if this runner claims no such executions (`Only`). `queue`: the queue into which the write
-        puts an execution that has no place yet; None: into none."""
+        execution. None if there is no room, or if this runner claims only executions of other queues or tenants (`Registry.only`).
+        `queue`: the queue into which the write puts an execution that has no place yet; None: into none."""
         if function.capacity.free <= 0:
             return None
         only, place = self._registry.only, header.place
@@ -78,7 +78,8 @@ class CapacityReservations:
 
     def answered(self, children: Children, answer: Checkpointed | HoldfastError) -> None:
         """Called with the answer to a checkpoint that was to start children: give back the room of each child that the checkpoint did not
-        start. If the checkpoint failed, its claims are unsure (`UnsureClaims.answered`)."""
+        start. If the checkpoint failed (and was not refused), its claims may be on disk nevertheless: a second later the runner gives back
+        the executions that it holds and does not run."""
         operations = answer.operations if isinstance(answer, Checkpointed) else ()
         made = {operation.id for operation in operations if operation.status is Status.STARTED}
         for at, child in children.items():

@@ -54,7 +54,8 @@ class Endings:
     def watch(self, execution: str, *, live: bool) -> asyncio.Future[Ending]:
         """A future for the ending of an execution, for a caller that also waits for other things. `live`: whether an invocation of the
         execution runs in this engine; if it is False, the store is read first. The caller must call `give_up` when it no longer waits.
-        Raises ExecutionNotFound if there is no such execution."""
+        The future gets an error if the execution is quarantined, if the payload of its end cannot be read, or if the engine closes first.
+        Raises ExecutionNotFound if there is no such execution (not checked if `live` is True)."""
         waiter: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(execution, []).append(waiter)
         try:
@@ -80,7 +81,7 @@ class Endings:
         """Answer the callers that wait for this execution: with its ending if it has ended, with an error if it is quarantined or if its
         payload cannot be read. If it continued as another execution, its callers wait for that other one. Does nothing if the execution
         still runs. `payload`: the payload of the ending; None: it is read from the store. `ours`: whether this engine wrote the end; only
-        such an end is reported to `heard`."""
+        then the listener `heard`, if one is set, is called."""
         if ours and self.heard is not None and header.status is not ExecutionStatus.RUNNING:
             try:
                 self.heard(header, payload)

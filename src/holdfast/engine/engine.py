@@ -237,15 +237,16 @@ class Engine:
     ) -> Execution:
         """Enqueue an execution and return it. Times are in seconds. The execution begins in the same write if all of these are true: it has
         no delay, the queue is not paused, nothing waits in its lanes, its lanes have free slots and are not closed, the rates of its lanes
-        allow it, and this runner has room and claims such executions (`only`). Otherwise it waits in its lane.
+        allow it, and this runner has room and claims executions of this queue and tenant. Otherwise it waits in its lane.
 
         `key`: the key of its lane; None: the lane has no key. `ttl`: how long it may wait before it expires; None: as long as the queue's
         settings say. `head_start`: its lane treats it as if it had been enqueued this much earlier; an ordered queue ignores it. `units`:
         how many tokens it is estimated to use; None: 0. `same` says what happens if an execution has the name already. "existing" returns
         it if its input and version are the same, else raises ExecutionAlreadyStarted. "replace" stops it if it has not ended, and starts a
         new one. "refuse" raises ExecutionAlreadyStarted. If the execution with the name belongs to another tenant, ExecutionAlreadyStarted
-        is raised in any case. `name`, `version`, `terms` and `order` are as in `start`. Raises QueueFull if the queue accepts no more,
-        FunctionNotFound if the function is not hosted here, and InvalidParameter if a value is not allowed.
+        is raised in any case. `name` None: the execution is named by its id. `version` None: `$LATEST`, or the highest number if there is
+        no `$LATEST`. `terms` None: those of the function. A run of a worker or a pipeline needs an `order`. Raises QueueFull if the queue
+        accepts no more, FunctionNotFound if the function is not hosted here, and InvalidParameter if a value is not allowed.
         """
         asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
         return await self.enqueue_asked(
@@ -270,8 +271,10 @@ class Engine:
     ) -> Execution:
         """Enqueue an execution in the way that `asked` says, and return it. `identity`: if an execution has the name already, this text is
         compared instead of the input, to find out whether both are the same; None: the input is compared. `again`: whether a new execution
-        is started under the name if the execution that has the name failed, timed out, was stopped or is parked. The rest is as in the
-        method `enqueue`."""
+        is started under the name if the execution that has the name failed, timed out, was stopped or is parked. `name` None: the
+        execution is named by its id. `version` None: `$LATEST`, or the highest number if there is no `$LATEST`. `terms` None: those of the
+        function. `charges` are added to their counters only if a new execution is made. A run of a worker or a pipeline needs an `order`.
+        Raises ExecutionAlreadyStarted, QueueFull, FunctionNotFound or InvalidParameter."""
         target = self.registry.wanted(function, version, Kind.FUNCTION if order is None else order.kind)
         self.new_queues.check(asked.queue)
         now, terms = self.clock.now(), terms or target.terms
@@ -333,9 +336,9 @@ class Engine:
 
     async def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True, notes: Notes = ()) -> Stopped:
         """Stop an execution with this error (None: an empty error). `cascade`: whether the executions that it invoked, and those below
-        them, are stopped too (runs of workers are cancelled; see `Stop.inherited`). If the execution has continued as another one, that
-        other one is stopped. Returns the header of the last execution of this chain, and whether this call stopped it. `notes` are
-        written to the audit log together with the stop."""
+        them, are stopped too (those that were started without `cascade` go on; a run that listens for a cancel is usually told to cancel
+        itself, and ends later). If the execution has continued as another one, that other one is stopped. Returns the header of the last
+        execution of this chain, and whether this call stopped it. `notes` are written to the audit log together with the stop."""
         while True:
             before = self.store.find(execution)
             header = cast("Execution", await self._writer.write(Stop(execution, error or Failure(), cascade, notes=notes)))

@@ -106,8 +106,10 @@ def enqueue_of(
     same: str = "existing",
     rates: Sequence[Rate] = (),
 ) -> Enqueue:
-    """Check what a caller asks of a queue, and make an Enqueue of it. The parameters are the fields of Enqueue, with times in seconds;
-    `units` None is 0. Raises InvalidParameter for a wrong value. The store checks later whether the settings of the queue allow it."""
+    """Check what a caller asks of a queue, and make an Enqueue of it. Times are in seconds. `key`: the key of its lane; None: no key.
+    `ttl`: how long it may wait; None: as the queue's settings say. `head_start`: its lane treats it as enqueued this much earlier. `units`:
+    the tokens that it is estimated to use; None: 0. `same`: what happens if its name is taken ("existing", "replace" or "refuse"). `rates`:
+    those of its function. Raises InvalidParameter for a wrong value. The store checks later whether the queue's settings allow it."""
     if same not in [member.value for member in Same]:
         told = ", ".join(repr(member.value) for member in Same)
         raise InvalidParameter(f"`same` is {same!r:.50}; it must be one of {told}.")

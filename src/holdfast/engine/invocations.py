@@ -144,8 +144,9 @@ class Invocations:
             self._moved(answer)
 
     async def stop(self, write: Stop) -> Execution:
-        """Write a stop of an execution, and return its header after the write. If the stop is inherited (`Stop.inherited`), a run may only
-        be told to cancel itself: then it has not ended yet, and the scheduler claims it in its next round, if it is ready."""
+        """Write a stop of an execution, and return its header after the write. An inherited stop (its parent was stopped or timed out, or a
+        schedule replaces it) tells a run that listens for a cancel to cancel itself, and does not end it (unless it is quarantined, or its
+        deadline has passed): if the run is ready then, the scheduler claims it in its next round."""
         header = cast("Execution", await self._writer.write(write))
         self._moved(header)
         return header
@@ -156,8 +157,9 @@ class Invocations:
 
     async def claim(self, execution: str, dead: frozenset[str], function: Function, *, alone: bool = False) -> None:
         """Claim one execution, and begin its invocation. The caller has reserved the room. `dead`: the runners that are dead; an execution
-        that one of them holds may be claimed, too. `alone`: True for a suspect, which may be claimed only in this way (`Claim.alone`). If
-        another runner was quicker, this call only gives the room back. Any other error is raised, after the room was given back."""
+        that one of them holds may be claimed, too. `alone`: True for a suspect (two or more runners in a row died under it), which is not
+        claimed if `alone` is False. If another runner was quicker, this call only gives the room back. Any other error is raised, after the
+        room was given back."""
         write = Claim(execution, Claimant(self._runner, self._ids(self._clock.now())), dead, alone)
         with contextlib.suppress(LeaseLost):  # another runner was quicker
             await self._writer.write(write, partial(self._claimed, write, function))
@@ -170,8 +172,8 @@ class Invocations:
             self._taken(answer, function)
 
     def _taken(self, header: Execution, function: Function) -> None:
-        """Called when the write of a claim is on disk. Begins the invocation, unless the write changed the execution without claiming it
-        (`Claim.decide` lists these cases)."""
+        """Called when the write of a claim is on disk. Begins the invocation, unless the write changed the execution without claiming it:
+        it was closing, its deadline has passed, its payloads cannot be read, or too many runners died with it."""
         if header.state is State.RUNNING and header.runner == self._runner:
             self.begin(header, function)
         else:

@@ -49,7 +49,9 @@ class EngineSight:
         return self._store.find(execution)
 
     def waiting(self, most: int) -> tuple[int, int]:
-        """The counts that `ports.Sight.waiting` describes. Both stop at `most`, so that a request for metrics costs little."""
+        """Two numbers: how many ready executions this engine may claim (without those under which two or more runners in a row died), and
+        how many executions of the whole store may have a timer that is due. Both stop at `most`, so that a request for metrics costs
+        little."""
         now = self._clock.now()
         return len(self._store.claimable(self._registry.targets(), (), now, most)), len(self._store.due(now, most))
 
@@ -166,8 +168,8 @@ class Observers:
                 self._at(current, now)
 
     def _tried_again(self, write: Checkpoint) -> None:
-        """If this checkpoint of a worker's run starts a wait, report that the run waits for its next attempt: a run waits for nothing
-        else."""
+        """If this checkpoint of a worker's run starts an operation of the type WAIT, report that the run waits for its next attempt: such a
+        run uses this type for nothing else (an approval is a callback)."""
         if not any(update.type is Type.WAIT and update.action is Action.START for update in write.updates):
             return
         try:

@@ -154,8 +154,8 @@ class _Delivery:
         self._wake.set()
 
     def retry(self) -> None:
-        """Let the task try the signal for which the function raised an error again now, without waiting longer. Has no effect if no signal
-        waits for another try."""
+        """Let the task call the subscriber's function now, without waiting longer, with the signal for which that function raised an error.
+        Has no effect if no signal waits for another try."""
         self._again.set()
 
     def close(self) -> None:

@@ -145,7 +145,9 @@ class EnginePort:
             raise
 
     def accept_blocking(self, parent: Execution, operation_id: str, asked: RunAsked | EnqueueAsked) -> Order | Failure:
-        """Do what `accept` does, for a call from the thread of a handler. Blocks until the answer is there."""
+        """Accept a run that a handler asks for, or an execution that a handler enqueues, on the thread of the handler. Blocks until the
+        answer is there. Returns the order that the handler's checkpoint carries, or the failure with which the operation ends. Raises
+        RunUnavailable if a run is asked for and this engine serves no workers."""
         return asyncio.run_coroutine_threadsafe(self.accept(parent, operation_id, asked), self._loop).result()
 
     def _children(self, token: Position, updates: Sequence[Update]) -> Children:

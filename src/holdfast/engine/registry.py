@@ -123,7 +123,8 @@ class Registry:
         return [Hosted(f.name, f.version, f.terms, f.kind) for f in self._functions.values()]
 
     def is_full(self) -> bool:
-        """Whether at least one function that is hosted here has no room now. Between `shut` and `open` none has room."""
+        """Whether at least one function that is hosted here has no room now. Between `shut` and `open` every function counts as one without
+        room."""
         return any(f.capacity.free <= 0 for f in self._functions.values())
 
     def is_unused(self) -> bool:

@@ -231,8 +231,8 @@ class Scheduler:
         return [execution for execution in found if execution not in self._troubled][:room]
 
     async def _each(self, work: Mapping[str, Awaitable[None]]) -> None:
-        """Wait until the work of all these executions has ended. Raise the first Retryable error, and drop errors after it. Ignore a
-        Rejected error: its execution is over. Log any other error; rounds leave its execution alone for a minute."""
+        """Wait until all this work has ended, and take the errors in its order: raise one that is Retryable or no Exception, and drop those
+        after it; ignore a Rejected error, as its execution is over; log any other error, and leave its execution alone for a minute."""
         for execution, trouble in zip(work, await asyncio.gather(*work.values(), return_exceptions=True), strict=True):
             if isinstance(trouble, Retryable) or (trouble is not None and not isinstance(trouble, Exception)):
                 raise trouble
@@ -300,7 +300,7 @@ class Scheduler:
                 self._parents.make_room(capacity, len(self._store.claimable(targets, dead, now, waiting)))
 
     async def _claim_suspect(self) -> None:
-        """Claim a suspect if nothing else is live here (then nothing else is blamed if this runner dies), or if the suspect waited 10 s."""
+        """Claim a suspect (two or more runners in a row died under it) if nothing else is live here, or if it waited 10 s for that."""
         registry = self._registry
         for capacity, targets in registry.claimable().items():
             found = self._store.suspect(targets, self._clock.now())
@@ -320,7 +320,7 @@ class Scheduler:
         self._suspect_asked_at = None
 
     def _end_suspicion(self) -> None:
-        """Claim other executions again when the suspect has ended, has made progress, or has had its ten seconds."""
+        """If this runner claimed a suspect: claim other executions again when it has ended, has made progress, or has had ten seconds."""
         if self._suspect is None:
             return
         header = next(readable(self._store, [self._suspect]), None)
@@ -357,7 +357,7 @@ class Scheduler:
                 await self._agenda.rung.wait()
 
     async def _skipped(self) -> bool:
-        """If nothing is left to do, move the virtual clock to the next timer or an earlier schedule. Returns whether the clock is there."""
+        """If nothing is left to do, move the virtual clock to the next timer or earlier schedule. Returns whether the clock reached it."""
         if self._agenda.timer_at is None or not self.idle:
             return False
         for _ in range(3):

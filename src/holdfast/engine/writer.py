@@ -127,7 +127,7 @@ class Writer:
         return await future
 
     async def write_lot(self, lot: Lot, on_answer: DeliverLot) -> None:
-        """Do what `write` does, for a lot. Only `on_answer` gets the answer. Raises the error if the lot fails as a whole."""
+        """Write a lot: an admission, or many starts. Only `on_answer` gets the answer. Raises the error if the lot fails as a whole."""
         if not self.open:
             raise EngineClosed
         future: asyncio.Future[LotAnswer] = self._loop.create_future()
@@ -135,8 +135,8 @@ class Writer:
         await future
 
     def submit(self, write: Write, on_answer: Deliver) -> None:
-        """Queue a write from the engine's loop, and do not wait for it. `on_answer` is called on the loop with the answer or the error. In
-        a pause (health.py) a write that is not in `_KEPT` gets its error at once. Raises EngineClosed if the writer is closed."""
+        """Queue a write from the loop, and do not wait for it. `on_answer` is called on the loop with the answer or the error. While the
+        disk fails, only a Checkpoint, Settle, Claim or Fire waits; others get the error. Raises EngineClosed if the writer is closed."""
         self._enqueue(Entry(write, on_answer))
 
     def _enqueue(self, entry: Entry) -> None:

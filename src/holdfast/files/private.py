@@ -183,8 +183,8 @@ def remove_empty(paths: Iterable[Where]) -> None:
 
 
 def refuse_foreign(path: Where, owner: int | None = None) -> None:
-    """Raise NotPrivate unless the path is a plain file with only one name that belongs to this user or, if `owner` is given, to the user
-    with the id `owner`. Raises FileNotFoundError if nothing has this path."""
+    """Raise NotPrivate unless the path is a plain file with only one name that belongs to the user with the id `owner` (None: to this
+    user). Raises FileNotFoundError if nothing has this path."""
     told, name = os.lstat(path), os.fspath(path)
     if stat.S_ISLNK(told.st_mode):
         raise _link(path)
@@ -248,8 +248,10 @@ def own_folder(path: Where) -> None:
 
 
 def open_folder(path: Where) -> int:
-    """Do what `own_folder` does, and return the descriptor of the folder. What is done with this descriptor happens in this folder, even if
-    the folder is renamed."""
+    """Make sure that a folder exists whose name Holdfast chose, and that only this user has rights on it; return its descriptor, which
+    stays that of this folder even if the folder is renamed. Raises NotPrivate if it is a link, if it belongs to another user, if the rights
+    of other users cannot be removed, or if other users can replace files in the folder above it. Raises OSError if it cannot be made or
+    opened."""
     refuse_shared(os.path.dirname(os.path.abspath(path)))
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, FOLDER)

@@ -27,6 +27,6 @@ WORKERS: Final[Mapping[str, str]] = {
 
 
 def find(worker_id: str) -> Path | None:
-    """The file of the ready worker with this id; None if there is none."""
+    """The Python file of the ready worker with this id; None if there is no such worker."""
     file = WORKERS.get(worker_id)
     return None if file is None else Path(__file__).parent / file

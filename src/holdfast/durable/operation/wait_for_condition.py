@@ -37,7 +37,8 @@ def condition_call(scope: Scope, check: ConditionCheck[T], config: WaitForCondit
 def wait_for_condition(at: Identity, scope: Scope, check: ConditionCheck[T], config: WaitForConditionConfig[T]) -> Plan[T]:
     """Call the check until the wait strategy says stop, and return the state that the last check returned. If the check or the strategy
     raises, this raises WaitForConditionError (after a SerDesError it raises SerDesError), and the check is not called again. A
-    retryable InvocationError, and an error that says that a recorded state does not fit the code, are raised unchanged and not recorded."""
+    retryable InvocationError, and a NonDeterministicExecutionError (a recorded state does not fit the code), are raised unchanged and not
+    recorded."""
     state = StateOf(check, config.initial_state)
     while True:
         seen: Operation | None = yield Lookup(at)

@@ -51,8 +51,9 @@ def retried(context: Any, func: Callable[..., Any], config: WithRetryConfig[T], 
 
 
 def retried_inside(at: Identity, scope: Scope, func: Callable[..., Any], config: WithRetryConfig[T], child: ChildConfig[T]) -> Plan[T]:
-    """Run all attempts of `retried` in the child context `at`, and return the result. The context records the result of the attempt that
-    succeeded, or the error of the last attempt. `contained` says how that error is raised."""
+    """Run `func` in the child context `at` until an attempt succeeds or no other attempt is allowed, and return the result. The context (if
+    it is not virtual) records the result, or the error of the last attempt. That error is raised as ChildContextError, a SerDesError as
+    SerDesError. An ExecutionError and a retryable InvocationError are raised unchanged, and not recorded."""
 
     def body(inner: Scope) -> Plan[T]:
         value = yield from retried(scope.make_context(inner), func, config, at.name)

@@ -99,7 +99,8 @@ def _output(port: RemotePort, ended: Ended) -> wire.Wire:
 
 def _written(port: RemotePort, outcome: Outcome) -> wire.Wire:
     """Write an outcome with a checkpoint, because it is too large for the output. Returns the output, which has only the status of the
-    outcome. If the checkpoint fails, does what `_unless_retryable` does."""
+    outcome. If the checkpoint fails and another invocation may succeed, the error is raised; if none may, the output fails the execution
+    with that error."""
     succeeded = outcome.status is OutcomeStatus.SUCCEEDED
     update = Update(
         id=f"execution-result-{port.clock.now()}",

@@ -140,8 +140,8 @@ class RemotePort:
 
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
         """Write updates, in as many requests as the limits require, and return when the service has stored them. Raises CheckpointError or
-        GetExecutionStateError if a request fails. If the service withdraws the token, the updates that were not sent yet are not written.
-        `client_token` is not used."""
+        GetExecutionStateError if a request fails. If the service withdraws the token, no error is raised: the answer has the token None,
+        and the updates that were not sent yet are not written. `client_token` is not used."""
         changed: dict[str, Operation] = {}
         following: Position | None = token
         for batch in batches(updates):

@@ -36,7 +36,7 @@ class CheckTooCostly(Rejected):
 async def problems(checker: Checker, value: Any, who: str, pool: Evaluators | None = None) -> tuple[Mismatch, ...]:
     """The places where a value breaks a schema; empty if it fits. A value that is not JSON gives one such place. `who` is the party in
     the evaluators (`evaluator_pool.party_of`). Raises CheckTooCostly if the check takes too long or its process dies (if only the list of
-    problems takes long, this process makes the list), and Overloaded if too many checks of this party wait."""
+    problems takes long, the caller's process makes it), and Overloaded if too many checks of this party wait."""
     found = _in_place(checker, value)
     if isinstance(found, tuple):
         return found
@@ -50,7 +50,8 @@ async def problems(checker: Checker, value: Any, who: str, pool: Evaluators | No
 
 async def problems_in(schema: Schema, value: Any, who: str, pool: Evaluators | None = None) -> tuple[Mismatch, ...]:
     """The places where a value breaks a schema; empty if it fits. The schema is not compiled yet, and may come from a worker's body. Raises
-    the errors of the function `problems`, and SchemaInvalid if the schema is not valid or is above a limit."""
+    SchemaInvalid if the schema is not valid or is above a limit, CheckTooCostly if the check takes too long or its process dies, and
+    Overloaded if too many checks of the requester `who` wait."""
     text = msgspec.json.encode(schema)
     if _is_small(text):
         return await problems(checker_of(schema), value, who, pool)
@@ -70,7 +71,8 @@ async def examined(schema: Schema, who: str, pool: Evaluators | None = None) -> 
 
 def problems_now(schema: Schema, value: Any, who: str) -> tuple[Mismatch, ...]:
     """The places where a value breaks a schema; empty if it fits. The schema is not compiled yet, and may come from a worker's body. Blocks
-    the thread. Raises the same errors as `problems_in`."""
+    the thread. Raises SchemaInvalid if the schema is not valid or is above a limit, CheckTooCostly if the check takes too long or its
+    process dies, and Overloaded if too many checks of the requester `who` wait."""
     text = msgspec.json.encode(schema)
     found = _in_place(checker_of(schema), value) if _is_small(text) else _written(value)
     if isinstance(found, tuple):

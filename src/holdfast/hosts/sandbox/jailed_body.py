@@ -80,8 +80,9 @@ class JailedBody:
     # --- for the sandbox
 
     def hand_over(self, stub: socket.socket, nice: int, *, children: bool) -> None:
-        """Pass the other ends of the sockets to the stub, which makes the keeper. `nice` is the nice value of the body. With
-        `children=False` the body may start no processes. Raises OSError if the stub cannot be reached."""
+        """Ask the stub, the process that starts bodies, to start this body: pass it the other ends of the channel, the output pipe and the
+        control socket. `nice` is the nice value of the body. With `children=False` the body may start no processes. Raises OSError if the
+        stub cannot be reached."""
         theirs, keepers, printing = self._given
         try:
             asked = (body_channel.AS_THE_JAIL_SAYS if children else body_channel.WITHOUT_CHILDREN) + bytes([nice])
@@ -93,8 +94,8 @@ class JailedBody:
 
     def begin(self, timeout: float, left: float, idle_timeout: float | None, tighter: TighterLimits) -> None:
         """Begin the attempt. `timeout` is its time limit in seconds, of which `left` seconds remain from now on. The body is ended after
-        `idle_timeout` seconds without a frame from the body, not counting its import and the time in `working`; None: there is no such
-        limit. `tighter`: limits of this attempt that are lower than those of the jail."""
+        `idle_timeout` seconds without a frame from the body, not counting its import and the time in which the runner works for the body
+        (`working`); None: there is no such limit. `tighter`: limits of this attempt that are lower than those of the jail."""
         self._server_limits.body_began(self)
         nice = self._server_limits.nice(self.tenant or "")
         order = {"begin": timeout, "left": left, "memory_mb": tighter.memory_mb, "cpu_seconds": tighter.cpu_seconds, "nice": nice}

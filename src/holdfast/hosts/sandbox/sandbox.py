@@ -72,7 +72,9 @@ class Sandbox:
         self, timeout: float, idle_timeout: float | None = None, tighter: TighterLimits = _AS_THE_JAIL_SAYS, *, tenant: str = ""
     ) -> JailedBody:
         """A body that has imported its code and waits for frames. If the body ended before it was ready, it is returned too, and its
-        `receive` returns the end. `idle_timeout` and `tighter` mean the same as in `JailedBody.begin`.
+        `receive` returns the end. The body is ended after `idle_timeout` seconds without a frame from the body, not counting its import and
+        the time in which the runner works for it; None: there is no such limit. `tighter`: limits of this attempt that are lower than those
+        of the jail.
 
         The timeout starts now: it includes the start of the sandbox and the wait for free capacity. The CPU that the body uses is charged
         to the tenant. Raises Overloaded if no capacity is free within the timeout. Raises SandboxUnavailable if the sandbox is closed or
@@ -95,7 +97,7 @@ class Sandbox:
             attempt.stop("cancelled", "the caller no longer waits for it")
             raise
         if attempt.unable is not None:
-            raise SandboxUnavailable(f"the worker could not be locked in: {attempt.unable}; {_ADVICE}")
+            raise SandboxUnavailable(f"the sandbox for the worker could not be made: {attempt.unable}; {_ADVICE}")
         return attempt
 
     async def rest(self) -> None:
@@ -136,8 +138,9 @@ class Sandbox:
         return not self._starting.locked() and all(attempt.over or attempt is self._spare for attempt in self._attempts)
 
     def _taken(self, tenant: str) -> JailedBody | None:
-        """Take the spare; None if there is none, or if it is dead or being ended. In each case the next spare is made a moment later, if
-        there is capacity for it. `tenant` decides the nice value of that next spare."""
+        """Take the spare, a body that waits with its code imported; None if there is none, or if it is dead or being ended. Whether a spare
+        was taken or not, the next one is made a moment later, if there is capacity for it. `tenant` decides the nice value of that next
+        spare."""
         spare, self._spare = self._spare, None
         asyncio.get_running_loop().call_later(_REFILL_SECONDS, self._refill, tenant)
         return None if spare is None or spare.over or spare.stopped else spare
@@ -156,7 +159,8 @@ class Sandbox:
 
 
 async def find_kernel_features(folder: Path) -> dict[str, Any]:
-    """The kernel features of this machine, as the stub of a worker with its package in this folder finds them; no body is made.
+    """The kernel features of this machine for a sandbox. To find them, a stub, the process that starts bodies, is started for a worker with
+    its package in this folder, and ended; no body is started.
 
     Raises SandboxUnavailable if the stub cannot be started, or if features for isolation `all` are missing; the error names them.
     """
@@ -166,7 +170,7 @@ async def find_kernel_features(folder: Path) -> dict[str, Any]:
 
 
 class _Stub:
-    """The process that forks keepers."""
+    """The process that starts a worker's bodies. For each body it forks a keeper, which starts the body and watches it."""
 
     def __init__(self, jail: Jail) -> None:
         self.features: dict[str, Any] = {}

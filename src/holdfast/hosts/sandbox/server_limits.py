@@ -120,7 +120,7 @@ class ServerLimits:
         """Wait while this tenant has used more than its share of the CPU. Raises Overloaded if that takes longer than `seconds`.
 
         The attempts of one tenant get their turns in the order in which they arrived; tenants do not wait for each other. The caller makes
-        its body right after this returns. With that, the tenant is charged for the body, so that the tenant's next attempt sees the charge.
+        its body right after this returns. Making the body charges the tenant for it, so that the tenant's next attempt sees the charge.
         """
         if tenant not in self._turns and self.shares.rest(tenant, monotonic()) <= 0:
             return

@@ -29,12 +29,12 @@ _HOLDFAST: Final = Path(__file__).resolve().parents[2]
 
 
 def gather(module: Path, page: Path | None = None, include: Sequence[str] = ()) -> dict[str, Path]:
-    """The files to copy for a module, by their names in the copy: its package's `.py` files, the page, and the files of `include`.
+    """The files to copy for a module, by their names in the copy: `.py` files, the page, and the files of `include`.
 
-    For a module in a package, the whole package is copied. For another module, and for a worker of Holdfast's own library, the modules and
-    packages beside it are copied. Tests are not copied: a body does not need them, a changed test must not make a new worker version, and
-    pytest in the author's folder must not find them twice. Modules that may hold secrets, are hidden or are dead links are not copied
-    either (see `stays_behind`).
+    For a module in a package, these are all `.py` files of the outermost package. For another module, and for a worker of Holdfast's own
+    library, they are the `.py` files beside it and those of the packages beside it; other files are copied only if `include` names them.
+    Tests are not copied: a body does not need them, a changed test must not make a new worker version, and pytest in the author's folder
+    must not find them twice. Modules that may hold secrets, are hidden or are dead links are not copied either (see `stays_behind`).
 
     Raises IncludeRefused for a file of `include` that the body must not see, and InvalidParameter for a pattern that matches no file or for
     a path that leaves the folder.
@@ -71,8 +71,9 @@ def top_of(module: Path) -> Path:
 
 
 def code_folder(module: Path) -> Path:
-    """The folder whose code runs with a module: its own, or the outermost folder of its package. Trust is given to this folder. The folder
-    around a package may be a home folder, which may contain packages of other authors."""
+    """The folder whose code runs with a module: the folder of its outermost package; for a module without a package, and for a worker of
+    Holdfast's own library, the module's own folder. Trust is given to this folder. The folder around a package may be a home folder, which
+    may contain packages of other authors."""
     module = module.resolve()
     top = top_of(module)
     inside = module.relative_to(top)

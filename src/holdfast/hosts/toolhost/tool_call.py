@@ -24,7 +24,8 @@ class ToolRefused(Exception):
 
 
 class Verdict:
-    """The answer of a reconcile function about a lost call; made by `call.happened`, `call.did_not_happen` and `call.unknown`."""
+    """What a tool's reconcile function says about a lost call, a call that was sent and got no answer: whether it happened. Made by
+    `call.happened`, `call.did_not_happen` and `call.unknown`."""
 
     def __init__(self, word: str, result: Any = None) -> None:
         self.word = word

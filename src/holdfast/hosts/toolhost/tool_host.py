@@ -71,7 +71,8 @@ class CallCrashed(Struct, frozen=True):
 
 
 class CallNotSent(Struct, frozen=True):
-    """The call was sent to no process. `passing`: no process can be started now; else the call is too large to send."""
+    """The call was sent to no process. `passing` is True if no process can be started now, so that a later try may succeed; False if the
+    call is too large to send."""
 
     reason: str
     passing: bool

@@ -95,8 +95,8 @@ class FunctionFolder:
             _sync(self._functions)
 
     def add_zip(self, packed: bytes, looked: CodeCache | None = None) -> Code:
-        """Copy the code of a zip file (`packed` is its content) into the folder, if it is not there yet. `looked` remembers which code was
-        checked already. Raises CodeInvalid if the zip file cannot be used."""
+        """Copy the code of a zip file (`packed` is its content) into the folder, unless an unchanged copy is there. If `looked` knows
+        whether that copy is unchanged, its files are not read again. Raises CodeInvalid if the zip file cannot be used."""
         code = code_files.code_of_zip(packed)
         return self._add(code, lambda draft: code_files.unpack(packed, draft), looked or CodeCache())
 
@@ -132,8 +132,8 @@ class FunctionFolder:
         raise CodeInvalid(f"{folder} changes while it is read. Try again when no program writes to it.")
 
     def add_text(self, name: str, text: str, looked: CodeCache | None = None) -> Code:
-        """Write code that is one file into the folder, if it is not there yet. `name` is the name of the file, `text` its content. `looked`
-        remembers which code was checked already."""
+        """Write code that is one file into the folder, unless an unchanged copy is there. `name` is the name of the file, `text` its
+        content. If `looked` knows whether that copy is unchanged, the copy is not read again."""
         digest = hashlib.sha256(f"{name}\n{text}".encode())
         code = Code(digest.hexdigest(), base64.b64encode(digest.digest()).decode(), len(text.encode()))
         return self._add(code, lambda draft: private.write_new(draft / name, text.encode()), looked or CodeCache())

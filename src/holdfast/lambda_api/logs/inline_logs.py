@@ -77,7 +77,8 @@ class InlineLogs(logging.Filter):
         self._inner.learn(header, operations)
 
     def recheck(self, execution: str) -> None:
-        """Tell the inner host to let the live invocation of this execution ask again whether it may stay live."""
+        """Tell the inner host to let the invocation of this execution, if its code only waits, ask the engine again whether it may stay
+        live or must end and go on later."""
         self._inner.recheck(execution)
 
     def tail(self, execution: str) -> bytes:

@@ -108,7 +108,8 @@ class LambdaApi:
         return self._showing.execution(arn, include_data=include_data)
 
     def history(self, arn: str, **asked: Any) -> Wire:
-        """GetDurableExecutionHistory: a page of the events of an execution. `asked` are the other arguments of `ExecutionReads.history`."""
+        """GetDurableExecutionHistory: a page of the events of an execution. `asked` may have `include_data` (False: events without
+        payloads), `newest_first`, `start` (the marker that the page before gave) and `most` (the page size)."""
         return self._showing.history(arn, **asked)
 
     def list(self, asked: ListRequest) -> Wire:
@@ -127,8 +128,8 @@ class LambdaApi:
 
     async def succeed_callback(self, callback: str, result: bytes, by: Actor | None = None) -> Wire:
         """SendDurableExecutionCallbackSuccess. The handler gets `result` as text, or None if it is empty. `by` is who asked, for the audit
-        log. Raises InvalidParameter if `result` has more than 1 MB or the callback id is not valid, and CallbackClosed if the callback has
-        ended already."""
+        log. Raises InvalidParameter if `result` has more than 1 MB or the callback id is not valid, CallbackNotFound if there is no such
+        callback, and CallbackClosed if the callback has ended already."""
         on = self._check_callback(callback)
         if len(result) > MAX_CALLBACK_BYTES:
             raise InvalidParameter(f"Result: must have at most {MAX_CALLBACK_BYTES} bytes, and has {len(result)}.")
@@ -137,8 +138,9 @@ class LambdaApi:
         return _ACCEPTED
 
     async def fail_callback(self, callback: str, error: Failure, by: Actor | None = None) -> Wire:
-        """SendDurableExecutionCallbackFailure: the handler gets `error`. `by` is who asked, for the audit log. Raises the same errors as
-        `succeed_callback`."""
+        """SendDurableExecutionCallbackFailure: the handler gets `error`. `by` is who asked, for the audit log. Raises InvalidParameter if
+        the callback id is not valid, CallbackNotFound if there is no such callback, and CallbackClosed if the callback has ended
+        already."""
         on = self._check_callback(callback)
         await self.engine.answer(callback, error=error, notes=self._did(by, "callback", on, "failed"))
         return _ACCEPTED
@@ -162,7 +164,7 @@ class LambdaApi:
     # --- functions
 
     def get_function(self, name: str, qualifier: str | None, *, values: bool = True) -> Wire:
-        """GetFunction. If `values` is False, the function's environment variables are hidden."""
+        """GetFunction. If `values` is False, an error stands in place of the function's environment variables."""
         asked = checks.function_reference(name, qualifier)
         one = self.lookup.find(asked)
         shown: Wire = {"Configuration": configuration(one, asked.arn, values=values), "Code": dict(one.code)}
@@ -171,13 +173,13 @@ class LambdaApi:
         return shown
 
     def get_function_configuration(self, name: str, qualifier: str | None, *, values: bool = True) -> Wire:
-        """GetFunctionConfiguration. If `values` is False, the function's environment variables are hidden."""
+        """GetFunctionConfiguration. If `values` is False, an error stands in place of the function's environment variables."""
         asked = checks.function_reference(name, qualifier)
         return configuration(self.lookup.find(asked), asked.arn, values=values)
 
     def list_functions(self, versions: str | None, start: str | None, most: int | None, *, values: bool = True) -> Wire:
         """ListFunctions: each function once, or with `versions` ALL each version of each function. `start` is the marker that the page
-        before gave. If `values` is False, environment variables are hidden."""
+        before gave. If `values` is False, an error stands in place of environment variables."""
         if versions is None:
             named = [checks.FunctionReference(name, None) for name in dict.fromkeys(one.name for one in self.lookup.all())]
             shown = [configuration(self.lookup.find(one), one.arn, values=values) for one in named]
@@ -187,8 +189,8 @@ class LambdaApi:
         return page("Functions", shown, start, most)
 
     def list_versions(self, function: str, start: str | None, most: int | None, *, values: bool = True) -> Wire:
-        """ListVersionsByFunction. `start` is the marker that the page before gave. If `values` is False, environment variables are
-        hidden."""
+        """ListVersionsByFunction. `start` is the marker that the page before gave. If `values` is False, an error stands in
+        place of environment variables."""
         asked = checks.function_reference(function, None)._replace(qualifier=None)
         self.lookup.find(asked)
         found = [one for one in self.lookup.all() if one.name == asked.name]

@@ -178,9 +178,9 @@ class ExecutionReads:
         return {"Operations": operations, "NextMarker": "" if more is None else state_marker(more)}
 
     def _needed(self, at: Position, mark: Mark) -> Iterator[Operation]:
-        """The operations after a mark that a handler needs; they are read from the store as they are used. A handler needs every operation
-        that changed after the revision of the mark. If the mark has no revision, a handler needs all operations except the children of
-        contexts that are not replayed."""
+        """The operations that a handler needs, from the place of `mark`, the beginning of a page; they are read from the store as they are
+        used. If the mark has a revision, a handler needs every operation that changed after it. Else it needs all operations except the
+        children of contexts whose functions a replay does not call again."""
         replayed = None if mark.newer_than else self._replayed_at(at)
         after = mark.after
         for want in _chunks():

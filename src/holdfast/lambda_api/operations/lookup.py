@@ -105,7 +105,8 @@ class RegisteredFunctions:
         return FoundFunction(name=found.function, version=found.version, terms=found.terms)
 
     def draw(self, asked: FunctionReference) -> FoundFunction:
-        """The same as `find`, because registered functions have no aliases."""
+        """The function in the version that a request names, as `find` returns it: registered functions have no aliases, so nothing is
+        drawn. Raises FunctionNotFound if there is none."""
         return self.find(asked)
 
     def all(self) -> Sequence[FoundFunction]:
@@ -123,7 +124,8 @@ def _order(version: str) -> int:
 
 
 def configuration(found: FoundFunction, arn: str, *, values: bool) -> Wire:
-    """A FunctionConfiguration. If `values` is False, environment variables are hidden, because their values are often secrets."""
+    """A FunctionConfiguration. If `values` is False, an error stands in place of the environment variables, because their values are often
+    secrets."""
     shown: Wire = {
         "FunctionName": found.name,
         "FunctionArn": arn,

@@ -88,7 +88,7 @@ class Configured(msgspec.Struct, rename="pascal"):
 
     def changed(self, other: Mapping[str, Any]) -> dict[str, Any]:
         """The members of a Config that change, with their new values; DurableConfig is not among them. `other` has the members without an
-        effect that the Config has until now."""
+        effect that the Config has until now; in the result, those that the request gives are replaced, and the rest stay."""
         said = {
             "runtime": self.runtime,
             "role": self.role,

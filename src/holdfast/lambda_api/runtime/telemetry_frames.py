@@ -60,8 +60,8 @@ class TelemetryFrames:
         return found
 
     def rest(self) -> list[TelemetryFrame]:
-        """Return the bytes that are left, as one record. Call this when the process has ended. Bytes after the last complete record have no
-        level."""
+        """Call this when the process has ended. Returns the bytes that are left as one record, or an empty list. The record has the level
+        of its frame if the head of the frame was complete, else none."""
         level = None if self._left is None else self._level
         held, self._held, self._left = self._held, b"", None
         return [TelemetryFrame(held, level)] if held else []

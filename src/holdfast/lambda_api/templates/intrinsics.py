@@ -225,8 +225,9 @@ class Resolver:
         return self._made_later(name, path, f"there is no parameter and no resource {name!r:.100}")
 
     def _physical(self, name: str, resource: Mapping[str, Any], path: YamlPath) -> Any:
-        """What `Ref` gives for a resource that is not a function. For an alias its ARN, or UNKNOWN. For a version UNKNOWN. For any other
-        resource, which this server does not make: the name that its properties give, or its logical id (`name`) if they give none."""
+        """What `Ref` gives for a resource that is not a function. For an alias its ARN, or UNKNOWN if its function or its name is not known
+        here. For a version UNKNOWN. For any other resource, which this server does not make: the name that its properties give, or its
+        logical id (`name`) if they give none."""
         kind, properties = resource.get("Type"), resource.get("Properties")
         given: dict[str, Any] = properties if isinstance(properties, dict) else {}
         if kind == ALIAS:

@@ -120,7 +120,7 @@ class _Template:
         for name, resource in self._resources.items():
             path: YamlPath = ("Resources", name)
             if not isinstance(resource, dict) or not isinstance(resource.get("Type"), str):
-                raise self._resolver.wrong(path, "a resource is a mapping with a Type")
+                raise self._resolver.wrong(path, "a resource must be a mapping with a Type")
             kind: str = resource["Type"]
             if not self._resolver.includes(resource, path):
                 continue
@@ -204,7 +204,7 @@ class _Template:
             )
             return None
         if place is not None and not isinstance(place, str):
-            raise self._resolver.wrong((*path, member), "must be a path")
+            raise self._resolver.wrong((*path, member), "must be the path of a folder, or of a .zip or .jar file")
         where = self._folder / (place or ".")
         if where.is_dir():
             return FolderCode(where)

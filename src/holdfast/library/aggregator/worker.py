@@ -31,9 +31,10 @@ ConflictJson = dict[str, Any]
 
 @worker("worker.md")
 async def aggregate(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """Merge the parts. If there are conflicts and the caller wants a decision, let the model choose a source for each, and merge again.
-    Returns the merged value, the conflicts that are left, the parts that are missing, and the choices of the model. Raises WorkerError if
-    two parts have the same source, or if the policy `strict` refuses the result."""
+    """Merge the parts. If there are conflicts, and the caller gives instructions (unless the policy is `strict`) or `conflicts` of an
+    earlier merge, let the model choose sources, and merge again. Returns the merged value, the conflicts that are left, the parts that are
+    missing, and the choices of the model. Raises WorkerError if two parts have the same source, or if the policy `strict` refuses the
+    result."""
     _check_sources(inputs["parts"])
     how = {"parts": inputs["parts"], "policy": inputs["merge_policy"], "key": inputs.get("key")}
     told = await ctx.tools.merge_rules(**how)
@@ -64,8 +65,8 @@ def _check_sources(parts: list[dict[str, Any]]) -> None:
 
 
 def _instructions(inputs: dict[str, Any]) -> str | None:
-    """The instructions for the model; None if no model is asked. Under the policy `strict` a model is asked only if the caller passes
-    `conflicts`."""
+    """The instructions for the model: the caller's; or standard ones, if the caller passes `conflicts` without instructions. None if no
+    model is asked: the caller passes neither, or passes only instructions under the policy `strict`."""
     if inputs.get("conflicts"):
         return str(inputs.get("instructions", _DECIDE))
     return inputs.get("instructions") if inputs["merge_policy"] != "strict" else None

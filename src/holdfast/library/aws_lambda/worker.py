@@ -122,7 +122,8 @@ def _cap(arguments: dict[str, Any], tokens: int | None) -> dict[str, int]:
     if left < 1:
         raise _Refused(
             "budget_exceeded",
-            f"The input has about {tokens - left} tokens, and the inner request allows {tokens} for input and answer (max_tokens).",
+            f"The input has about {tokens - left} tokens, and the inner request allows {tokens} for input and answer (max_tokens)."
+            " Allow more tokens, or send a shorter input.",
         )
     return {"max_output_tokens": left}
 

@@ -242,8 +242,8 @@ def _woken() -> int:
 
 
 def _tell(control: socket.socket, message: dict[str, Any]) -> bool:
-    """Send a message to the runner without waiting, and return True. If it cannot be sent (the socket is full), the message is lost, and
-    False is returned. That is harmless: a later message has newer numbers."""
+    """Send a report of the body's usage to the runner without waiting, and return True. If it cannot be sent (the socket is full), the
+    report is lost, and False is returned. That is harmless: a later report, or the message `ended`, has newer numbers."""
     with contextlib.suppress(OSError):
         control.send(json.dumps(message).encode() + b"\n", socket.MSG_DONTWAIT)
         return True

@@ -30,9 +30,9 @@ class Breach(NamedTuple):
 
 
 class LimitWatch:
-    """Watches one body. `scratch` is a descriptor of its own tmpfs, or the path of a folder on a shared disk. With `whole_tree`, all
-    descendants of the keeper are measured, because orphans of the body become children of the keeper. `own_network`: the body has a network
-    namespace of its own."""
+    """Watches one body, from the keeper: the trusted process that starts the body. `scratch`, the place for the files of the body, is a
+    descriptor of its own tmpfs, or the path of a folder on a shared disk. With `whole_tree`, all descendants of the keeper are measured,
+    because orphans of the body become children of the keeper. `own_network`: the body has a network namespace of its own."""
 
     def __init__(self, body: int, plan: JailPlan, scratch: int | str, whole_tree: bool, own_network: bool) -> None:
         self._body = body
@@ -57,9 +57,9 @@ class LimitWatch:
             self._wrote = _written(body)
 
     def begin(self, memory_mb: int | None, cpu_seconds: float | None, nice: int) -> None:
-        """Note that the attempt begins. From now on CPU seconds are counted from 0 again; a spare has usually imported its code before.
-        `memory_mb` and `cpu_seconds` are the limits of the attempt if they are below the jail's; None means the jail's limit. `nice` is the
-        body's nice value from now on, if it is higher than before."""
+        """Note that the attempt begins. CPU seconds that the body used before this call do not count against the limit of the attempt; an
+        import after it counts. `memory_mb` and `cpu_seconds` are the limits of the attempt if they are below the jail's; None means the
+        jail's limit. `nice` is the body's nice value from now on, if it is higher than before."""
         with contextlib.suppress(processes.Unreadable):  # the next check reports that the usage cannot be read
             if kernel.LINUX:
                 self._check_processes()
@@ -116,7 +116,7 @@ class LimitWatch:
             found, took = processes.uses(pid), processes.cpu_seconds(pid)
             if found is None or took is None:
                 if pid == self._body:  # only this keeper can reap the body, so it is not dead
-                    raise processes.Unreadable("the kernel hides its process")
+                    raise processes.Unreadable("the kernel hides the process of the body")
                 continue  # a child that has ended
             resident, tasks, data, cpu = resident + found.kilobytes, tasks + found.threads, data + found.data_kilobytes, cpu + took
             seen.append(pid)
@@ -166,9 +166,9 @@ class LimitWatch:
         return Breach("disk_exceeded", f"the scratch of {allowed} MB is full") if full else None
 
     def _used(self, folder: str) -> int:
-        """The bytes that the files of the scratch have on disk, with deleted files that are still open. If an eighth of all bytes that the
-        body ever wrote is more, that is returned. If there are too many files, or they cannot be counted, a number above the limit is
-        returned."""
+        """The larger of two numbers: the bytes that the files of the scratch have on disk, with deleted files that are still open; and an
+        eighth of all bytes that the body ever wrote. If there are more files than a scratch of this size may have, or they cannot be
+        counted, a number above the size limit."""
         too_much = (self._plan.scratch_mb + 1) * _MB
         total, count, todo = 0, 0, [folder]
         while todo:

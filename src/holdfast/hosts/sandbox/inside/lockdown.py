@@ -90,8 +90,9 @@ def _hand_over(scratch: str, keeper: socket.socket) -> None:
 
 
 def _die_with(keeper: socket.socket) -> None:
-    """Ask the kernel to kill this process when the keeper dies. This is done after the change of user, which would undo it. The keeper may
-    have died before this call. So this process sends the keeper a question, and exits if no answer arrives."""
+    """Ask the kernel to kill this process when the keeper, the process that started it, dies. This must be called after the change of user,
+    because a change of user cancels the request. The keeper may have died before this call. So this process sends the keeper a question,
+    and exits if no answer arrives."""
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     keeper.sendall(body_channel.ARE_YOU_THERE)
     if keeper.recv(1) != body_channel.I_AM:
