@@ -235,7 +235,7 @@ class BatchResult(Generic[R], BatchResultProtocol[R]):
         return any(item.status is BatchItemStatus.FAILED for item in self.all)
 
     def throw_if_error(self) -> None:
-        """Raise the error of the first failed branch as ChildContextError (a SerDesError as SerDesError). If no branch failed, but
+        """Raise the error of the failed branch with the lowest index as ChildContextError (a SerDesError as SerDesError). If no branch failed, but
         `should_complete` ended the batch as failed, raise BatchCompletionError. Otherwise do nothing."""
         for item in self.failed()[:1]:
             if item.error is None:

@@ -4,8 +4,8 @@
     → Extraction(data={…}, warnings=[{"code": "missing_field", "field": "price", "message": "…"}], missing=["price"])
 
 A page never makes the extraction fail. A field that the page does not have gets its default; without a default it is null, or an empty list
-if the field is a list. If such a field is required, its name is in `missing`. But a field of the type `exists` is then false, and never in
-`missing`. Only a spec that cannot be used raises SpecInvalid.
+if the field is a list. If such a field is required, its name is in `missing`, also if it has a default. But a field of the type `exists` is
+then false, and never in `missing`. Only a spec that cannot be used raises SpecInvalid.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class PostgresMaintenance:
         return numbers_of(found)
 
     def look(self, machine: Clock) -> StoreReport:
-        """Read the numbers of the schema, the size of the store as Postgres counts it, and how far the database's clock is ahead of
+        """Read the version numbers of the schema, the size of the store as Postgres counts it, and how far the database's clock is ahead of
         `machine`, the clock of this machine."""
         with self._session() as (session, numbers):
             behind = LINEAGE.status(self._address.shown, numbers) is SchemaStatus.BEHIND
