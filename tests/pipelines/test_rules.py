@@ -99,6 +99,7 @@ def test_a_hundred_warnings_do_not_hide_an_error() -> None:
     [
         (Rule(path="price", op="exists"), "is not understood from 'price'"),
         (Rule(path="", op="matches", value="("), "not an RE2 pattern"),
+        (Rule(path="", op="matches", value="\ud800"), "not an RE2 pattern"),
         (Rule(path="", op="matches", value=1), "needs a pattern"),
         (Rule(path="", op="in", value="abc"), "needs a list"),
         (Rule(path="", op="less", value=True), "needs a number or a text"),

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from holdfast.model.errors import InvalidParameter
-from holdfast.workers.tools.egress import Egress, UrlOrigin
+from holdfast.workers.tools.egress import Egress, UrlOrigin, host_of
 from holdfast.workers.tools.seam import ToolFailed
 
 PUBLIC = Egress()
@@ -116,3 +116,18 @@ def test_the_setting_that_is_named_opens_the_address_that_was_refused(host: str,
 
 def test_a_name_without_an_address_is_not_said_to_be_private() -> None:
     assert PUBLIC.remedy("shop.example", 80, []) == ""
+
+
+@pytest.mark.parametrize(
+    "written, host",
+    [
+        ("Shop.Example.", "shop.example"),
+        ("shop.example\u3002", "shop.example"),
+        ("\uff11.2.3.4\u3002", "1.2.3.4"),
+        ("a..", ""),
+        ("a..b", ""),
+        ("..", ""),
+    ],
+)
+def test_a_host_has_one_form_for_all_dots_and_no_empty_part(written: str, host: str) -> None:
+    assert host_of(written) == host

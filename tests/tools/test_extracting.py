@@ -31,6 +31,16 @@ def found(about: Any, html: str = PAGE, name: str = "x") -> Any:
     return extract(html, {"fields": {name: about}}, URL).data[name]
 
 
+def test_a_page_with_half_a_character_does_not_make_a_regex_fail() -> None:
+    page = '<script type="application/ld+json">{"@type": "Product", "sku": "a\\ud800 77"}</script>'
+    assert found({"json_ld": "Product.sku", "regex": "[0-9]+"}, page) == "77"
+
+
+def test_a_format_that_names_one_part_of_a_date_twice_fits_no_date() -> None:
+    told = extract("<p>4 5</p>", {"fields": {"day": {"css": "p", "type": "date", "format": "%d %d"}}}, URL)
+    assert (told.data, told.warnings[0]["code"]) == ({"day": None}, "not_a_date")
+
+
 @pytest.mark.parametrize(
     "about,value",
     [

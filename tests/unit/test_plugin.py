@@ -197,7 +197,7 @@ def test_a_hook_that_is_a_coroutine_is_told_to_be_none(caplog: pytest.LogCapture
             raise AssertionError("the engine must not await it")
 
     Plugins([Making(Awaiting)], START).begin(START)
-    assert "a hook is a plain function, not a coroutine" in caplog.text
+    assert "a hook must not be async" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -256,6 +256,11 @@ def test_an_expiry_that_cannot_be_is_refused(expires: str) -> None:
     assert refusal(changed(request, query=request.query.replace("Expires=60", f"Expires={quote(expires)}")), body)[0] is Denial.INCOMPLETE
 
 
+def test_a_date_that_is_in_the_year_10000_elsewhere_is_refused() -> None:
+    request, body = signed(headers={"Date": "x"})
+    assert refusal(with_header(request, "date", "Fri, 31 Dec 9999 23:30:00 -0100"), body)[0] is Denial.INCOMPLETE
+
+
 def test_the_header_date_will_do() -> None:
     request, body = signed(headers={"Date": "x"})
     assert request.values("x-amz-date") == ()

@@ -184,7 +184,7 @@ def _found(options: RunnerOptions) -> FoundTargets:
 
 def _check_chosen(options: RunnerOptions, found: FoundTargets, workers: ServeWorkers | None) -> None:
     """Raise FunctionNotFound for a chosen name that the targets do not have: otherwise the runner would wait for ever, and the user would
-    not see the mistake. Names of pipelines are checked later, when the workers are loaded."""
+    not see the mistake. If the targets have workers, names of pipelines are checked later, when these are loaded."""
     runtime = None if workers is None else workers.runtime
     ids = set() if runtime is None else {package.contract.worker_id for package in runtime.packages}
     kinds: tuple[tuple[str, Collection[str], Collection[str] | None], ...] = (

@@ -35,5 +35,5 @@ def _compiled(pattern: str) -> Any | None:
     options.log_errors = False
     try:
         return re2.compile(_UNICODE.sub(r"\\x{\1}", pattern), options)  # ECMAScript writes a character as \uXXXX
-    except re2.error:
+    except (re2.error, UnicodeError):  # a lone surrogate is no UTF-8
         return None

@@ -11,7 +11,7 @@
 
 If there is no value at the path, every rule except `missing` is broken; the reason has the code `missing`, unless the rule has a code of
 its own. A path with `[*]` means every element of a list: the rule holds if it holds for each element, and each element that breaks it gives
-a reason of its own. For an empty list the rule holds.
+a reason of its own (`broken` returns at most MAX_REASONS). For an empty list the rule holds.
 """
 
 from __future__ import annotations

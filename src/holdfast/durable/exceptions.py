@@ -321,8 +321,8 @@ class DurableOperationError(_RecordedError):
         data: str | None,
         stack_trace: list[str] | None,
     ) -> DurableOperationError:
-        """The error that these fields of a checkpoint describe. Its class is the registered class with the name `error_type`; if there is
-        none, DurableOperationError."""
+        """The error that these fields of a checkpoint describe. Its class is the registered class whose `wire_name` is `error_type`; if
+        there is none, DurableOperationError."""
         known = _KNOWN.get(error_type or "", DurableOperationError)
         return known(message=message, error_type=error_type, data=data, stack_trace=stack_trace)
 

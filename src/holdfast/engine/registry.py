@@ -116,7 +116,7 @@ class Registry:
 
     def targets(self) -> Sequence[Target]:
         """All functions and versions that are hosted here."""
-        return [Target(f.name, f.version, self.only) for f in self._functions.values()]
+        return [Target(f.name, f.version, self.only) for f in list(self._functions.values())]  # the metrics ask in a thread
 
     def hosted(self) -> Sequence[Hosted]:
         """All functions and versions that are hosted here, with their terms and kinds."""

@@ -91,7 +91,7 @@ class Arn(NamedTuple):
 
 
 class FunctionName(NamedTuple):
-    """A function as a caller names it: by its name or ARN, with or without a version or alias."""
+    """The function that a caller names, by its name or its ARN, and the version or alias if the caller gave one."""
 
     name: str
     version: str | None

@@ -307,8 +307,8 @@ def quarantine_unread(draft: WriteDraft) -> Change:
 
 
 def put_aside(draft: WriteDraft, deaths: int) -> Change:
-    """Put the execution aside because its runners died too often: `deaths` times in a row. It is tried again later, alone on a runner. If
-    no further try is left (TRIES_MS), it is quarantined."""
+    """Put the execution aside because its runners died too often: `deaths` times in a row. It is tried again later. If no further try is
+    left (TRIES_MS), it is quarantined."""
     tried = deaths - MAX_DEATHS
     if tried >= len(TRIES_MS):
         return quarantine(draft, Quarantine.RUNNER_DIED, deaths=deaths)

@@ -165,7 +165,7 @@ class BatchItem(Generic[R]):
     error: ErrorObject | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """This branch in the form that a checkpoint stores."""
+        """This branch as a dictionary, for `from_dict`."""
         error = self.error.to_dict() if self.error else None
         return {"index": self.index, "status": self.status.value, "result": self.result, "error": error}
 
@@ -205,7 +205,7 @@ class BatchResult(Generic[R], BatchResultProtocol[R]):
         return cls(items, policy.reason(statuses.count(BatchItemStatus.SUCCEEDED), statuses.count(BatchItemStatus.FAILED), seen))
 
     def to_dict(self) -> dict[str, Any]:
-        """This result in the form that a checkpoint stores."""
+        """This result as a dictionary, for `from_dict`."""
         return {"all": [item.to_dict() for item in self.all], "completionReason": self.completion_reason.value}
 
     def succeeded(self) -> list[BatchItem[R]]:
@@ -235,8 +235,8 @@ class BatchResult(Generic[R], BatchResultProtocol[R]):
         return any(item.status is BatchItemStatus.FAILED for item in self.all)
 
     def throw_if_error(self) -> None:
-        """Raise the error of the failed branch with the lowest index as ChildContextError (a SerDesError as SerDesError). If no branch failed, but
-        `should_complete` ended the batch as failed, raise BatchCompletionError. Otherwise do nothing."""
+        """Raise the error of the failed branch with the lowest index as ChildContextError (a SerDesError as SerDesError). If no branch
+        failed, but `should_complete` ended the batch as failed, raise BatchCompletionError. Otherwise do nothing."""
         for item in self.failed()[:1]:
             if item.error is None:
                 raise ChildContextError(f"Batch item {item.index} failed without an ErrorObject.")

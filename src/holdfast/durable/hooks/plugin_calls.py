@@ -130,7 +130,7 @@ def _call(plugin: DurableInstrumentationPlugin, info: Info) -> None:
         answer = getattr(plugin, hook)(info)
         if inspect.iscoroutine(answer):
             answer.close()
-            raise TypeError("a hook is a plain function, not a coroutine: Holdfast does not await it")
+            raise TypeError("a hook must not be async: Holdfast does not await it")
     except BaseException as error:
         _contain(error, "The plugin %s raised in %s; ignored.", _name(plugin), hook)
 
@@ -154,7 +154,7 @@ def _contain(error: BaseException, message: str, *names: str) -> None:
 def _trace_id(told: object) -> str | None:
     if inspect.iscoroutine(told):
         told.close()
-        raise TypeError("provide_propagation_metadata is a plain function, not a coroutine: Holdfast does not await it")
+        raise TypeError("provide_propagation_metadata must not be async: Holdfast does not await it")
     if told is None:
         return None
     if not isinstance(told, PropagationMetadata):

@@ -101,8 +101,8 @@ class FunctionFolder:
         return self._add(code, lambda draft: code_files.unpack(packed, draft), looked or CodeCache())
 
     def add_zip_file(self, file: Path, looked: CodeCache | None = None) -> Code:
-        """Copy the code of a zip file on disk into the folder, if it is not there yet. If `looked` has this file, it is not read again.
-        Raises CodeInvalid if the zip file cannot be used."""
+        """Copy the code of a zip file on disk into the folder, unless an unchanged copy is there. If `looked` has this file, it is not read
+        again. Raises CodeInvalid if the zip file cannot be used."""
         looked = looked or CodeCache()
         if file not in looked.sources:
             looked.sources[file] = self._read_zip_file(file, looked)

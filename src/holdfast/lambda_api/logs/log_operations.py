@@ -199,8 +199,8 @@ class Logs:
         return max(start or 0, self._folder.retention.oldest(self._clock.now()))
 
     def _known(self, function: str, tenant: str | None) -> None:
-        """Wait until the writer has written the lines that it has, but at most _FLUSH_SECONDS. Then raise LogNotFound, unless there is a function of this
-        name, or a log of this name that has a line of this tenant (if `tenant` is None: a log of this name)."""
+        """Wait until the writer has written the lines that it has, but at most _FLUSH_SECONDS. Then raise LogNotFound, unless there is a
+        function of this name, or a log of this name that has a line of this tenant (if `tenant` is None: a log of this name)."""
         self._keeper.flush(_FLUSH_SECONDS)
         if self._is_function(function):
             return

@@ -51,7 +51,7 @@ class FilterLogEvents(_OfGroup, frozen=True, kw_only=True, rename="camel"):
     start_from_head: bool | None = None
 
     def checked(self) -> FilterLogEvents:
-        """Return this request. Raises InvalidParameter if a member is not valid."""
+        """Return this request. Raises InvalidParameter if its streams or its times are not valid, or do not go together."""
         if self.log_stream_names is not None and self.log_stream_name_prefix is not None:
             raise InvalidParameter("logStreamNames and logStreamNamePrefix cannot both be given.")
         if self.log_stream_names is not None and not 1 <= len(self.log_stream_names) <= 100:
@@ -73,7 +73,7 @@ class GetLogEvents(_OfGroup, frozen=True, kw_only=True, rename="camel"):
     start_from_head: bool | None = None
 
     def checked(self) -> GetLogEvents:
-        """Return this request. Raises InvalidParameter if a member is not valid."""
+        """Return this request. Raises InvalidParameter if its stream or its times are not valid."""
         stream("logStreamName", self.log_stream_name)
         _times(self.start_time, self.end_time)
         return self
@@ -88,7 +88,8 @@ class DescribeLogGroups(_PagedRequest, frozen=True, kw_only=True, rename="camel"
     log_group_identifiers: list[str] | None = None
 
     def checked(self) -> DescribeLogGroups:
-        """Return this request. Raises InvalidParameter if a member is not valid."""
+        """Return this request. Raises InvalidParameter if the names or the class of the logs are not valid, or two of them exclude each
+        other."""
         if self.log_group_name_prefix is not None and self.log_group_name_pattern is not None:
             raise InvalidParameter("logGroupNamePrefix and logGroupNamePattern cannot both be given.")
         if self.log_group_name_prefix is not None and not _GROUP.fullmatch(self.log_group_name_prefix):
@@ -116,7 +117,8 @@ class DescribeLogStreams(_OfGroup, frozen=True, kw_only=True, rename="camel"):
     descending: bool | None = None
 
     def checked(self) -> DescribeLogStreams:
-        """Return this request. Raises InvalidParameter if a member is not valid."""
+        """Return this request. Raises InvalidParameter if `logStreamNamePrefix` or `orderBy` is not valid, or if the two do not go
+        together."""
         if self.log_stream_name_prefix is not None:
             stream("logStreamNamePrefix", self.log_stream_name_prefix)
         if self.order_by not in (None, "LogStreamName", "LastEventTime"):

@@ -164,7 +164,8 @@ class _Page:
         for text in texts:
             if text is None:
                 continue
-            for hit in field.regex.finditer(text if isinstance(text, str) else str(text)):
+            searched = (text if isinstance(text, str) else str(text)).encode(errors="replace").decode()  # RE2 takes no lone surrogate
+            for hit in field.regex.finditer(searched):
                 value = hit.group(field.group)
                 if value is not None:
                     found.append(value)

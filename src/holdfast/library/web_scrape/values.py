@@ -208,7 +208,7 @@ def moment_of(text: str, form: str | None, locale: str) -> datetime | date:
     if form is not None:
         try:
             return datetime.strptime(text, form)  # noqa: DTZ007 - the page says which zone, or none
-        except ValueError:
+        except (ValueError, re.error):  # a format that names one part twice is no pattern for Python
             raise Unfit("not_a_date", f"{_shown(text)} is not written as {form!r}") from None
     for read in (_iso, _rfc, _named):
         found = read(text)

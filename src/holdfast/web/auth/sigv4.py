@@ -182,9 +182,9 @@ def _stamp(request: SignedRequest) -> str:
         raise _incomplete("A signed request must have one header X-Amz-Date.")
     try:
         at = parsedate_to_datetime(dates[0])
-    except ValueError:
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+    except (ValueError, OverflowError):  # the last hours of the year 9999 are in the year 10000 elsewhere
         raise _incomplete("The header Date cannot be read. Send X-Amz-Date.") from None
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
 def _checked_stamp(text: str) -> str:

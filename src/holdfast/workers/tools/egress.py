@@ -180,16 +180,16 @@ def target_of(url: str) -> UrlOrigin:
 def host_of(name: str) -> str:
     """A host's name in the form in which names are compared: lower case, punycode, without a dot at the end; an IP address in its usual
     form. Empty if the text is not a valid host."""
-    name = name.strip().lower().removesuffix(".")
+    name = name.strip().lower()
+    try:
+        name = name if name.isascii() else idna.encode(name, uts46=True).decode()
+    except (idna.IDNAError, UnicodeError):
+        return ""
+    name = name.removesuffix(".")  # now, because other scripts have other dots
     ip = _parsed(name)
     if ip is not None:
         return str(ip)
-    if name.isascii():
-        return name if name and all(c.isalnum() or c in "-._" for c in name) else ""
-    try:
-        return idna.encode(name, uts46=True).decode()
-    except (idna.IDNAError, UnicodeError):
-        return ""
+    return name if all(label and all(c.isalnum() or c in "-_" for c in label) for label in name.split(".")) else ""
 
 
 def _covers(entry: str, target: UrlOrigin) -> bool:

@@ -188,12 +188,9 @@ class LimitWatch:
         return max(total + self._nameless(), self._written() // _REWRITES)
 
     def _nameless(self) -> int:
-        """The bytes on disk of files that the body has open and has deleted."""
-        total = 0
-        for found in processes.open_files(self._body):
-            if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
-                total += found.st_blocks * _BLOCK
-        return total
+        """The bytes on disk of files that the body has open and has deleted. A file counts once, also if the body opened it twice."""
+        found = {(one.st_dev, one.st_ino): one for one in processes.open_files(self._body) if stat.S_ISREG(one.st_mode)}
+        return sum(one.st_blocks * _BLOCK for one in found.values() if one.st_nlink == 0)
 
     def _written(self) -> int:
         if self._wrote is None:  # this kernel does not count written bytes, or it is not Linux
