@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.service.descriptions.history import HistoryEvent
+from holdfast.descriptions.history import HistoryEvent
 
 
 def wire(history: Iterable[HistoryEvent]) -> list[dict[str, Any]]:

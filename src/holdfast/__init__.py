@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.contract.refusals import InvalidRequest as InvalidRequest
     from holdfast.contract.refusals import Overloaded as Overloaded
+    from holdfast.descriptions.history import HistoryEvent as HistoryEvent
     from holdfast.durable import AsyncDurableContext as AsyncDurableContext
     from holdfast.durable import DurableContext as DurableContext
     from holdfast.durable import StepContext as StepContext
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from holdfast.durable.plain import plain_function as plain_function
     from holdfast.durable.run_response import RunResponse as RunResponse
     from holdfast.durable.run_response import WorkerFailed as WorkerFailed
+    from holdfast.exports.replaying import Replayed as Replayed
+    from holdfast.exports.replaying import replay as replay
     from holdfast.hosts.toolhost.tool_call import ToolCall as ToolCall
     from holdfast.model.audit import Actor as Actor
     from holdfast.model.audit import NoteFilter as NoteFilter
@@ -81,21 +84,18 @@ if TYPE_CHECKING:
     from holdfast.model.schedule_errors import ScheduleInvalid as ScheduleInvalid
     from holdfast.model.schedule_errors import ScheduleNotFound as ScheduleNotFound
     from holdfast.model.signals import StatusSignal as StatusSignal
+    from holdfast.operator.holdfast_toml import read_operator as read_operator
     from holdfast.pipelines.builder.pipeline import Pipeline as Pipeline
     from holdfast.pipelines.graph.refusals import PipelineInvalid as PipelineInvalid
+    from holdfast.queues.declarations import Queue as Queue
+    from holdfast.schedules.declarations import Schedule as Schedule
     from holdfast.service.client import Client as Client
-    from holdfast.service.descriptions.history import HistoryEvent as HistoryEvent
     from holdfast.service.engines import BlockingEngine as BlockingEngine
     from holdfast.service.engines import BlockingExecution as BlockingExecution
     from holdfast.service.engines import OpenEngine as OpenEngine
     from holdfast.service.engines import open as open
-    from holdfast.service.exports.replaying import Replayed as Replayed
-    from holdfast.service.exports.replaying import replay as replay
     from holdfast.service.open_engine.open_execution import OpenExecution as OpenExecution
-    from holdfast.service.operator.holdfast_toml import read_operator as read_operator
-    from holdfast.service.queues.declarations import Queue as Queue
     from holdfast.service.runtimes.worker_runtime import WorkerSettings as WorkerSettings
-    from holdfast.service.schedules.declarations import Schedule as Schedule
     from holdfast.service.settings import Settings as Settings
     from holdfast.store.encryption import AesGcm as AesGcm
     from holdfast.store.seam import Filter as Filter
@@ -136,7 +136,7 @@ _WHERE = {
     "Fatal": "holdfast.model.errors",
     "Filter": "holdfast.store.seam",
     "FunctionNotFound": "holdfast.model.errors",
-    "HistoryEvent": "holdfast.service.descriptions.history",
+    "HistoryEvent": "holdfast.descriptions.history",
     "HoldfastError": "holdfast.model.errors",
     "InvalidParameter": "holdfast.model.errors",
     "InvalidRequest": "holdfast.contract.refusals",
@@ -158,19 +158,19 @@ _WHERE = {
     "PayloadTooLarge": "holdfast.model.errors",
     "Pipeline": "holdfast.pipelines.builder.pipeline",
     "PipelineInvalid": "holdfast.pipelines.graph.refusals",
-    "Queue": "holdfast.service.queues.declarations",
+    "Queue": "holdfast.queues.declarations",
     "QueueBusy": "holdfast.model.queue_errors",
     "QueueFull": "holdfast.model.queue_errors",
     "QueueNotFound": "holdfast.model.queue_errors",
     "ReadTooLong": "holdfast.model.browse_errors",
     "Rejected": "holdfast.model.errors",
-    "Replayed": "holdfast.service.exports.replaying",
+    "Replayed": "holdfast.exports.replaying",
     "RestartRefused": "holdfast.model.restart_errors",
     "Retryable": "holdfast.model.errors",
     "RowDamaged": "holdfast.model.errors",
     "RunResponse": "holdfast.durable.run_response",
     "RunUnavailable": "holdfast.model.errors",
-    "Schedule": "holdfast.service.schedules.declarations",
+    "Schedule": "holdfast.schedules.declarations",
     "ScheduleChanged": "holdfast.model.schedule_errors",
     "ScheduleInvalid": "holdfast.model.schedule_errors",
     "ScheduleNotFound": "holdfast.model.schedule_errors",
@@ -193,8 +193,8 @@ _WHERE = {
     "durable_with_child_context": "holdfast.durable",
     "open": "holdfast.service.engines",
     "plain_function": "holdfast.durable.plain",
-    "read_operator": "holdfast.service.operator.holdfast_toml",
-    "replay": "holdfast.service.exports.replaying",
+    "read_operator": "holdfast.operator.holdfast_toml",
+    "replay": "holdfast.exports.replaying",
     "tool": "holdfast.workers.tools.decorator",
     "with_retry": "holdfast.durable",
     "worker": "holdfast.workers.decorator",

@@ -27,9 +27,9 @@ from holdfast.model.life import new_execution
 from holdfast.model.queues import QueueRow
 from holdfast.model.schedules import Origin
 from holdfast.model.verbs import Checkpoint, Start
-from holdfast.service.queues.store_queues import StoreQueues
-from holdfast.service.schedules.declarations import Schedule
-from holdfast.service.schedules.store_schedules import Schedules
+from holdfast.queues.store_queues import StoreQueues
+from holdfast.schedules.declarations import Schedule
+from holdfast.schedules.store_schedules import Schedules
 from holdfast.testing.stores.queue_writes import declare, ended, running
 from holdfast.testing.stores.writes import LEASE, answers, checkpoint, live, step
 from holdfast.workers.run_lookup import Caller

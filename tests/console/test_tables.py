@@ -21,8 +21,8 @@ from holdfast.model.operations import Failure, Kind
 from holdfast.model.queues import checked_declaration
 from holdfast.model.schedules import Handled, Origin, changed
 from holdfast.model.verbs import Checkpoint, Settle, Start
-from holdfast.service.schedules.declarations import Schedule
-from holdfast.service.schedules.store_schedules import Schedules
+from holdfast.schedules.declarations import Schedule
+from holdfast.schedules.store_schedules import Schedules
 from holdfast.store.seam import Target
 from holdfast.store.values import Hosted
 from holdfast.testing.stores.writes import answers, checkpoint, live, step

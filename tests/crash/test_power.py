@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from holdfast.descriptions.executions import Description
 from holdfast.model.errors import ExecutionNotFound, HoldfastError
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.operations import Status
 from holdfast.service.client import Client
-from holdfast.service.descriptions.executions import Description
 from tests.conftest import ROOT
 from tests.crash.chaos import SEED
 from tests.crash.power import Disk, deeds_in, heard

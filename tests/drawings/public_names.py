@@ -44,10 +44,10 @@ INSIDE: Final = frozenset(
 VERBS: Final = ("Client", "DurableContext", "OpenEngine", "OpenExecution", "Pipeline", "Runner", "ToolCall", "WorkerContext")
 """Classes each of whose methods has an entry and an example of its own."""
 HOLDERS: Final = {
-    "Schedules": "holdfast.service.schedules.store_schedules",
+    "Schedules": "holdfast.schedules.store_schedules",
     "StoreApprovals": "holdfast.service.store_approvals",
-    "StoreQueues": "holdfast.service.queues.store_queues",
-    "StoreRestarts": "holdfast.service.restarts.store_restarts",
+    "StoreQueues": "holdfast.queues.store_queues",
+    "StoreRestarts": "holdfast.restarts.store_restarts",
     "StoreRuns": "holdfast.service.store_runs",
 }
 """Classes with verbs, by the module that defines them. Programs do not import them: `client.queues.pause("emails")`."""

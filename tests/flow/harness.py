@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import holdfast
+from holdfast.descriptions.executions import Pending
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.clock import Clock, VirtualClock
-from holdfast.service.descriptions.executions import Pending
 from holdfast.service.engines import OpenEngine
 from holdfast.service.open_engine.open_execution import OpenExecution
 from holdfast.service.settings import Settings

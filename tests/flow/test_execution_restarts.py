@@ -11,6 +11,8 @@ import holdfast
 from holdfast import AsyncDurableContext, DurableContext, durable_execution
 from holdfast.durable.exceptions import NonDeterministicExecutionError
 from holdfast.engine.restarts import restarted
+from holdfast.exports.exporting import exported
+from holdfast.exports.importing import read
 from holdfast.model.admission import Enqueue
 from holdfast.model.errors import ExecutionFailed, ExecutionNotFound, FunctionNotFound, HoldfastError
 from holdfast.model.execution import ExecutionStatus, State, Terms
@@ -18,8 +20,6 @@ from holdfast.model.life import new_execution
 from holdfast.model.places import Place
 from holdfast.model.restart_errors import OperationNotFound, RestartRefused
 from holdfast.model.starts import Restart
-from holdfast.service.exports.exporting import exported
-from holdfast.service.exports.importing import read
 from holdfast.service.settings import Settings
 from tests.flow.harness import Harness
 from tests.postgres import new_schema

@@ -17,6 +17,8 @@ from holdfast import AesGcm, AsyncDurableContext, DurableContext, Duration, Step
 from holdfast.durable.config import StepSemantics
 from holdfast.durable.exceptions import NonDeterministicExecutionError
 from holdfast.durable.execution import DurableFunction
+from holdfast.exports.exporting import exported
+from holdfast.exports.importing import ImportedExecution, copied, read
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import (
     CallbackClosed,
@@ -32,8 +34,6 @@ from holdfast.model.operations import Status
 from holdfast.model.outside import Fire
 from holdfast.model.verbs import Claim
 from holdfast.service.client import Client
-from holdfast.service.exports.exporting import exported
-from holdfast.service.exports.importing import ImportedExecution, copied, read
 from holdfast.store.seam import Filter
 from tests.flow.cases import CASES, OURS, Case, Sdk, some_quick
 from tests.flow.harness import Harness, eventually, pending, types

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 import holdfast
 from holdfast import AsyncDurableContext, DurableContext, durable_execution
 from holdfast.cli.main import program
+from holdfast.descriptions.executions import Description
 from holdfast.durable.exceptions import InvocationError
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.errors import ExecutionFailed
-from holdfast.service.descriptions.executions import Description
 from holdfast.service.engines import OpenEngine
 from holdfast.service.open_engine.open_execution import OpenExecution
 from tests.flow.harness import Harness

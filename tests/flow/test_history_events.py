@@ -1,9 +1,9 @@
 """What an engine answers is an object with attributes; a history can also be had in AWS's form."""
 
+from holdfast.descriptions.executions import Description
+from holdfast.descriptions.history import HistoryEvent, wire_history
 from holdfast.durable import DurableContext, durable_execution
 from holdfast.model.execution import Execution
-from holdfast.service.descriptions.executions import Description
-from holdfast.service.descriptions.history import HistoryEvent, wire_history
 from tests.flow.harness import Harness
 
 

@@ -9,11 +9,11 @@ import pytest
 from holdfast import AsyncDurableContext, DurableContext, Duration, durable_execution
 from holdfast.durable.exceptions import ValidationError
 from holdfast.durable.execution import DurableFunction
+from holdfast.exports.replaying import replay
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import ExecutionFailed
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.operations import Status, Type
-from holdfast.service.exports.replaying import replay
 from holdfast.testing import Runner, crash_everywhere
 from tests.flow.harness import Harness, pending
 

@@ -16,7 +16,7 @@ from holdfast.model.clock import VirtualClock
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
 from holdfast.model.errors import ExecutionFailed, ExecutionStopped, HoldfastError, PayloadNotJson
 from holdfast.model.schedules import checked_input
-from holdfast.service.queues.pushes import read_line
+from holdfast.queues.pushes import read_line
 from tests.flow.harness import Harness, pending, types
 from tests.histories import wire
 

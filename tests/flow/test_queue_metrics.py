@@ -13,7 +13,7 @@ from holdfast.durable.config import Duration
 from holdfast.durable.retries import RetryStrategyConfig, create_retry_strategy
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import HoldfastError, StoreBusy
-from holdfast.service.queues.store_queues import StoreQueues
+from holdfast.queues.store_queues import StoreQueues
 from holdfast.service.runtimes.function_signals import FunctionSignals
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.service.settings import Settings

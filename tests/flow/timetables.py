@@ -16,8 +16,8 @@ from holdfast.model.execution import ExecutionStatus
 from holdfast.model.places import Only
 from holdfast.model.ports import Observer
 from holdfast.model.schedules import Overlap, ScheduleState
+from holdfast.schedules.store_schedules import Schedules
 from holdfast.service.engines import OpenEngine
-from holdfast.service.schedules.store_schedules import Schedules
 from holdfast.service.settings import Settings
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter

@@ -13,7 +13,7 @@ import pytest
 import holdfast
 from holdfast.model import codec
 from holdfast.model.ids import id_at
-from holdfast.service.queues.store_queues import StoreQueues
+from holdfast.queues.store_queues import StoreQueues
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.testing import worker_kit
 from holdfast.workers.policy import Policy

@@ -13,6 +13,7 @@ import msgspec
 import holdfast
 from holdfast.contract.protocol import Response, WorkerRequest
 from holdfast.contract.terms import Contract, Retries, RunLimits
+from holdfast.costs.estimates import Estimates
 from holdfast.model.clock import VirtualClock
 from holdfast.model.execution import Execution
 from holdfast.model.ids import Ids
@@ -20,7 +21,6 @@ from holdfast.model.queues import Mode, QueueRow
 from holdfast.pipelines.graph.graph import AnyNode, Graph
 from holdfast.pipelines.run.run import Pipelines
 from holdfast.pipelines.run.served_pipeline import ServedPipeline
-from holdfast.service.costs.estimates import Estimates
 from holdfast.service.runtimes.pipeline_runtime import GraphFinder
 from holdfast.service.settings import Settings
 from holdfast.testing.crashing import Crash, Crashing

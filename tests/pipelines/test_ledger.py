@@ -11,10 +11,10 @@ import pytest
 
 from holdfast.cli.cost import _print_report
 from holdfast.contract.terms import RunLimits, ToolGrant
+from holdfast.costs.reports import CostQuestion, CostReport, cost_report
 from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.ledger import DAY_MS, NANO, EntryState, nanos_of
 from holdfast.pipelines.graph.graph import After, MapNode, WorkerNode
-from holdfast.service.costs.reports import CostQuestion, CostReport, cost_report
 from holdfast.store.seam import Filter
 from holdfast.testing.crashing import AFTER, BEFORE, Crash
 from holdfast.workers.policy import Policy

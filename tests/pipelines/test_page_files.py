@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.author_files.worker_search import served_files, worker_files, workers_for
 from holdfast.lambda_api.templates.targets import find_all
 from holdfast.model.errors import HoldfastError, Rejected
 from holdfast.pipelines.builder.build import build
 from holdfast.pipelines.graph.graph import GIVES
 from holdfast.pipelines.graph.refusals import PipelineInvalid
-from holdfast.service.author_files.worker_search import served_files, worker_files, workers_for
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.testing import pipeline_kit
 from holdfast.workers.packages import Packages, WorkerInvalid

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.terms import ToolGrant
 from holdfast.pipelines.graph.graph import AnyNode, GateNode, Graph, MapNode, PipelineNode, Rule, SuperviseNode, WorkerNode
-from holdfast.service.restarts.runs import RETRY, RestartAsked, restart_run
+from holdfast.restarts.runs import RETRY, RestartAsked, restart_run
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.tools.seam import Effect
 from tests import parts

@@ -16,6 +16,7 @@ from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Response
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Retries, ToolGrant
+from holdfast.descriptions.pipeline_view import pipeline_view
 from holdfast.model.audit import Actor, NoteFilter
 from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParameter
 from holdfast.model.restart_errors import NodeNotFound, RestartRefused
@@ -32,9 +33,8 @@ from holdfast.pipelines.graph.graph import (
     WaitNode,
     WorkerNode,
 )
-from holdfast.service.descriptions.pipeline_view import pipeline_view
-from holdfast.service.restarts.comparisons import compare_runs
-from holdfast.service.restarts.runs import RETRY, RestartAsked, prepare, restart_run
+from holdfast.restarts.comparisons import compare_runs
+from holdfast.restarts.runs import RETRY, RestartAsked, prepare, restart_run
 from holdfast.store.seam import Filter
 from holdfast.testing import pipeline_kit
 from holdfast.workers.artifacts import Artifacts
@@ -561,7 +561,7 @@ async def test_a_run_under_way_two_levels_below_refuses_a_restart_though_the_pip
         (slow,) = store.list(Filter(parent=middle.id))
         await made.engine._engine.stop(slow.id, cascade=False)
         assert prepare(store, going.run_id, LOCAL, RETRY).header.id == going.run_id
-        monkeypatch.setattr("holdfast.service.restarts.runs._MOST_BELOW", 1)
+        monkeypatch.setattr("holdfast.restarts.runs._MOST_BELOW", 1)
         with pytest.raises(RestartRefused, match="more than a restart checks"):
             prepare(store, going.run_id, LOCAL, RETRY)
         sleeps.set()

@@ -7,9 +7,9 @@ from typing import Any
 
 from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.terms import ToolGrant
+from holdfast.descriptions.pipeline_view import pipeline_view
 from holdfast.pipelines.graph.graph import Graph, MapNode, SuperviseNode, Undo, WorkerNode
-from holdfast.service.descriptions.pipeline_view import pipeline_view
-from holdfast.service.restarts.runs import RestartAsked
+from holdfast.restarts.runs import RestartAsked
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.run_lookup import find_run
 from holdfast.workers.tools.seam import Effect

@@ -10,7 +10,7 @@ import pytest
 import holdfast
 from holdfast import Schedule, WorkerSettings
 from holdfast.model.clock import VirtualClock
-from holdfast.service.schedules.store_schedules import Schedules
+from holdfast.schedules.store_schedules import Schedules
 from holdfast.service.settings import Settings
 from holdfast.store.backends import open_store
 from holdfast.workers.policy import Policy

@@ -14,11 +14,11 @@ from rich.console import Console
 from holdfast.cli.live_pipeline import NodeLines, table_of
 from holdfast.contract.rules import Rule
 from holdfast.contract.terms import RateLimit
+from holdfast.descriptions.pipeline_view import PipelineView, pipeline_view
 from holdfast.pipelines.draw.captions import Counts, money
 from holdfast.pipelines.graph.graph import After, AnyNode, GateNode, Graph, HumanNode, MapNode, WorkerNode
 from holdfast.pipelines.record.notes import note_of
 from holdfast.pipelines.scene import shards
-from holdfast.service.descriptions.pipeline_view import PipelineView, pipeline_view
 from holdfast.store.seam import Filter
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.policy import Policy

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.service.author_files.worker_search import served_files, worker_files, workers_for
+from holdfast.author_files.worker_search import served_files, worker_files, workers_for
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.policy import Policy
 from tests.workers.pages import page

@@ -9,11 +9,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from holdfast.descriptions.history import wire_history
 from holdfast.model import codec
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.ids import Arn
 from holdfast.model.operations import OPEN, Operation, Status, Type
-from holdfast.service.descriptions.history import wire_history
 from holdfast.store.seam import Store
 
 ENDINGS: Final = ("ExecutionSucceeded", "ExecutionFailed", "ExecutionStopped", "ExecutionTimedOut")

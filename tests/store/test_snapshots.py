@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.exports.exporting import exported
+from holdfast.exports.importing import copied, read
 from holdfast.model.execution import State, graph_text
 from holdfast.model.operations import Action
-from holdfast.service.exports.exporting import exported
-from holdfast.service.exports.importing import copied, read
 from holdfast.store.seam import Snapshot
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.stores.writes import LEASE, OOPS, T0, after, callback, execution_succeeds, live, now_at, step, wait, wanted, written

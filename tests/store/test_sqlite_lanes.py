@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.exports.exporting import exported
+from holdfast.exports.importing import copied, read
 from holdfast.model.execution import ExecutionStatus, State
-from holdfast.service.exports.exporting import exported
-from holdfast.service.exports.importing import copied, read
 from holdfast.store.backends import open_maintenance
 from holdfast.store.seam import Filter
 from holdfast.store.sqlite.store import SqliteStore

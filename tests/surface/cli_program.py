@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.model.clock import monotonic
-from holdfast.service.operator.trust import TrustBook, configuration_folder
+from holdfast.operator.trust import TrustBook, configuration_folder
 from tests.surface import warm
 
 T = TypeVar("T")

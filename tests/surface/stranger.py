@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.service.operator.trust import TrustBook, configuration_folder
+from holdfast.operator.trust import TrustBook, configuration_folder
 from tests.surface.cli_program import Program
 from tests.workers.pages import page
 

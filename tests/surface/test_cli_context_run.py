@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.service.author_files.function_loader import declares_function
-from holdfast.service.author_files.worker_search import worker_files
+from holdfast.author_files.function_loader import declares_function
+from holdfast.author_files.worker_search import worker_files
 from tests.surface.cli_program import Program
 from tests.workers.pages import page, write
 

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from holdfast.cli import show
+from holdfast.descriptions.history import HistoryEvent
 from holdfast.durable.identifier import PATCH
 from holdfast.model.execution import ExecutionStatus, Quarantine, State, Terms
 from holdfast.model.life import new_execution
-from holdfast.service.descriptions.history import HistoryEvent
 from tests.surface.cli_program import Program
 
 

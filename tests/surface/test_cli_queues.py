@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 import holdfast
+from holdfast.author_files.function_loader import load
 from holdfast.cli.main import program
 from holdfast.model import codec
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.queue_errors import QueueFull
-from holdfast.service.author_files.function_loader import load
 from tests.surface.queue_scene import Scene
 from tests.workers.pages import page, write
 

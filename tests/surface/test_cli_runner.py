@@ -16,8 +16,8 @@ from holdfast.model.clock import SystemClock
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.schedules import Origin
-from holdfast.service.schedules.declarations import Schedule
-from holdfast.service.schedules.store_schedules import Schedules
+from holdfast.schedules.declarations import Schedule
+from holdfast.schedules.store_schedules import Schedules
 from holdfast.store.seam import Filter
 from tests.library.scene import copied
 from tests.surface.cli_program import Program, until

@@ -16,14 +16,14 @@ import msgspec
 import pytest
 
 from holdfast.contract.terms import ToolGrant
+from holdfast.costs import estimates
+from holdfast.descriptions.pipeline_view import pipeline_view
 from holdfast.model.audit import NoteFilter
 from holdfast.pipelines.graph.graph import HumanNode, MapNode
 from holdfast.server.protocol import links as protocol_links
 from holdfast.server.protocol.link_page import question_page
 from holdfast.server.protocol.routes import worker_routes
 from holdfast.server.protocol.served_workers import ServedWorkers
-from holdfast.service.costs import estimates
-from holdfast.service.descriptions.pipeline_view import pipeline_view
 from holdfast.store.seam import Store
 from holdfast.web.app import App
 from holdfast.web.auth.gate import Gate, open_gate

@@ -17,7 +17,7 @@ import pytest
 
 from holdfast.cli.sample import Sample, sample_of, source_folder
 from holdfast.model.errors import InvalidParameter
-from holdfast.service.operator.trust import TrustBook, configuration_folder
+from holdfast.operator.trust import TrustBook, configuration_folder
 from tests.surface.serve_program import PATIENCE_SECONDS, Program, until
 
 

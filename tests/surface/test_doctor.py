@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from holdfast.model.clock import SystemClock
-from holdfast.service.operator.trust import configuration_folder
+from holdfast.operator.trust import configuration_folder
 from holdfast.store.sqlite.store import SqliteStore
 from tests.postgres import new_schema
 from tests.store.released import migrated, old_postgres, old_sqlite

@@ -15,7 +15,7 @@ import pytest
 from holdfast.model.clock import SystemClock
 from holdfast.model.credentials import Credential, CredentialKind, Role
 from holdfast.model.errors import KeysSecretNeeded
-from holdfast.service.operator.trust import configuration_folder
+from holdfast.operator.trust import configuration_folder
 from holdfast.store.backends import open_store
 from holdfast.store.encryption import AesGcm
 from holdfast.store.seam import Store

@@ -22,8 +22,8 @@ from holdfast.cli.new import worker as new_worker
 from holdfast.cli.trust import trust
 from holdfast.lambda_api.templates.discovery import discover
 from holdfast.model.errors import InvalidParameter
+from holdfast.operator.trust import TrustNeeded, TrustRefused
 from holdfast.service.client import Client
-from holdfast.service.operator.trust import TrustNeeded, TrustRefused
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.policy import Policy
 from tests.surface.cli_program import PATIENCE_SECONDS, PROGRAM

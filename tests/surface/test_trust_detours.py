@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.author_files.author_code import author_code
 from holdfast.cli.arguments import StorePlace
 from holdfast.cli.consent import run_terms
 from holdfast.cli.trust import trust
-from holdfast.service.author_files.author_code import author_code
-from holdfast.service.operator.trust import TrustNeeded
+from holdfast.operator.trust import TrustNeeded
 from holdfast.workers.packages import Packages
 from tests.surface.stranger import WITH_A_TOOL, Stranger
 from tests.workers.pages import page

@@ -11,7 +11,7 @@ from holdfast.cli.consent import run_terms
 from holdfast.cli.serve_workers import ServeWorkers
 from holdfast.lambda_api.templates.descriptions import FoundTargets
 from holdfast.library import find
-from holdfast.service.operator.trust import ToolsNotAllowed, TrustNeeded, TrustRefused
+from holdfast.operator.trust import ToolsNotAllowed, TrustNeeded, TrustRefused
 from holdfast.workers.packages import Packages
 from tests.surface.stranger import WITH_A_TOOL, WITHOUT, Stranger
 

@@ -17,10 +17,10 @@ import pytest
 
 import holdfast
 from holdfast.contract.protocol import response_document
+from holdfast.operator.holdfast_toml import read_operator
 from holdfast.server.metrics import MetricsRoutes
 from holdfast.server.protocol.queues import Queues
 from holdfast.server.protocol.routes import worker_routes
-from holdfast.service.operator.holdfast_toml import read_operator
 from tests.surface.cli_program import Program as Cli
 from tests.surface.serve_program import Program, programs, until
 from tests.surface.served_workers import approval_in, ask, events_of, start, web, written

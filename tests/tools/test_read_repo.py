@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.model.errors import InvalidParameter
-from holdfast.service.operator.holdfast_toml import read_operator
-from holdfast.service.operator.untrusted_settings import RULES
+from holdfast.operator.holdfast_toml import read_operator
+from holdfast.operator.untrusted_settings import RULES
 from holdfast.workers.tools.read_repo import ReadRepo, RepoSettings
 from holdfast.workers.tools.seam import Effect
 from tests.tools.calls import called, failure

@@ -12,8 +12,8 @@ import pytest
 
 from holdfast.cli.arguments import read_text
 from holdfast.cli.show import _failures_in_a_row
+from holdfast.descriptions.history import HistoryEvent
 from holdfast.model.errors import InvalidParameter
-from holdfast.service.descriptions.history import HistoryEvent
 
 
 class Unreadable(io.BytesIO):

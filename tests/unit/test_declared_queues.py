@@ -10,10 +10,10 @@ import pytest
 
 import holdfast
 from holdfast import DurableContext, Limits, Queue, durable_execution
+from holdfast.author_files.declared_beside import queues_beside
 from holdfast.model.errors import InvalidParameter
-from holdfast.service.author_files.declared_beside import queues_beside
-from holdfast.service.operator.holdfast_toml import read_operator
-from holdfast.service.queues.declarations import declared_together
+from holdfast.operator.holdfast_toml import read_operator
+from holdfast.queues.declarations import declared_together
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.store.backends import open_store
 

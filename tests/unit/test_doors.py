@@ -74,8 +74,8 @@ def test_every_layer_says_what_it_may_import() -> None:
     [
         ("May import: holdfast.store.seam, holdfast.model.", "engine", {"store.seam", "store.rows", "model.ids"}, ["store.rows"]),
         ("May import: everything below it.", "cli", {"web.app", "model.ids"}, []),
-        ("May import: service.queues, and packages below service.", "service.costs", {"service.queues.places", "store.seam"}, []),
-        ("May import: packages below service.", "service.costs", {"service.settings"}, ["service.settings"]),
+        ("May import: service.runtimes, and packages below service.", "service.open_engine", {"service.runtimes.a", "store.seam"}, []),
+        ("May import: packages below service.", "service.runtimes", {"service.settings"}, ["service.settings"]),
         ("May import: nothing of Holdfast's.", "model", {"files.private"}, ["files.private"]),
         ("Belongs: everything.", "model", {"files.private"}, []),
     ],

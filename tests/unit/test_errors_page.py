@@ -14,9 +14,9 @@ import holdfast.hosts.sandbox.admitted_files
 import holdfast.hosts.sandbox.jail
 import holdfast.hosts.sandbox.server_limits
 import holdfast.model.deploy_errors
+import holdfast.operator.trust
 import holdfast.pipelines.graph.refusals
-import holdfast.service.operator.trust
-import holdfast.service.queues.store_queues
+import holdfast.queues.store_queues
 import holdfast.testing.crashing
 import holdfast.testing.replays
 import holdfast.workers.links

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from holdfast.exports import importing
+from holdfast.exports.exporting import FORMAT
+from holdfast.exports.importing import read
 from holdfast.model.errors import ExportInvalid
 from holdfast.model.execution import State, graph_text
-from holdfast.service.exports import importing
-from holdfast.service.exports.exporting import FORMAT
-from holdfast.service.exports.importing import read
 
 ID = "019b7a2c-0000-7000-8000-000000000001"
 STEP, CALL, INSIDE, BOX = "a" * 64, "b" * 64, "c" * 64, "d" * 64

@@ -12,8 +12,8 @@ import pytest
 from holdfast.contract.terms import RateLimit
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.schedule_errors import ScheduleInvalid
-from holdfast.service.operator.holdfast_toml import read_operator
-from holdfast.service.queues.declarations import Queue
+from holdfast.operator.holdfast_toml import read_operator
+from holdfast.queues.declarations import Queue
 from holdfast.service.runtimes.worker_runtime import ToolSettings, WorkerSettings
 from holdfast.service.runtimes.worker_signals import SignalSettings
 from holdfast.workers.policy import DayCaps, Policy, RiskRule

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.service.operator import folder_ownership
-from holdfast.service.operator.folder_ownership import faults_of
+from holdfast.operator import folder_ownership
+from holdfast.operator.folder_ownership import faults_of
 
 ANOTHER = 54321
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from holdfast.model.errors import InvalidParameter
-from holdfast.service.operator.files import operator_files
-from holdfast.service.operator.trust import TrustRefused
-from holdfast.service.operator.untrusted_settings import RULES
+from holdfast.operator.files import operator_files
+from holdfast.operator.trust import TrustRefused
+from holdfast.operator.untrusted_settings import RULES
 from holdfast.service.runtimes.worker_runtime import ToolSettings, WorkerSettings
 from holdfast.workers.policy import DayCaps, Policy
 from holdfast.workers.tools.cassettes import CassetteSettings

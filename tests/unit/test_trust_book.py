@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.service.operator.trust import TrustBook, TrustRefused, configuration_folder
+from holdfast.operator.trust import TrustBook, TrustRefused, configuration_folder
 
 
 @pytest.fixture

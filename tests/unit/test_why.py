@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.descriptions.why import why
 from holdfast.model.execution import Execution, ExecutionStatus, State, Terms
 from holdfast.model.life import new_execution
 from holdfast.model.summary import Summary
-from holdfast.service.descriptions.why import why
 
 _NO_STORE: Any = None
 

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from holdfast.model.errors import ExtraMissing, InvalidParameter
-from holdfast.service.operator.holdfast_toml import read_operator
+from holdfast.operator.holdfast_toml import read_operator
 from holdfast.signals.observers import EndSeen, RunSeen
 from holdfast.signals.spans import wanted
 from holdfast.signals.traceparent import below, header_of, parent_of, span_hex, trace_hex

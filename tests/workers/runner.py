@@ -14,8 +14,8 @@ from typing import Any
 
 import holdfast
 from holdfast.contract.protocol import response_document
+from holdfast.operator.holdfast_toml import read_operator
 from holdfast.service.engines import OpenEngine
-from holdfast.service.operator.holdfast_toml import read_operator
 from holdfast.service.settings import Settings
 
 

@@ -19,7 +19,7 @@ import holdfast
 from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.terms import Retries
 from holdfast.model.errors import ExtraMissing, HoldfastError
-from holdfast.service.operator.holdfast_toml import read_operator
+from holdfast.operator.holdfast_toml import read_operator
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts
 from holdfast.workers.storage.bucket import Bucket

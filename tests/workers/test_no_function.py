@@ -169,7 +169,7 @@ async def test_the_mark_is_in_the_history_and_never_on_the_wire(tmp_path: Path) 
 
 
 def holdfast_arn(header: Any) -> str:
-    from holdfast.service.descriptions.executions import arn_of
+    from holdfast.descriptions.executions import arn_of
 
     return arn_of(header)
 

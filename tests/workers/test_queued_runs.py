@@ -23,8 +23,8 @@ from holdfast.model.ids import id_at
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.queues import Mode, QueueRow, checked_declaration
 from holdfast.model.rates import Rate
+from holdfast.queues.store_queues import StoreQueues
 from holdfast.server.protocol.queues import Queues
-from holdfast.service.queues.store_queues import StoreQueues
 from holdfast.store.backends import open_store
 from holdfast.testing.stores.queue_writes import queued
 from holdfast.testing.stores.writes import T0

@@ -11,8 +11,8 @@ import holdfast
 from holdfast import Schedule, WorkerSettings
 from holdfast.model.clock import VirtualClock
 from holdfast.model.schedule_errors import ScheduleInvalid
-from holdfast.service.operator.holdfast_toml import read_operator
-from holdfast.service.schedules.store_schedules import Schedules
+from holdfast.operator.holdfast_toml import read_operator
+from holdfast.schedules.store_schedules import Schedules
 from holdfast.service.settings import Settings
 from holdfast.store.backends import open_store
 from holdfast.workers.policy import Policy

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.refusals import InvalidRequest
-from holdfast.service.queues.pushes import PushedLine, PushOptions
+from holdfast.queues.pushes import PushedLine, PushOptions
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.service.worker_pushes import WorkerPush
 from holdfast.workers.packages import WorkerInvalid

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.author_files.author_code import author_code
 from holdfast.cli.arguments import StorePlace
 from holdfast.cli.consent import Consent, operators_settings, store_request
 from holdfast.hosts.sandbox.snapshot import ours
-from holdfast.service.author_files.author_code import author_code
-from holdfast.service.operator.files import OperatorFiles
-from holdfast.service.operator.folder_ownership import faults_of
-from holdfast.service.operator.trust import ToolsNotAllowed, check_fit
+from holdfast.operator.files import OperatorFiles
+from holdfast.operator.folder_ownership import faults_of
+from holdfast.operator.trust import ToolsNotAllowed, check_fit
 from holdfast.service.runtimes.worker_runtime import ToolSettings, WorkerRuntime, WorkerSettings
 
 if TYPE_CHECKING:

@@ -227,7 +227,7 @@ def _spent(approval: Approval) -> str:
 
 def _rest(approval: Approval) -> str:
     """What the rest of the outermost run may cost, in words; `-` if that could not be estimated."""
-    from holdfast.service.costs.estimates import rest_in_words
+    from holdfast.costs.estimates import rest_in_words
 
     return "-" if approval.may_cost is None else rest_in_words(approval.may_cost, "unknown here")
 

@@ -90,7 +90,7 @@ class StorePlace(msgspec.Struct, frozen=True):
         result."""
         if self.codec_address is None:
             return None
-        from holdfast.service.author_files.function_loader import load_codec  # loads holdfast.durable, which most commands do not need
+        from holdfast.author_files.function_loader import load_codec  # loads holdfast.durable, which most commands do not need
 
         with contextlib.redirect_stdout(sys.stderr):
             return load_codec(self.codec_address)

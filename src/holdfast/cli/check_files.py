@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
+from holdfast.author_files.author_code import author_code
 from holdfast.cli.check_pages import read_page, unreadable
 from holdfast.cli.consent import Consent
 from holdfast.contract.terms import PageReading, Problem, ProblemLevel
 from holdfast.hosts.sandbox.admitted_files import IncludeRefused, check_page
 from holdfast.hosts.sandbox.snapshot import gather, stays_behind
 from holdfast.model.errors import InvalidParameter, Rejected
-from holdfast.service.author_files.author_code import author_code
-from holdfast.service.operator.folder_ownership import faults_of
+from holdfast.operator.folder_ownership import faults_of
 from holdfast.workers.tools.declarations import DeclaredWorker, declarations_of
 
 

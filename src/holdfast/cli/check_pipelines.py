@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.author_files.worker_search import declares_pipelines, served_files, workers_for
 from holdfast.cli.terminal import printable, working
 from holdfast.contract.terms import Problem, ProblemLevel
 from holdfast.model.errors import InvalidParameter, Rejected
@@ -26,7 +27,6 @@ from holdfast.pipelines.graph.graph import Built, Graph, SourceLine, kind_of
 from holdfast.pipelines.graph.graph_json import MAX_TEXT_BYTES, graph_from
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 from holdfast.pipelines.page.reader import is_pipeline
-from holdfast.service.author_files.worker_search import declares_pipelines, served_files, workers_for
 from holdfast.workers.packages import Packages
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.declarations import declarations_of

@@ -47,7 +47,7 @@ def schedules(context: typer.Context, incomplete: str) -> list[str]:
 
     def names(store: ScheduleStore) -> Sequence[str]:
         from holdfast.model.clock import SystemClock
-        from holdfast.service.schedules.store_schedules import Schedules
+        from holdfast.schedules.store_schedules import Schedules
 
         return [state.name for state in Schedules(store, SystemClock()).list()]
 

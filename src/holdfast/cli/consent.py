@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.author_files.author_code import AuthorCode, author_code
 from holdfast.cli.arguments import StorePlace
 from holdfast.cli.terminal import printable, say, shortened
-from holdfast.service.author_files.author_code import AuthorCode, author_code
-from holdfast.service.operator.files import OperatorFiles, operator_files
-from holdfast.service.operator.folder_ownership import faults_of
-from holdfast.service.operator.trust import TrustBook, TrustNeeded, TrustRefused, check_fit
+from holdfast.operator.files import OperatorFiles, operator_files
+from holdfast.operator.folder_ownership import faults_of
+from holdfast.operator.trust import TrustBook, TrustNeeded, TrustRefused, check_fit
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 
 if TYPE_CHECKING:

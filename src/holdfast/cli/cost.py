@@ -16,7 +16,7 @@ from holdfast.cli.terminal import print_document, print_table, say, working
 from holdfast.model.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from holdfast.service.costs.reports import CostLine, CostReport
+    from holdfast.costs.reports import CostLine, CostReport
 
 _LEFT_OUT: Final = "more lines are left out: {:,} are shown; name fewer dimensions or days"
 
@@ -68,7 +68,7 @@ def cost(
         return
     if input_ is not None:
         raise InvalidParameter("--input is for an estimate: name the file of a pipeline or worker.")
-    from holdfast.service.costs.reports import csv_rows
+    from holdfast.costs.reports import csv_rows
 
     with working("summing up"), place.client() as client:
         report = client.cost(run=target, by=by, since=since, until=until, tenant=tenant, pipeline=pipeline)

@@ -20,7 +20,7 @@ from holdfast.cli.serve import HostOption, ParametersOption, PortOption, ServeOp
 from holdfast.cli.serve_workers import IsolationOption, ServeWorkers
 from holdfast.cli.terminal import printable, say
 from holdfast.model.execution import ExecutionStatus
-from holdfast.service.operator.trust import TrustBook
+from holdfast.operator.trust import TrustBook
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

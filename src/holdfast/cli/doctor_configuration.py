@@ -11,10 +11,10 @@ from typing import Final
 from holdfast.cli.diagnoses import Diagnosis, Question, ok, problem, sentence, warning
 from holdfast.cli.terminal import shortened
 from holdfast.model.errors import HoldfastError
-from holdfast.service.operator.files import OperatorFiles, operator_files
-from holdfast.service.operator.folder_ownership import faults_of
-from holdfast.service.operator.holdfast_toml import FILE
-from holdfast.service.operator.trust import TrustBook, configuration_folder
+from holdfast.operator.files import OperatorFiles, operator_files
+from holdfast.operator.folder_ownership import faults_of
+from holdfast.operator.holdfast_toml import FILE
+from holdfast.operator.trust import TrustBook, configuration_folder
 
 _REMEDY: Final = re.compile(r"\((chmod [^)]*)\)")
 

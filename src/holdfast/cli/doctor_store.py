@@ -16,7 +16,7 @@ from holdfast.files import private
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import ExtraMissing, HoldfastError, NotPrivate, StoreNotFound, StoreUnsuitable
 from holdfast.model.ids import id_at
-from holdfast.service.operator.trust import configuration_folder
+from holdfast.operator.trust import configuration_folder
 from holdfast.store.backends import open_maintenance
 from holdfast.store.maintenance import StoreReport
 from holdfast.store.shown_address import shown

@@ -59,7 +59,7 @@ class Estimated(msgspec.Struct, frozen=True):
 
 def money_of(nanos: int | None) -> str:
     """An amount in billionths of a dollar as a text, such as `$0.0125`; `unknown` for None."""
-    from holdfast.service.costs.reports import dollars
+    from holdfast.costs.reports import dollars
 
     return "unknown" if nanos is None else f"${dollars(nanos)}"
 

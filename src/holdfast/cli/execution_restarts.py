@@ -12,9 +12,9 @@ from holdfast.cli.arguments import CodecOption, ExecutionArgument, JsonOption, S
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.run_restarts import YesOption, agreed
 from holdfast.cli.terminal import print_document, printable, say
+from holdfast.descriptions.executions import arn_of
 from holdfast.durable.exceptions import NonDeterministicExecutionError
 from holdfast.model import codec as texts
-from holdfast.service.descriptions.executions import arn_of
 
 _MOST_NAMES = 20
 
@@ -40,7 +40,7 @@ def restart(
     starts. Operations that had ended before this one began are kept. This operation, those after it, and those that were still open run
     again. The old execution stays, superseded by the new one. A runner that hosts the function runs the new execution.
     """
-    from holdfast.service.author_files.function_loader import load
+    from holdfast.author_files.function_loader import load
 
     place = StorePlace.of(store, codec)
     given = None if input_ is None else texts.dumps(read_json("--input", input_))

@@ -23,10 +23,10 @@ from holdfast.cli.arguments import (
 )
 from holdfast.cli.execution_restarts import restart
 from holdfast.cli.terminal import print_document, print_line, say, working, write_private
+from holdfast.exports.importing import read
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import ExecutionStatus
-from holdfast.service.exports.importing import read
 from holdfast.store.seam import Filter
 
 app = typer.Typer(help="Look at executions; stop, release, restart, export or import them.", no_args_is_help=True, rich_markup_mode=None)

@@ -13,22 +13,22 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from holdfast.author_files.declared_beside import queues_beside
+from holdfast.author_files.function_loader import LoadedFunction
 from holdfast.cli.arguments import StorePlace
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.operators_queues import operators_queues
 from holdfast.cli.terminal import printable, say
+from holdfast.descriptions.executions import Description
 from holdfast.model import codec
 from holdfast.model.clock import SystemClock, monotonic
 from holdfast.model.errors import ExecutionQuarantined, FunctionNotFound, Unsuccessful
 from holdfast.model.execution import State
 from holdfast.model.ids import checked_name, id_at
-from holdfast.service.author_files.declared_beside import queues_beside
-from holdfast.service.author_files.function_loader import LoadedFunction
-from holdfast.service.descriptions.executions import Description
+from holdfast.queues.declarations import declared_together
 from holdfast.service.engines import EngineOpening, OpenEngine
 from holdfast.service.engines import open as open_engine
 from holdfast.service.open_engine.open_execution import OpenExecution
-from holdfast.service.queues.declarations import declared_together
 from holdfast.store.seam import Filter
 from holdfast.store.shown_address import shown
 
@@ -115,8 +115,8 @@ class _ForegroundRun:
         if not files:
             queues = declared_together(queues, operators_queues(asked.config, trust=asked.trust))
             return open_engine(place.where, functions=self._loaded.beside, queues=queues, codec=place.codec())
+        from holdfast.author_files.worker_search import served_files
         from holdfast.cli.consent import run_terms
-        from holdfast.service.author_files.worker_search import served_files
 
         terms = run_terms(served_files(files), place, asked.isolation, asked.config, trust=asked.trust)
         functions, settings = self._loaded.beside, terms.settings
@@ -136,7 +136,7 @@ class _ForegroundRun:
         file = Path(self._options.target.partition(":")[0])
         if file.suffix != ".py" or not file.is_file() or b".run(" not in file.read_bytes():
             return ()
-        from holdfast.service.author_files.worker_search import worker_files
+        from holdfast.author_files.worker_search import worker_files
 
         given = {path.resolve() for path in self._options.workers.files}
         return [found for found in worker_files(file) if found.resolve() not in given]

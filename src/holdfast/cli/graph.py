@@ -90,7 +90,7 @@ def _of_run(run: str, store: str | None, codec: str | None) -> tuple[Built, View
     with StorePlace.of(store, codec).client() as client:
         view = client.view(run)
         if view is None:
-            from holdfast.service.descriptions.pipeline_view import why_no_view
+            from holdfast.descriptions.pipeline_view import why_no_view
 
             found = client.runs.get(run)
             raise InvalidParameter(f"{printable(why_no_view(found.header, found.accepted))} `holdfast runs show` shows the run.")

@@ -21,9 +21,9 @@ from holdfast.pipelines.draw.captions import STATES, NodeView, about, state_line
 from holdfast.pipelines.graph.graph import kind_of
 
 if TYPE_CHECKING:
+    from holdfast.descriptions.pipeline_view import PipelineView
     from holdfast.pipelines.graph.graph import Graph
     from holdfast.pipelines.record.states import NodeStatus
-    from holdfast.service.descriptions.pipeline_view import PipelineView
 
 _LOOK_SECONDS = 0.25
 _MOST_DETAIL = 160

@@ -17,7 +17,7 @@ import typer
 
 from holdfast.cli.terminal import printable, say
 from holdfast.model.errors import InvalidParameter
-from holdfast.service.operator.trust import TrustBook, TrustRefused
+from holdfast.operator.trust import TrustBook, TrustRefused
 
 app = typer.Typer(help="Make the files of a new worker or pipeline.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.service.queues.declarations import QueueTable
+    from holdfast.queues.declarations import QueueTable
 
 
 def operators_queues(config: Path | None, *, trust: bool) -> Mapping[str, QueueTable]:
@@ -22,7 +22,7 @@ def operators_queues(config: Path | None, *, trust: bool) -> Mapping[str, QueueT
 
 
 def _places(config: Path | None) -> list[Path]:
-    from holdfast.service.operator.trust import configuration_folder
+    from holdfast.operator.trust import configuration_folder
 
     named = config or (Path(os.environ["HOLDFAST_CONFIG"]) if os.environ.get("HOLDFAST_CONFIG") else None)
     return [named] if named is not None else [Path("holdfast.toml"), configuration_folder(os.environ) / "holdfast.toml"]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.cli.terminal import distance, print_table, printable, say, shortened, span_of
-from holdfast.service.queues.documents import settings_document
-from holdfast.service.queues.setting_names import MEMBERS
-from holdfast.service.queues.store_queues import ParkedRun, QueueView
+from holdfast.queues.documents import settings_document
+from holdfast.queues.setting_names import MEMBERS
+from holdfast.queues.store_queues import ParkedRun, QueueView
 
 
 def queues_table(found: Sequence[QueueView], now: int) -> None:

@@ -12,6 +12,8 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from holdfast.author_files.declared_beside import not_declared_told, queues_beside
+from holdfast.author_files.function_loader import load
 from holdfast.cli.arguments import StorePlace
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.operators_queues import operators_queues
@@ -24,12 +26,10 @@ from holdfast.model.codec import MAX_PAYLOAD_BYTES
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.places import checked_queue
 from holdfast.model.queue_errors import QueueFull
-from holdfast.service.author_files.declared_beside import not_declared_told, queues_beside
-from holdfast.service.author_files.function_loader import load
+from holdfast.queues.declarations import Queue, declared_together
+from holdfast.queues.pushes import PushedLine, PushOptions
+from holdfast.queues.store_queues import new_queue, note_of_queue
 from holdfast.service.client import Client
-from holdfast.service.queues.declarations import Queue, declared_together
-from holdfast.service.queues.pushes import PushedLine, PushOptions
-from holdfast.service.queues.store_queues import new_queue, note_of_queue
 
 if TYPE_CHECKING:
     from holdfast.service.worker_pushes import WorkerPush

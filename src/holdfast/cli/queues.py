@@ -14,10 +14,10 @@ from holdfast.cli.terminal import print_document, print_line, printable, say, wo
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.queues import Mode
-from holdfast.service.queues.documents import parked_document, queue_document, settings_document
-from holdfast.service.queues.documents import queue_page as page_document
-from holdfast.service.queues.setting_names import read_assignment
-from holdfast.service.queues.store_queues import QueueView, new_queue
+from holdfast.queues.documents import parked_document, queue_document, settings_document
+from holdfast.queues.documents import queue_page as page_document
+from holdfast.queues.setting_names import read_assignment
+from holdfast.queues.store_queues import QueueView, new_queue
 
 app = typer.Typer(help="Look at queues; fill, pause and limit them; start parked runs again.", no_args_is_help=True, rich_markup_mode=None)
 

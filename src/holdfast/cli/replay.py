@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from holdfast.author_files.function_loader import load
 from holdfast.cli.arguments import CodecOption, ConfigOption, JsonOption, StoreOption, StorePlace, TrustOption
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import print_document, printable, say, working
 from holdfast.cli.workers import declares_workers
 from holdfast.durable.exceptions import NonDeterministicExecutionError
+from holdfast.exports.replaying import replay as replayed
 from holdfast.model.errors import InvalidParameter
-from holdfast.service.author_files.function_loader import load
-from holdfast.service.exports.replaying import replay as replayed
 
 if TYPE_CHECKING:
     from holdfast.workers.replay import RunReplay

@@ -15,6 +15,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from holdfast.author_files.function_loader import LoadedFunction, load
 from holdfast.cli.arguments import CodecOption, ConfigOption, StoreOption, StorePlace, TrustOption, read_json
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.foreground_run import RunOptions, WorkerOptions, follow
@@ -22,11 +23,10 @@ from holdfast.cli.function_logs import print_function_logs
 from holdfast.cli.show import error_line
 from holdfast.cli.terminal import moment, print_document, say
 from holdfast.cli.workers import WorkerRunOptions, declares_workers, run_worker
+from holdfast.descriptions.executions import Description, arn_of
 from holdfast.model import codec
 from holdfast.model.errors import ExecutionNotFound, InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus
-from holdfast.service.author_files.function_loader import LoadedFunction, load
-from holdfast.service.descriptions.executions import Description, arn_of
 
 _CODES = {"FAILED": "execution_failed", "TIMED_OUT": "execution_timed_out", "STOPPED": "execution_stopped"}
 

@@ -26,11 +26,11 @@ from holdfast.cli.serve_workers import IsolationOption, ServeWorkers
 from holdfast.cli.terminal import print_table, printable, say, warn_of_root
 from holdfast.model.errors import FunctionNotFound, InvalidParameter
 from holdfast.model.places import Only, checked_queue
+from holdfast.queues.declarations import declared_together
+from holdfast.queues.store_queues import meant_queue
 from holdfast.service.drain import drained
 from holdfast.service.engines import EngineOpening
 from holdfast.service.engines import open as open_engine
-from holdfast.service.queues.declarations import declared_together
-from holdfast.service.queues.store_queues import meant_queue
 from holdfast.service.runtimes.function_signals import FunctionSignals
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Hosted, QueueStore

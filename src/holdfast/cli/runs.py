@@ -22,7 +22,7 @@ from holdfast.model.clock import SystemClock
 
 if TYPE_CHECKING:
     from holdfast.cli.remote_events import RemoteEvent
-    from holdfast.service.descriptions.pipeline_view import PipelineView
+    from holdfast.descriptions.pipeline_view import PipelineView
     from holdfast.workers.calls import Try
     from holdfast.workers.events import RunEvent
     from holdfast.workers.run_lookup import RunView

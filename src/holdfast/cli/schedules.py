@@ -54,7 +54,7 @@ def add(
     codec: CodecOption = None,
 ) -> None:
     """Add a schedule. It wins over what code, pages and holdfast.toml declare."""
-    from holdfast.service.schedules.declarations import Schedule
+    from holdfast.schedules.declarations import Schedule
 
     asked = Schedule(
         name,
@@ -86,7 +86,7 @@ def add(
 @app.command("list")
 def list_(json_lines: LinesOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
     """List the schedules by name."""
-    from holdfast.service.schedules.documents import described, expression
+    from holdfast.schedules.documents import described, expression
 
     now = SystemClock().now()
     with StorePlace.of(store, codec).client() as client:
@@ -128,7 +128,7 @@ def next_(
     with StorePlace.of(store, codec).client() as client:
         state = client.schedules.get(name)
     if json:
-        from holdfast.service.schedules.documents import iso, next_times
+        from holdfast.schedules.documents import iso, next_times
 
         print_document([iso(at) for at in next_times(state, SystemClock().now(), count)])
         return
@@ -182,8 +182,8 @@ def backfill(
 
     A date such as 2026-03-01 is midnight in the schedule's zone: FROM 2026-03-01 TO 2026-03-08 is the first seven days of March.
     """
-    from holdfast.service.schedules.declarations import span_of
-    from holdfast.service.schedules.documents import in_zone
+    from holdfast.schedules.declarations import span_of
+    from holdfast.schedules.documents import in_zone
 
     with working("looking for what was due"), StorePlace.of(store, codec).client() as client:
         timing = client.schedules.get(name).definition.timing
@@ -207,13 +207,13 @@ def remove(name: NameArgument, store: StoreOption = None, codec: CodecOption = N
 
 
 def _print_json(state: ScheduleState) -> None:
-    from holdfast.service.schedules.documents import described
+    from holdfast.schedules.documents import described
 
     print_document(described(state, SystemClock().now()))
 
 
 def _print_times(state: ScheduleState, count: int) -> None:
-    from holdfast.service.schedules.documents import in_zone, next_times
+    from holdfast.schedules.documents import in_zone, next_times
 
     now = SystemClock().now()
     times = next_times(state, now, count)
@@ -225,7 +225,7 @@ def _print_times(state: ScheduleState, count: int) -> None:
 
 def _print_shown(state: ScheduleState) -> None:
     from holdfast.model.timing import in_words
-    from holdfast.service.schedules.documents import definition_told, expression
+    from holdfast.schedules.documents import definition_told, expression
 
     definition = state.definition
     told = definition_told(definition)
@@ -268,7 +268,7 @@ def _outcome(outcome: str, how: str) -> str:
 
 
 def _next(state: ScheduleState) -> str:
-    from holdfast.service.schedules.documents import next_times
+    from holdfast.schedules.documents import next_times
 
     times = next_times(state, SystemClock().now(), 1)
     return "paused" if state.paused else seconds(times[0]) if times else "never"

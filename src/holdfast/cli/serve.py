@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from holdfast.lambda_api.serving import Serving
     from holdfast.lambda_api.templates.descriptions import FoundTargets
     from holdfast.lambda_api.templates.file_watch import FileStamps
+    from holdfast.schedules.declarations import Schedule
     from holdfast.service.runtimes.function_signals import FunctionSignals
-    from holdfast.service.schedules.declarations import Schedule
     from holdfast.web.auth.gate import Gate
     from holdfast.web.limits import WebLimits
     from holdfast.web.routing import Route

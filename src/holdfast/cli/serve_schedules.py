@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.terminal import printable, say
 from holdfast.model.schedules import Origin
-from holdfast.service.queues.declarations import Queue, QueueTable, declared_together
+from holdfast.queues.declarations import Queue, QueueTable, declared_together
 
 if TYPE_CHECKING:
     from holdfast.cli.serve_workers import ServeWorkers
     from holdfast.engine.engine import Engine
     from holdfast.lambda_api.serving import Serving
     from holdfast.lambda_api.templates.descriptions import FoundTargets
-    from holdfast.service.schedules.declarations import Schedule
+    from holdfast.schedules.declarations import Schedule
 
 
 def schedules_of_file(isolation: str | None, config: Path | None, *, trust: bool) -> Sequence[Schedule]:
     """The schedules of the operator's file, for a command without workers. Those of the current folder's holdfast.toml are used only if the
     folder is trusted. May ask the user for trust."""
     from holdfast.cli.consent import Consent, operators_settings
-    from holdfast.service.operator.files import operator_files
+    from holdfast.operator.files import operator_files
 
     files = operator_files(config)
     if not files.base.schedules and (files.whole is None or not files.whole.schedules):
@@ -35,7 +35,7 @@ def warn_of_left_over(engine: Engine, declared: Iterable[Schedule], told: set[st
     """Print a warning for each schedule of a function hosted here that was declared earlier and is not in `declared` now: it goes on,
     although its declaration may be deleted. Schedules that an operator changed, paused or removed are left out. Warnings in `told` are not
     printed again; new ones are added to it."""
-    from holdfast.service.schedules.store_schedules import left_over
+    from holdfast.schedules.store_schedules import left_over
 
     functions = {one.function for one in engine.registry.hosted()}
     for warning in left_over(engine.store, [schedule.name for schedule in declared], functions):
@@ -58,7 +58,7 @@ class ServerDeclarations:
     def declare(self, service: Serving, workers: ServeWorkers | None, found: FoundTargets) -> None:
         """Write the queues and schedules that are declared now into the store, and tell the runner of this server to read them. Also warn
         of schedules that are no longer declared."""
-        from holdfast.service.schedules.store_schedules import declare_all
+        from holdfast.schedules.store_schedules import declare_all
 
         engine = service.engine
         engine.store.declare([queue.row() for queue in self.queues(found)])

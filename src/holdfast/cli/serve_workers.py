@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from holdfast.durable.execution import DurableFunction
     from holdfast.lambda_api.serving import Serving
     from holdfast.lambda_api.templates.descriptions import FoundTargets
+    from holdfast.queues.declarations import QueueTable
     from holdfast.server.subscribers import ServerSubscribers
-    from holdfast.service.queues.declarations import QueueTable
     from holdfast.service.runtimes.worker_runtime import WorkerRuntime, WorkerSettings
     from holdfast.web.limits import WebLimits
     from holdfast.web.routing import Route
@@ -61,8 +61,8 @@ class ServeWorkers:
         """
         if not found.workers:
             return None
+        from holdfast.author_files.worker_search import served_files
         from holdfast.cli.allowed_tools import AllowedTools, check_allowed, serve_settings
-        from holdfast.service.author_files.worker_search import served_files
         from holdfast.service.runtimes.worker_runtime import WorkerRuntime, home_beside
 
         settings, files = serve_settings(served_files(found.workers), place, isolation, config, trust=trust)

@@ -10,6 +10,9 @@ import msgspec
 
 from holdfast.cli.arguments import StorePlace
 from holdfast.cli.terminal import distance, moment, print_table, printable, say, seconds, shortened, span_of
+from holdfast.descriptions.executions import Description, Pending, Trouble, arn_of
+from holdfast.descriptions.failure_path import described, failed_branches
+from holdfast.descriptions.history import HistoryEvent
 from holdfast.model.error_text import class_of, ordinal
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, State
@@ -18,10 +21,7 @@ from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.model.schedules import How, Occurrence
 from holdfast.model.serialization_advice import with_advice
 from holdfast.model.typed import as_json
-from holdfast.service.descriptions.executions import Description, Pending, Trouble, arn_of
-from holdfast.service.descriptions.failure_path import described, failed_branches
-from holdfast.service.descriptions.history import HistoryEvent
-from holdfast.service.queues.places import QueuePlace
+from holdfast.queues.places import QueuePlace
 
 _SHOWN_BRANCHES = 10
 _PATCH = "Patch"  # the sub-type of a `context.patched` record, written here because these commands do not load the SDK

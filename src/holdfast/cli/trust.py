@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
+from holdfast.author_files.author_code import author_code
 from holdfast.cli.arguments import JsonOption
 from holdfast.cli.terminal import print_document, printable, say
 from holdfast.hosts.sandbox.snapshot import code_folder
 from holdfast.model.errors import InvalidParameter
-from holdfast.service.author_files.author_code import author_code
-from holdfast.service.operator.folder_ownership import faults_of
-from holdfast.service.operator.trust import TrustBook, check_fit
+from holdfast.operator.folder_ownership import faults_of
+from holdfast.operator.trust import TrustBook, check_fit
 
 
 def trust(

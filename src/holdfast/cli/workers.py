@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.author_files.function_loader import declares_function
 from holdfast.cli.arguments import StorePlace, read_json
 from holdfast.cli.named_worker import meant_worker
 from holdfast.cli.terminal import print_document, printable, say, shortened, warn_of_root
 from holdfast.library import find
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.operations import Kind
-from holdfast.service.author_files.function_loader import declares_function
 from holdfast.signals.observers import AttemptSeen, RunObserver, RunSeen, ToolSeen
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def declares_workers(target: str) -> bool:
         return False
     if (named := target.partition(":")[2]) and declares_function(file, named):
         return False
-    from holdfast.service.author_files.worker_search import declares_pipelines
+    from holdfast.author_files.worker_search import declares_pipelines
     from holdfast.workers.tools.declarations import declarations_of
 
     if declares_pipelines(file):
@@ -88,8 +88,8 @@ def run_worker(options: WorkerRunOptions, *, json_output: bool, detach: bool = F
         raise InvalidParameter('--constraints must be a JSON object, such as {"max_tokens": 500}.')
     if estimate:
         return _estimated(options, json_output=json_output)
+    from holdfast.author_files.worker_search import served_files
     from holdfast.cli.consent import run_terms
-    from holdfast.service.author_files.worker_search import served_files
 
     warn_of_root()
     terms = run_terms(served_files([options.file]), options.place, options.isolation, options.config, trust=options.trust)

@@ -43,10 +43,10 @@ from holdfast.model.execution import ExecutionStatus
 from holdfast.model.ids import LATEST
 from holdfast.model.signals import Subscriber
 from holdfast.model.threads import Purpose, in_thread
+from holdfast.queues.store_queues import warn_of_new_queues
 from holdfast.service.drain import drained
 from holdfast.service.open_engine.interpreter_tuning import tune
 from holdfast.service.open_engine.registered import registered
-from holdfast.service.queues.store_queues import warn_of_new_queues
 from holdfast.service.settings import Settings
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter, Hosted

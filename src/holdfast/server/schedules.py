@@ -12,10 +12,10 @@ from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.clock import Clock
 from holdfast.model.schedules import Origin, ScheduleState
 from holdfast.model.threads import Purpose, in_thread
+from holdfast.schedules.declarations import schedule_from, span_of
+from holdfast.schedules.documents import described, iso, next_times
+from holdfast.schedules.store_schedules import Backfilled, Schedules
 from holdfast.server.protocol.worker_replies import WORKERS, document_reply
-from holdfast.service.schedules.declarations import schedule_from, span_of
-from holdfast.service.schedules.documents import described, iso, next_times
-from holdfast.service.schedules.store_schedules import Backfilled, Schedules
 from holdfast.store.seam import ScheduleStore
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply

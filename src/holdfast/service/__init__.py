@@ -1,4 +1,4 @@
-"""service — what users call: `holdfast.open`, the client of a store, export, import and replay. It joins the layers below.
+"""service — what users call: `holdfast.open` and the client of a store. It joins the layers below.
 
 engines.py          `holdfast.open`: puts a store, a host and an engine together; start here
 settings.py         the settings of an engine; drain.py lets its process end
@@ -7,17 +7,10 @@ opened_store.py     a store alone, open for a block of code
 worker_pushes.py    enqueues a run of a worker for each line of a file
 open_engine/        the opened engine and its methods
 runtimes/           workers and pipelines, connected to an engine
-operator/           the operator's holdfast.toml, and trusted folders
-author_files/       what is in the files that authors write
-restarts/           work that is done again
-exports/            one execution as a document: export, import, replay
-costs/              what runs have cost, and what a run may cost
-descriptions/       executions and runs as people read them
-queues/             the queues of a store
-schedules/          the schedules of a store
 
 Belongs: opening, wiring, and the verbs of users. It builds the objects of the layers below. Above it, only lambda_api/serving.py
 opens a store, too: it builds a server's engine.
-Does not: terminals, HTTP.   May import: everything below it. Its modules and folders import each other only downwards (pyproject.toml has
-their order).
+Does not: what a verb does (holdfast.queues, schedules, restarts, costs, exports, descriptions), what the operator has set
+(holdfast.operator), terminals, HTTP.   May import: everything below it. Its modules and folders import each other only downwards
+(pyproject.toml has their order).
 """

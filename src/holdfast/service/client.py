@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.costs.reports import CostQuestion, CostReport, cost_report
+from holdfast.descriptions.executions import Description, Trouble, describe, listed, quarantined_of, trouble_of
+from holdfast.descriptions.history import HistoryEvent, events_of
+from holdfast.descriptions.open_callbacks import OpenCallback, open_callbacks
 from holdfast.engine.restarts import failed_as, is_restart
+from holdfast.exports.exporting import exported
+from holdfast.exports.importing import ExportSource, ImportedExecution, copied, read
 from holdfast.model.audit import Actor, Note, Noted, NoteFilter
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.codec import text_of
@@ -22,24 +28,18 @@ from holdfast.model.operations import Failure, Kind, Operation
 from holdfast.model.outside import Answering, Heartbeat, Release, Stop, Stopped
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.verbs import Answer, Start, Started, Write
-from holdfast.service.costs.reports import CostQuestion, CostReport, cost_report
-from holdfast.service.descriptions.executions import Description, Trouble, describe, listed, quarantined_of, trouble_of
-from holdfast.service.descriptions.history import HistoryEvent, events_of
-from holdfast.service.descriptions.open_callbacks import OpenCallback, open_callbacks
-from holdfast.service.exports.exporting import exported
-from holdfast.service.exports.importing import ExportSource, ImportedExecution, copied, read
 from holdfast.store.backends import open_store, placed
 from holdfast.store.seam import Filter, Store
 from holdfast.store.shown_address import shown
 
 if TYPE_CHECKING:
+    from holdfast.descriptions.pipeline_view import PipelineView
     from holdfast.durable.execution import DurableFunction
-    from holdfast.service.descriptions.pipeline_view import PipelineView
-    from holdfast.service.queues.places import QueuePlace
-    from holdfast.service.queues.store_queues import StoreQueues
-    from holdfast.service.restarts.store_restarts import StoreRestarts
+    from holdfast.queues.places import QueuePlace
+    from holdfast.queues.store_queues import StoreQueues
+    from holdfast.restarts.store_restarts import StoreRestarts
+    from holdfast.schedules.store_schedules import Schedules
     from holdfast.service.runtimes.worker_runtime import WorkerSettings
-    from holdfast.service.schedules.store_schedules import Schedules
     from holdfast.service.store_approvals import StoreApprovals
     from holdfast.service.store_runs import StoreRuns
     from holdfast.workers.day_usage import DayCapUsage
@@ -100,7 +100,7 @@ class Client:
     @property
     def schedules(self) -> Schedules:
         """The schedules of the store, with the methods of an operator."""
-        from holdfast.service.schedules.store_schedules import Schedules
+        from holdfast.schedules.store_schedules import Schedules
 
         return Schedules(self._store, self._clock, actor=self._actor)
 
@@ -273,14 +273,14 @@ class Client:
         """The recorded events of a run after the event with the id `after`, then new ones, until the run has ended, or is quarantined or
         removed from the store: then the last event is `quarantined`. Blocks between them. Progress and text of models are not on disk: ask
         the process that runs the worker (`OpenEngine.follow`, or over HTTP)."""
-        from holdfast.service.descriptions.run_events import followed
+        from holdfast.descriptions.run_events import followed
         from holdfast.workers.run_lookup import Caller, find_run
 
         return followed(self._store, *find_run(self._store, self.get(run).id, Caller()), after)
 
     def view(self, run: str) -> PipelineView | None:
         """The present state of the nodes of a pipeline's run; None for a run of a worker, or if its graph is not stored."""
-        from holdfast.service.descriptions.pipeline_view import pipeline_view
+        from holdfast.descriptions.pipeline_view import pipeline_view
         from holdfast.workers.run_lookup import Caller, find_run
 
         return pipeline_view(self._store, *find_run(self._store, self.get(run).id, Caller()))
@@ -296,7 +296,7 @@ class Client:
     @property
     def restarts(self) -> StoreRestarts:
         """Restarts of runs and executions, and comparisons of runs."""
-        from holdfast.service.restarts.store_restarts import StoreRestarts
+        from holdfast.restarts.store_restarts import StoreRestarts
 
         return StoreRestarts(self._store, self._clock, self._ids, self._actor)
 
@@ -320,14 +320,14 @@ class Client:
 
     def place(self, execution: str) -> QueuePlace | None:
         """The place of an execution or run in its queue; None if it was not enqueued."""
-        from holdfast.service.queues.places import queue_place
+        from holdfast.queues.places import queue_place
 
         return queue_place(self._store, self.get(execution), self._clock.now())
 
     @property
     def queues(self) -> StoreQueues:
         """The queues of the store, with the methods of an operator."""
-        from holdfast.service.queues.store_queues import StoreQueues
+        from holdfast.queues.store_queues import StoreQueues
 
         return StoreQueues(self._store, self._clock, self._ids, self._actor)
 

@@ -16,14 +16,14 @@ from holdfast.model.payloads import PayloadCodec
 from holdfast.model.ports import Host
 from holdfast.model.schedules import Origin
 from holdfast.model.signals import Subscriber, check_subscriber
+from holdfast.queues.declarations import Queue
+from holdfast.schedules.declarations import Schedule, check_declared
+from holdfast.schedules.store_schedules import left_over
 from holdfast.service.open_engine.blocking_engine import BlockingEngine as BlockingEngine
 from holdfast.service.open_engine.blocking_engine import BlockingExecution as BlockingExecution
 from holdfast.service.open_engine.loop_thread import LoopThread
 from holdfast.service.open_engine.open_engine import OpenEngine as OpenEngine
 from holdfast.service.open_engine.open_execution import OpenExecution as OpenExecution
-from holdfast.service.queues.declarations import Queue
-from holdfast.service.schedules.declarations import Schedule, check_declared
-from holdfast.service.schedules.store_schedules import left_over
 from holdfast.service.settings import Settings, settings_for_open
 from holdfast.store.backends import placed
 

@@ -13,7 +13,7 @@ from holdfast.model.ids import IdSource, id_at
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.places import Only
 from holdfast.model.ports import Observer
-from holdfast.service.queues.declarations import Queue, QueueTable, declared_together
+from holdfast.queues.declarations import Queue, QueueTable, declared_together
 from holdfast.store.backends import placed
 
 DEFAULT_STORE = "holdfast.db"

@@ -7,11 +7,11 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+from holdfast.costs.estimates import without_workers
+from holdfast.costs.reports import CostStore
 from holdfast.model.audit import Actor, principal
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, Rejected
-from holdfast.service.costs.estimates import without_workers
-from holdfast.service.costs.reports import CostStore
 from holdfast.store.seam import CommitStore
 from holdfast.workers import batches
 from holdfast.workers.approval_pages import undecided

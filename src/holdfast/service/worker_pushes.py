@@ -20,8 +20,8 @@ from holdfast.model.errors import HoldfastError
 from holdfast.model.operations import Kind
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.queue_errors import QueueFull
+from holdfast.queues.pushes import PushedLine, PushOptions, member_of, read_line, units_of
 from holdfast.service.engines import open as open_engine
-from holdfast.service.queues.pushes import PushedLine, PushOptions, member_of, read_line, units_of
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.service.settings import Settings
 from holdfast.workers.accept import traced

@@ -31,8 +31,8 @@ from holdfast.pipelines.record.states import NodeStatus, node_states
 from holdfast.pipelines.run.served_pipeline import ServedPipeline
 from holdfast.pipelines.steps.entry import called
 from holdfast.pipelines.steps.steps import StepDone, StepFailure, Steps, told_by
+from holdfast.restarts.runs import restart_asked, restart_run
 from holdfast.service.engines import EngineOpening
-from holdfast.service.restarts.runs import restart_asked, restart_run
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Store

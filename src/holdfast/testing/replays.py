@@ -7,9 +7,9 @@ from pathlib import Path
 
 from holdfast.durable.exceptions import NonDeterministicExecutionError
 from holdfast.durable.execution import DurableFunction
+from holdfast.exports.importing import read
+from holdfast.exports.replaying import replay
 from holdfast.model.errors import HoldfastError, InvalidParameter
-from holdfast.service.exports.importing import read
-from holdfast.service.exports.replaying import replay
 
 
 class ReplayDiffers(HoldfastError, AssertionError):

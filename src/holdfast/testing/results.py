@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.descriptions.executions import arn_of
+from holdfast.descriptions.history import HistoryEvent, events_of
 from holdfast.durable.exceptions import SerDesError
 from holdfast.durable.execution import DurableFunction
 from holdfast.durable.serdes import deserialize
@@ -14,8 +16,6 @@ from holdfast.model import codec
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import Failure, Operation, Status, Type
-from holdfast.service.descriptions.executions import arn_of
-from holdfast.service.descriptions.history import HistoryEvent, events_of
 from holdfast.store.seam import Store
 
 

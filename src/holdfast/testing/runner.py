@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from holdfast.descriptions.history import HistoryEvent
 from holdfast.durable.delays import Duration
 from holdfast.durable.execution import DurableFunction
 from holdfast.durable.plain import plain_function
@@ -30,7 +31,6 @@ from holdfast.model.ids import Arn, Ids, id_at
 from holdfast.model.operations import Status, Type
 from holdfast.model.ports import Host
 from holdfast.model.seal import Seal
-from holdfast.service.descriptions.history import HistoryEvent
 from holdfast.service.engines import BlockingEngine, BlockingExecution
 from holdfast.service.engines import open as open_engine
 from holdfast.service.settings import Settings

@@ -1,7 +1,7 @@
 """The gate before a run begins: it refuses a run whose estimate is above a cap, and gives the estimated cost to queues that limit the cost
 of their waiting runs.
 
-A package above this one makes the estimates (service.costs.estimates), because a pipeline's estimate needs its graph.
+A package above this one makes the estimates (holdfast.costs.estimates), because a pipeline's estimate needs its graph.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class WorkerService(PipelineParts):
         self._served: dict[str, dict[str, ServedVersion]] = {}
         self.retention_days = Terms().retention_days
         """How many days the store keeps a run after its end."""
-        self.estimates: RunEstimates | None = None  # the package above this one sets it (service.costs.estimates)
+        self.estimates: RunEstimates | None = None  # the package above this one sets it (holdfast.costs.estimates)
         self.settlements = Settlements()
         self._waiters = Waiters()
         self.followed_runs = FollowedRuns()

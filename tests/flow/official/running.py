@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast.descriptions.history import wire_history
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
 from holdfast.engine.registry import Capacity, Function
@@ -23,7 +24,6 @@ from holdfast.model.execution import Execution, ExecutionStatus, Outcome, State
 from holdfast.model.ids import id_at
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.model.ports import Host, Invocation, Port
-from holdfast.service.descriptions.history import wire_history
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter
 from tests.flow.official.host import Handler, OfficialHost

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from holdfast.descriptions.history import wire_history
 from holdfast.engine.engine import Engine
 from holdfast.engine.registry import Capacity, Function
 from holdfast.lambda_api.operations.api import LambdaApi
@@ -19,7 +20,6 @@ from holdfast.lambda_api.runtime.runtime_host import RuntimeHost
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.execution import Terms
 from holdfast.model.ids import id_at
-from holdfast.service.descriptions.history import wire_history
 from holdfast.store.backends import open_store
 
 FUNCTIONS = Path(__file__).with_name("functions")

@@ -25,9 +25,9 @@ from holdfast.console.tables import (
     Table,
     TextCell,
 )
+from holdfast.costs.reports import CostLine, CostQuestion, CostReport
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.ledger import Dimension
-from holdfast.service.costs.reports import CostLine, CostQuestion, CostReport
 from holdfast.web.replies import Reply
 from holdfast.web.routing import Route
 

@@ -32,7 +32,7 @@ from holdfast.console.tables import (
 )
 from holdfast.model.error_text import brief_class
 from holdfast.model.queues import UNLIMITED, Mode, QueueRow
-from holdfast.service.queues.store_queues import QueueView
+from holdfast.queues.store_queues import QueueView
 from holdfast.workers.accept import called
 
 _SPARK: Final = "Admissions in each ten seconds of the last five minutes, as this console saw them"

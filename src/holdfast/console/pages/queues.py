@@ -18,8 +18,8 @@ from holdfast.console.tables import MOST_ROWS, Button, ConsoleField, ConsoleForm
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.queue_errors import QueueNotFound
 from holdfast.model.queues import Mode
-from holdfast.service.queues.setting_names import MEMBERS
-from holdfast.service.queues.store_queues import QueueView
+from holdfast.queues.setting_names import MEMBERS
+from holdfast.queues.store_queues import QueueView
 from holdfast.web.policy import Needs, Reach
 from holdfast.web.replies import Reply
 from holdfast.web.routing import Route

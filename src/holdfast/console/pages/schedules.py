@@ -37,7 +37,7 @@ from holdfast.model.schedule_errors import ScheduleNotFound
 from holdfast.model.schedules import Handled, ScheduleState
 from holdfast.model.shown_status import ShownStatus
 from holdfast.model.timing import Timing, in_words
-from holdfast.service.schedules.documents import expression, in_zone, next_times
+from holdfast.schedules.documents import expression, in_zone, next_times
 from holdfast.web.policy import Needs
 from holdfast.web.replies import Reply
 from holdfast.web.routing import Route

@@ -13,10 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.console.sources.viewer import Viewer
+from holdfast.costs.estimates import Estimates, rest_in_words, without_workers
 from holdfast.model.audit import NoteFilter, NoteKind
 from holdfast.model.credentials import Credential
 from holdfast.model.errors import CodecFailed, ExecutionNotFound, RowDamaged
-from holdfast.service.costs.estimates import Estimates, rest_in_words, without_workers
 from holdfast.service.store_approvals import StoreApprovals
 from holdfast.store.seam import Filter
 from holdfast.workers.approval_pages import approval_page

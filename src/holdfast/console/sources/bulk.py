@@ -17,7 +17,7 @@ from holdfast.model.life import next_try
 from holdfast.model.operations import Word
 from holdfast.model.shown_status import ShownStatus
 from holdfast.model.starts import Restart
-from holdfast.service.restarts.runs import RETRY, prepare, restart_in_store
+from holdfast.restarts.runs import RETRY, prepare, restart_in_store
 from holdfast.store.browse import BrowsedRow
 from holdfast.workers.accept import called
 from holdfast.workers.run_lookup import accepted_in

@@ -19,7 +19,7 @@ from holdfast.model.execution import Execution
 from holdfast.model.operations import Operation, Type
 from holdfast.model.shown_status import ShownStatus
 from holdfast.pipelines.restart.compare import Difference, NodeComparison, Side, differences
-from holdfast.service.restarts.comparisons import compare_runs
+from holdfast.restarts.comparisons import compare_runs
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.calls import Try
 from holdfast.workers.run_lookup import accepted_in, calls_of, response_of

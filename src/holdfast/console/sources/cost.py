@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 from holdfast.console.sources.viewer import Viewer
+from holdfast.costs.reports import CostQuestion, CostReport, csv_rows
 from holdfast.model.ledger import Dimension
-from holdfast.service.costs.reports import CostQuestion, CostReport, csv_rows
 
 DIMENSIONS: Final = (Dimension.PIPELINE, Dimension.NODE, Dimension.MODEL, Dimension.TENANT, Dimension.WORKER, Dimension.DAY)
 """The fields by which the page can group its sums."""

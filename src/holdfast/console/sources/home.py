@@ -16,6 +16,8 @@ import msgspec
 
 from holdfast.console.sources.runs import MOST_LOOKED
 from holdfast.console.sources.viewer import READ_SECONDS, Viewer
+from holdfast.costs.reports import CostQuestion, cost_report, day_text
+from holdfast.descriptions.why import MOST_OPERATIONS, why
 from holdfast.model.execution import Execution, State
 from holdfast.model.ledger import DAY_MS
 from holdfast.model.operations import Kind
@@ -23,10 +25,8 @@ from holdfast.model.queues import Mode
 from holdfast.model.schedules import ScheduleState
 from holdfast.model.shown_status import ShownStatus
 from holdfast.model.timing import in_words
-from holdfast.service.costs.reports import CostQuestion, cost_report, day_text
-from holdfast.service.descriptions.why import MOST_OPERATIONS, why
-from holdfast.service.queues.store_queues import QueueView, StoreQueues
-from holdfast.service.schedules.store_schedules import Schedules
+from holdfast.queues.store_queues import QueueView, StoreQueues
+from holdfast.schedules.store_schedules import Schedules
 from holdfast.store.browse import Browse, Facet, Facets
 
 HOUR_MS: Final = 3_600_000

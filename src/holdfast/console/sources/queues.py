@@ -12,10 +12,10 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution
 from holdfast.model.places import tenant_lane
 from holdfast.model.queues import LaneState, QueueRow
-from holdfast.service.queues.documents import settings_document
-from holdfast.service.queues.redrives import Redriven
-from holdfast.service.queues.setting_names import MEMBERS, read_assignment
-from holdfast.service.queues.store_queues import ParkedRun, QueueView
+from holdfast.queues.documents import settings_document
+from holdfast.queues.redrives import Redriven
+from holdfast.queues.setting_names import MEMBERS, read_assignment
+from holdfast.queues.store_queues import ParkedRun, QueueView
 
 LANES: Final = 25
 PARKED: Final = 25

@@ -21,6 +21,7 @@ from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.checking import told_of
 from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.refusals import InvalidRequest
+from holdfast.descriptions.pipeline_view import PipelineView, pipeline_view
 from holdfast.engine.restarts import check_restartable, restarted
 from holdfast.hosts.evaluator.schema_check import problems_now
 from holdfast.model.errors import HoldfastError
@@ -31,9 +32,8 @@ from holdfast.model.restart_errors import RestartRefused
 from holdfast.model.shown_status import ShownStatus
 from holdfast.model.starts import Restart, Started
 from holdfast.pipelines.restart.restart_plan import NodePlan
-from holdfast.service.descriptions.pipeline_view import PipelineView, pipeline_view
-from holdfast.service.restarts.executions import PreparedExecution, prepare_execution
-from holdfast.service.restarts.runs import RETRY, RestartAsked, prepare, restart_in_store, restart_run
+from holdfast.restarts.executions import PreparedExecution, prepare_execution
+from holdfast.restarts.runs import RETRY, RestartAsked, prepare, restart_in_store, restart_run
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.run_lookup import accepted_in, calls_of, find_run, response_of
 

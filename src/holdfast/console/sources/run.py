@@ -11,6 +11,11 @@ import msgspec
 from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.protocol import Response
+from holdfast.costs.reports import CostLine
+from holdfast.descriptions.executions import arn_of
+from holdfast.descriptions.failure_path import failed_in
+from holdfast.descriptions.pipeline_view import PipelineView, pipeline_view
+from holdfast.descriptions.why import Why, why
 from holdfast.model import codec
 from holdfast.model.error_text import brief_class, place_of
 from holdfast.model.errors import InvalidParameter
@@ -23,12 +28,7 @@ from holdfast.model.shown_status import ShownStatus, shown_status
 from holdfast.model.starts import restart_in
 from holdfast.pipelines.draw.svg import draw_svg
 from holdfast.pipelines.run.served_pipeline import PACKAGE
-from holdfast.service.costs.reports import CostLine
-from holdfast.service.descriptions.executions import arn_of
-from holdfast.service.descriptions.failure_path import failed_in
-from holdfast.service.descriptions.pipeline_view import PipelineView, pipeline_view
-from holdfast.service.descriptions.why import Why, why
-from holdfast.service.queues.places import QueuePlace, queue_place
+from holdfast.queues.places import QueuePlace, queue_place
 from holdfast.store.seam import Filter
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.run_lookup import accepted_in, open_approvals, response_of

@@ -8,11 +8,11 @@ import msgspec
 
 from holdfast.console.query import FACETS, Query
 from holdfast.console.sources.viewer import READ_SECONDS, Viewer
+from holdfast.descriptions.why import MOST_OPERATIONS, Why, why
 from holdfast.model.console_state import SavedView
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.operations import Kind
 from holdfast.model.shown_status import ShownStatus
-from holdfast.service.descriptions.why import MOST_OPERATIONS, Why, why
 from holdfast.store.browse import MAX_SCAN, Browse, BrowsedRow, Completed, Facet
 
 PAGE = 50

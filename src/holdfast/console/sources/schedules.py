@@ -13,7 +13,7 @@ from holdfast.model.schedule_errors import ScheduleInvalid
 from holdfast.model.schedule_steps import due_between
 from holdfast.model.schedules import MAX_ASKED, ScheduleState
 from holdfast.model.shown_status import ShownStatus
-from holdfast.service.schedules.store_schedules import Schedules
+from holdfast.schedules.store_schedules import Schedules
 
 PAGE: Final = 50
 

@@ -2,7 +2,7 @@
 
 Belongs: what each operation accepts, does and answers, with AWS's names, limits and messages; answers are in the API's wire form.
 Does not: HTTP (lambda_api.routes), credentials, processes.
-May import: holdfast.service.descriptions, holdfast.engine, holdfast.store, holdfast.model.
+May import: holdfast.descriptions, holdfast.engine, holdfast.store, holdfast.model.
 Start reading at api.py, which has one method per operation; invoke.py and executions.py do the work.
 """
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.descriptions.executions import arn_of
 from holdfast.engine.engine import Engine
 from holdfast.lambda_api.operations import checks
 from holdfast.lambda_api.operations.executions import ExecutionReads, ListRequest, found, position
@@ -26,7 +27,6 @@ from holdfast.model.operations import Failure
 from holdfast.model.state_pages import PAGE_BYTES, Mark, cut, state_marker, weight
 from holdfast.model.verbs import Checkpointed
 from holdfast.model.wire import Wire
-from holdfast.service.descriptions.executions import arn_of
 
 MAX_CALLBACK_BYTES = 1024 * 1024
 _ACCEPTED: Wire = {}

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.descriptions.executions import arn_of
 from holdfast.engine.engine import Engine
 from holdfast.lambda_api.operations import checks
 from holdfast.lambda_api.operations.lookup import FunctionLookup, durable_config
@@ -30,7 +31,6 @@ from holdfast.model.state_pages import (
     state_marker,
 )
 from holdfast.model.wire import Wire
-from holdfast.service.descriptions.executions import arn_of
 from holdfast.store.seam import ExecutionStore, Filter, HistoryEntry, SealedStore
 
 _CHUNKS: Final = (8, 16, 32, 64, 128)

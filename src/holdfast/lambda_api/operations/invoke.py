@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.descriptions.executions import check_will_end
 from holdfast.engine.engine import Engine
 from holdfast.lambda_api.operations import checks
 from holdfast.lambda_api.operations.lookup import FoundFunction, FunctionLookup, Plain, PlainCall
@@ -18,7 +19,6 @@ from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.history import EventType
 from holdfast.model.ids import Arn
 from holdfast.model.shapes import crowding
-from holdfast.service.descriptions.executions import check_will_end
 
 SYNC_BYTES: Final = 6 * 1024 * 1024
 ASYNC_BYTES: Final = 1024 * 1024

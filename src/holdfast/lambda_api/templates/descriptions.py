@@ -9,8 +9,8 @@ import msgspec
 
 from holdfast.durable.execution import DurableFunction
 from holdfast.lambda_api.functions.function_records import Config
-from holdfast.service.queues.declarations import Queue
-from holdfast.service.schedules.declarations import Schedule
+from holdfast.queues.declarations import Queue
+from holdfast.schedules.declarations import Schedule
 
 
 class FolderCode(msgspec.Struct, frozen=True):

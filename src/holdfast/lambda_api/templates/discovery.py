@@ -17,8 +17,8 @@ import msgspec
 from holdfast.model import json_structs
 from holdfast.model.errors import FunctionNotLoadable, HoldfastError
 from holdfast.model.execution import Terms
-from holdfast.service.queues.declarations import Queue
-from holdfast.service.schedules.declarations import Schedule, sendable
+from holdfast.queues.declarations import Queue
+from holdfast.schedules.declarations import Schedule, sendable
 
 _SECONDS: Final = 60
 
@@ -64,8 +64,8 @@ def discover(place: str) -> DiscoveredFile:
 
 
 def _main(place: str) -> None:
-    from holdfast.service.author_files.declared_beside import queues_beside, schedules_beside
-    from holdfast.service.author_files.function_loader import load_module
+    from holdfast.author_files.declared_beside import queues_beside, schedules_beside
+    from holdfast.author_files.function_loader import load_module
 
     out = os.dup(1)
     # Python trusts bytecode whose source has the same second of change and the same length. The next discovery would read the old code.

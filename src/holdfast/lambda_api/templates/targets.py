@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from holdfast.author_files.declared_beside import each_once, names_declared, not_declared_told, queues_beside, schedules_beside
+from holdfast.author_files.function_loader import load_module
+from holdfast.author_files.worker_search import PAGE, declares_pipelines
 from holdfast.lambda_api.functions.function_records import MAX_MEMORY_MB, Config
 from holdfast.lambda_api.runtime.runtime_description import MAX_TIMEOUT_SECONDS
 from holdfast.lambda_api.templates.descriptions import DescribedFunction, FolderCode, FoundTargets
 from holdfast.lambda_api.templates.discovery import discover
 from holdfast.library import find as find_ready
 from holdfast.model.errors import DuplicateFunction, ExtraMissing, FunctionNotLoadable, InvalidParameter
-from holdfast.service.author_files.declared_beside import each_once, names_declared, not_declared_told, queues_beside, schedules_beside
-from holdfast.service.author_files.function_loader import load_module
-from holdfast.service.author_files.worker_search import PAGE, declares_pipelines
 from holdfast.workers.tools.declarations import declarations_of
 
 TEMPLATES: Final = ("template.yaml", "template.yml", "template.json")

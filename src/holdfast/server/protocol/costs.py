@@ -10,12 +10,12 @@ import msgspec
 
 from holdfast.contract.protocol import request_from
 from holdfast.contract.refusals import InvalidRequest
+from holdfast.costs.reports import cost_report, question_of
+from holdfast.descriptions.pipeline_view import why_no_view
 from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.server.protocol.worker_replies import document_reply
-from holdfast.service.costs.reports import cost_report, question_of
-from holdfast.service.descriptions.pipeline_view import why_no_view
 from holdfast.web.caller import caller_of
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Reply

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final
 
-from holdfast.service.costs.estimates import rest_in_words
+from holdfast.costs.estimates import rest_in_words
 from holdfast.web.form_fields import drawn, fields_of
 from holdfast.web.plain_html import shown
 from holdfast.web.refusals import Header

@@ -32,12 +32,12 @@ from holdfast.model.execution import Execution
 from holdfast.model.ids import IdSource
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.threads import Purpose, in_thread
+from holdfast.queues.documents import parked_document, queue_document, queue_page, settings_document
+from holdfast.queues.redrives import start_again
+from holdfast.queues.setting_names import flattened
+from holdfast.queues.store_queues import QueueView, StoreQueues, new_queue, note_of_queue
 from holdfast.server.protocol.request_head import trace_of
 from holdfast.server.protocol.worker_replies import WORKERS, document_reply
-from holdfast.service.queues.documents import parked_document, queue_document, queue_page, settings_document
-from holdfast.service.queues.redrives import start_again
-from holdfast.service.queues.setting_names import flattened
-from holdfast.service.queues.store_queues import QueueView, StoreQueues, new_queue, note_of_queue
 from holdfast.web.caller import caller_of
 from holdfast.web.policy import Needs, Reach, RoutePolicy
 from holdfast.web.replies import Header, Reply

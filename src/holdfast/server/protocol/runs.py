@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 
+from holdfast.descriptions.pipeline_view import pipeline_view, why_no_view
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.execution import Execution, ExecutionStatus, State
@@ -21,7 +22,6 @@ from holdfast.model.threads import Purpose, in_thread
 from holdfast.pipelines.draw.svg import draw_svg
 from holdfast.server.protocol.request_head import patience
 from holdfast.server.protocol.served_workers import ServedWorkers
-from holdfast.service.descriptions.pipeline_view import pipeline_view, why_no_view
 from holdfast.web import sse
 from holdfast.web.caller import caller_of
 from holdfast.web.policy import Needs, Reach, RoutePolicy, Waits

@@ -6,15 +6,15 @@ import asyncio
 from typing import Any, Protocol
 
 from holdfast.contract.protocol import Response
+from holdfast.costs.estimates import Estimates
+from holdfast.costs.reports import CostStore
+from holdfast.descriptions.executions import DescriptionStore
 from holdfast.model.clock import Clock
 from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.execution import Execution, State
 from holdfast.model.threads import Purpose, in_thread
+from holdfast.queues.places import place_document, queue_place
 from holdfast.server.protocol.worker_replies import open_reply, response_reply
-from holdfast.service.costs.estimates import Estimates
-from holdfast.service.costs.reports import CostStore
-from holdfast.service.descriptions.executions import DescriptionStore
-from holdfast.service.queues.places import place_document, queue_place
 from holdfast.web.limits import WebLimits
 from holdfast.web.refusals import Refused
 from holdfast.web.replies import Reply

@@ -9,5 +9,5 @@ registered.py          the functions of a process, as the engine registers them
 interpreter_tuning.py  tunes Python for a process that runs an engine
 
 Belongs: what a program calls on an engine in its own process.   Does not: opening it (engines.py), a store without an engine (client.py).
-May import: every room of service except service.operator, settings.py, and packages below service.
+May import: every room of service, settings.py, and packages below service.
 """

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from holdfast.descriptions.executions import listed, quarantined_of
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
 from holdfast.hosts.inline import InlineHost
@@ -19,24 +20,23 @@ from holdfast.model.ports import Host
 from holdfast.model.schedules import Origin
 from holdfast.model.signals import Subscriber
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.service.descriptions.executions import listed, quarantined_of
+from holdfast.queues.store_queues import warn_of_new_queues
+from holdfast.schedules.declarations import Schedule
+from holdfast.schedules.store_schedules import declare_all
 from holdfast.service.open_engine.interpreter_tuning import tune
 from holdfast.service.open_engine.open_execution import OpenExecution, input_text
 from holdfast.service.open_engine.queue_verbs import QueueVerbs
 from holdfast.service.open_engine.registered import registered
 from holdfast.service.open_engine.restart_verbs import RestartVerbs
-from holdfast.service.queues.store_queues import warn_of_new_queues
-from holdfast.service.schedules.declarations import Schedule
-from holdfast.service.schedules.store_schedules import declare_all
 from holdfast.service.settings import Settings
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter
 
 if TYPE_CHECKING:  # a program without workers does not load their modules
     from holdfast.contract.protocol import Response
+    from holdfast.costs.reports import CostReport
+    from holdfast.descriptions.pipeline_view import PipelineView
     from holdfast.pipelines.estimate.estimate import Estimate
-    from holdfast.service.costs.reports import CostReport
-    from holdfast.service.descriptions.pipeline_view import PipelineView
     from holdfast.service.runtimes.worker_runtime import WorkerRuntime
     from holdfast.workers.events import RunEvent
     from holdfast.workers.service import WorkerService
@@ -179,7 +179,7 @@ class OpenEngine(QueueVerbs, RestartVerbs):
     async def view(self, run_id: str) -> PipelineView | None:
         """The present state of a pipeline's run, from the store: the state, the items and the cost of each node. None for a run of a
         worker, and if the store does not have the pipeline's graph."""
-        from holdfast.service.descriptions.pipeline_view import pipeline_view
+        from holdfast.descriptions.pipeline_view import pipeline_view
         from holdfast.workers.run_lookup import Caller, find_run
 
         header, accepted = find_run(self._store, run_id, Caller())
@@ -202,7 +202,7 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         given, also `run`. `since` and `until` are the first and the last UTC day, such as `2026-11-01`; `since="30d"` means the last 30
         days. With `run`, give no days, no pipeline and no worker.
         """
-        from holdfast.service.costs.reports import CostQuestion, cost_report
+        from holdfast.costs.reports import CostQuestion, cost_report
 
         asked = CostQuestion(run=run, by=by, since=since, until=until, tenant=tenant, pipeline=pipeline, worker=worker)
         return await in_thread(Purpose.STORE, cost_report, self._store, asked, self._engine.clock.now())

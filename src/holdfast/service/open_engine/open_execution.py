@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from holdfast.descriptions.executions import Description, arn_of, check_will_end, describe, failure_of
+from holdfast.descriptions.history import HistoryEvent, events_of
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
+from holdfast.exports.exporting import exported
 from holdfast.model import codec
 from holdfast.model.errors import ExecutionNotFound, PayloadNotJson
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import Failure
 from holdfast.model.outside import Stopped
 from holdfast.model.typed import Unwritable, without_models
-from holdfast.service.descriptions.executions import Description, arn_of, check_will_end, describe, failure_of
-from holdfast.service.descriptions.history import HistoryEvent, events_of
-from holdfast.service.exports.exporting import exported
 
 
 class OpenExecution:

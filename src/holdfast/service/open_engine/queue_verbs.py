@@ -13,8 +13,8 @@ from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParam
 from holdfast.model.execution import Execution
 from holdfast.model.ids import Arn, checked_mention, checked_version
 from holdfast.model.queue_errors import QueueFull
+from holdfast.queues.redrives import start_again
 from holdfast.service.open_engine.open_execution import OpenExecution, input_text
-from holdfast.service.queues.redrives import start_again
 
 if TYPE_CHECKING:
     from holdfast.contract.protocol import WorkerRequest

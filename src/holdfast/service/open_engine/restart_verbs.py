@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # a program without workers does not load their modules
     from holdfast.contract.protocol import Response
     from holdfast.pipelines.restart.compare import Comparison
     from holdfast.pipelines.restart.restart_plan import RestartPlan
-    from holdfast.service.restarts.runs import RestartAsked
+    from holdfast.restarts.runs import RestartAsked
     from holdfast.service.runtimes.worker_runtime import WorkerRuntime
     from holdfast.workers.run_lookup import Caller
     from holdfast.workers.service import WorkerService
@@ -35,7 +35,7 @@ class RestartVerbs:
         the new run has ended, waits for a person or is quarantined, at most `wait` seconds (None: no limit), and returns its response.
         Raises `RestartRefused` if the earlier run cannot be retried: for example, it has not ended, or nothing of it failed. Raises
         `InvalidParameter` if the engine has no workers."""
-        from holdfast.service.restarts.runs import RETRY
+        from holdfast.restarts.runs import RETRY
 
         return await self._restarted(run_id, RETRY, wait)
 
@@ -57,7 +57,7 @@ class RestartVerbs:
         Writes that earlier runs made are not made again; if a write has other arguments now, a person is asked. Only the nodes in `resend`
         make their writes again; each of them must be one of `nodes`, or come after one.
         """
-        from holdfast.service.restarts.runs import restart_asked
+        from holdfast.restarts.runs import restart_asked
 
         asked = restart_asked(nodes, inputs, resend)
         if asked.is_retry:
@@ -74,7 +74,7 @@ class RestartVerbs:
     ) -> RestartPlan:
         """The plan of a restart: what it would reuse and what it would run again, and why. Without `nodes`, `inputs` and `resend` it is the
         plan of `retry`. Nothing starts."""
-        from holdfast.service.restarts.runs import prepare, restart_asked
+        from holdfast.restarts.runs import prepare, restart_asked
 
         asked, service = restart_asked(nodes, inputs, resend), self._service()
         return (await in_thread(Purpose.STORE, prepare, self._engine.store, run_id, self._caller(), asked, service)).plan
@@ -82,7 +82,7 @@ class RestartVerbs:
     async def compare(self, a: str, b: str) -> Comparison:
         """Compare two runs of one worker or pipeline: inputs, outputs, status and, for a pipeline, each node with its verdict, time and
         cost. Raises `InvalidParameter` if they are runs of different workers or pipelines."""
-        from holdfast.service.restarts.comparisons import compare_runs
+        from holdfast.restarts.comparisons import compare_runs
 
         return await in_thread(Purpose.STORE, compare_runs, self._engine.store, a, b, self._caller())
 
@@ -91,7 +91,7 @@ class RestartVerbs:
         what had ended in the old history before the operation. First the function's code is replayed on that part. If the code does not
         match it, raises `RestartRefused` or `NonDeterministicExecutionError`, and nothing starts. The old execution stays. Without `input`,
         the new execution gets the old input. Raises `FunctionNotFound` if the engine does not have the function."""
-        from holdfast.service.restarts.executions import prepare_execution
+        from holdfast.restarts.executions import prepare_execution
 
         wanted = Arn.parse(execution).id if checked_mention(execution).startswith("arn:") else execution
         header = self._engine.store.find(wanted)
@@ -109,7 +109,7 @@ class RestartVerbs:
         return OpenExecution(self._engine, made, self._functions)
 
     async def _restarted(self, run_id: str, asked: RestartAsked, wait: float | None) -> Response:
-        from holdfast.service.restarts.runs import restart_run
+        from holdfast.restarts.runs import restart_run
 
         service = self._service()
         header, accepted = await restart_run(service, run_id, self._caller(), asked)

@@ -11,7 +11,7 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import ExtraMissing
 from holdfast.model.ports import Observer
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.service.schedules.store_schedules import Schedules
+from holdfast.schedules.store_schedules import Schedules
 from holdfast.signals.function_metrics import FunctionMetrics
 from holdfast.signals.function_traces import FunctionTraces
 from holdfast.signals.queue_metrics import QueueMetrics

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.contract.protocol import Response, response_from
+from holdfast.exports.importing import ExportSource, read
 from holdfast.model import json_structs
 from holdfast.model.errors import ExportInvalid, InvalidParameter
 from holdfast.model.execution import ExecutionStatus
-from holdfast.service.exports.importing import ExportSource, read
 from holdfast.service.runtimes.worker_runtime import WorkerRuntime, WorkerSettings, home_beside
 from holdfast.workers.accept import ServedVersion
 from holdfast.workers.accepted_request import AcceptedRequest

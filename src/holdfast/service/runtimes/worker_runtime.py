@@ -13,7 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.author_files.worker_search import PAGE, declares_pipelines, served_files
 from holdfast.contract.page_reader import MAX_PAGE_BYTES, read
+from holdfast.costs.estimates import Estimates
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
 from holdfast.files import private
@@ -27,12 +29,10 @@ from holdfast.model.schedules import Origin
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.pipelines.run.run import Pipelines
 from holdfast.pipelines.run.served_pipeline import ServedPipeline
-from holdfast.service.author_files.worker_search import PAGE, declares_pipelines, served_files
-from holdfast.service.costs.estimates import Estimates
-from holdfast.service.queues.declarations import QueueTable
+from holdfast.queues.declarations import QueueTable
+from holdfast.schedules.declarations import Schedule, page_schedule
 from holdfast.service.runtimes.pipeline_runtime import PipelineRuntime, with_their_workers
 from holdfast.service.runtimes.worker_signals import Signals, SignalSettings
-from holdfast.service.schedules.declarations import Schedule, page_schedule
 from holdfast.workers.accept import ServedVersion
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.packages import Package, PackagedWorker, Packages, WorkerChanged, WorkerInvalid

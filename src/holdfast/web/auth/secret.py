@@ -20,7 +20,7 @@ from typing import Final
 from holdfast.files import private
 from holdfast.model.credentials import KEYS_FILE_VARIABLE, KEYS_SECRET_BEFORE_VARIABLE, KEYS_SECRET_VARIABLE
 from holdfast.model.errors import InvalidParameter, KeysSecretNeeded
-from holdfast.service.operator.trust import configuration_folder
+from holdfast.operator.trust import configuration_folder
 
 log = logging.getLogger("holdfast.server")
 
