@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args, overload
 
@@ -16,6 +15,7 @@ from holdfast.durable.plugin_discovery import load_configured_plugins
 from holdfast.durable.scope import Scope
 from holdfast.durable.state import ExecutionState
 from holdfast.durable.user_code import is_async
+from holdfast.model.codec import value_of
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Outcome, OutcomeStatus, Terms
 from holdfast.model.ids import LATEST, checked_function, checked_version
@@ -72,7 +72,7 @@ class DurableFunction:
         """The event that the handler gets: the input as plain JSON values, or an empty dict if there is no input. If the annotation of the
         handler's first parameter names a dataclass or a pydantic model, the event is in that class. Raises ValueError if the input is not
         JSON, and SerDesError if it does not fit the annotation."""
-        event, hint = json.loads(payload) if payload and payload.strip() else {}, hints.taken(self.handler)
+        event, hint = value_of(payload) if payload and payload.strip() else {}, hints.taken(self.handler)
         if hint is None:
             return event
         typing = functools.partial(typed, hint=hint)
@@ -85,7 +85,7 @@ class DurableFunction:
         text = json_text(result, OF_A_RESULT, allow_nan=False)
         if models_in(result):
             what, typing = f"What function {self.name!r} returned", hints.typing_of(self.handler)
-            back = json.loads(text)
+            back = value_of(text)
             hints.tell_of_lost_types(result, back if typing is None else hints.given_back(back, typing, what), self.handler, what)
         return text
 

@@ -26,6 +26,7 @@ from holdfast.durable.exceptions import RetryableSerDesError, SerDesError
 from holdfast.durable.plain_json import json_text, refusal
 from holdfast.durable.protocols import SerDes as SerDes
 from holdfast.durable.protocols import SerDesContext as SerDesContext
+from holdfast.model.codec import value_of
 from holdfast.model.serialization_advice import OF_A_PAYLOAD
 from holdfast.model.typed import Unfitting, Unwritable, as_json, is_model, typed
 
@@ -218,19 +219,6 @@ def _written(value: Any) -> str:
 
 # ---- reading ---------------------------------------------------------------------------------------------------------------
 
-# json.loads looks for white space around the text, which our own text never has; that takes as long as parsing a small value.
-_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # typeshed lacks it
-
-
-def _parse(data: str) -> Any:
-    try:
-        value, end = _scan(data, 0)
-        if end == len(data):
-            return value
-    except (StopIteration, TypeError):
-        pass  # white space, bytes, or no JSON: `json.loads` reads the text or raises its own error
-    return json.loads(data)
-
 
 def _unexpected(value: object, expected: str) -> SerDesError:
     return SerDesError(f"Expected {expected}, got {type(value)}")
@@ -294,7 +282,7 @@ def _unwrap(item: Any) -> Any:
 
 
 def _read(data: str) -> Any:
-    value = _parse(data)
+    value = value_of(data)
     if type(value) is dict:
         if "v" in value and "t" in value:
             return _unwrap(value)

@@ -96,8 +96,7 @@ def models_in(value: Any) -> list[type]:
         if isinstance(item, dict | list | tuple):
             met.add(id(item))
             inside = item.values() if isinstance(item, dict) else item
-            if not _SCALARS.issuperset(map(type, inside)):
-                below.extend(inside)
+            below.extend([one for one in inside if type(one) not in _SCALARS])
         elif is_model(kind):
             found.append(kind)
     return found

@@ -72,6 +72,9 @@ class _Gate:
         fcntl.flock(self.fd, fcntl.LOCK_UN)
 
 
+_AT_ONCE: Final = contextlib.nullcontext()
+
+
 class Presence:
     """This process's sign of life, and the two lock files that give the processes fair turns to write."""
 
@@ -131,16 +134,17 @@ class Presence:
         finally:
             os.close(fd)
 
-    @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
-        """Wait for this process's turn to write, at most a quarter of a second for each of the two locks. During the `with` block the
-        process holds the lock `turn`, or, if it did not get that one, the lock `next`, or none. A process that is alone takes no lock,
-        until another file appears in the folder."""
+    def turn(self) -> contextlib.AbstractContextManager[None]:
+        """A context manager that waits for this process's turn to write. A process that is alone does not wait, until another file appears
+        in the folder."""
         if self.alone and os.stat(self._place).st_mtime_ns != self._folder_changed_at:
             self.living()
-        if self.alone:
-            yield
-            return
+        return _AT_ONCE if self.alone else self._awaited_turn()
+
+    @contextlib.contextmanager
+    def _awaited_turn(self) -> Iterator[None]:
+        """Wait at most a quarter of a second for each of the two locks. During the `with` block the process holds the lock `turn`, or, if
+        it did not get that one, the lock `next`, or none."""
         waiting = self._next.enter()
         try:
             # A process that got only one of the two locks keeps it while it writes: then that lock is the turnstile.

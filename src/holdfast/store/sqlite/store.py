@@ -280,15 +280,17 @@ class SqliteStore(
                 wide.add(execution)
             for operation in change.operations.values():
                 operations[key, operation.id] = operation
-        changed = {x for x in wide - done.born if headers[x].superseded_by is None}
-        # An execution that gives up a name is written before the one that takes the name.
-        first = sorted(wide - changed, key=lambda x: headers[x].superseded_by is None)
-        self._put_rows("put_executions", [rows.execution_row(keys[x].key, headers[x]) for x in first])
-        self._put_rows("change_executions", [rows.changed_row(keys[x].key, headers[x]) for x in changed])
-        touched = [(keys[x], h) for x, h in headers.items() if x not in wide]
-        self._put_rows("touch_executions", [(*rows.touched_row(h), base.key) for base, h in touched])
-        self._put_rows("move_executions", [(base.key, h.due_at) for base, h in touched if h.due_at != base.header.due_at])
-        self._put_rows("put_operations", [rows.operation_row(key, op) for (key, _), op in operations.items()])
+        if wide:
+            changed = {x for x in wide - done.born if headers[x].superseded_by is None}
+            # An execution that gives up a name is written before the one that takes the name.
+            first = sorted(wide - changed, key=lambda x: headers[x].superseded_by is None)
+            self._put_rows("put_executions", [rows.execution_row(keys[x].key, headers[x]) for x in first])
+            self._put_rows("change_executions", [rows.changed_row(keys[x].key, headers[x]) for x in changed])
+        if touched := [(keys[x], h) for x, h in headers.items() if x not in wide]:
+            self._put_rows("touch_executions", [(*rows.touched_row(h), base.key) for base, h in touched])
+            self._put_rows("move_executions", [(base.key, h.due_at) for base, h in touched if h.due_at != base.header.due_at])
+        if operations:
+            self._put_rows("put_operations", [rows.operation_row(key, op) for (key, _), op in operations.items()])
         self._put_rows("put_events", done.events)
         if done.graphs:
             self._put_graphs(done.graphs, self._stale_graphs(done))
@@ -301,8 +303,8 @@ class SqliteStore(
         self._put_changed_notes(done.changes)
         if paid := [change for change in done.changes if change.ledger or change.header.status in CUT_OFF]:
             self._put_ledger(paid)
-        signals = self._new_signals(done.changes, keys)
-        self._put_rows("put_signals", signals)
+        if signals := self._new_signals(done.changes, keys):
+            self._put_rows("put_signals", signals)
         return bool(signals)
 
     # --- what is read inside the transaction

@@ -136,9 +136,12 @@ class Transactions(SqliteReads):
                 raise InvalidParameter(f"There is no graph {graph}: the start that names it must bring its text.")
 
     def _put_rows(self, name: str, values: Sequence[rows.Row]) -> None:
-        """Write many rows with few statements, inside a transaction. `name` is a key of `_bulk`."""
-        statements = self._bulk[name]
-        start, count = 0, len(values)
+        """Write rows with few statements, inside a transaction. `name` is a key of `_bulk`."""
+        statements, count = self._bulk[name], len(values)
+        if count == 1:  # most often: an execution that runs alone writes one row of each kind
+            self._writer.execute(statements[1], values[0])
+            return
+        start = 0
         for size in CHUNKS:
             while count - start >= size:
                 flat = tuple(chain.from_iterable(values[start : start + size]))
