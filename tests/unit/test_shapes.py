@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.hosts.sandbox.body_frames import FrameReader, Malformed, encoded
-from holdfast.model.codec import too_deep
+from holdfast.model.codec import parsed, too_deep
+from holdfast.model.errors import PayloadNotJson
 from holdfast.model.shapes import MAX_CONTAINERS, MAX_DIGITS, MAX_VALUES, crowding
 
 MEGABYTE = 1 << 20
@@ -49,6 +50,15 @@ def test_depth_and_objects_are_counted_exactly_whatever_the_texts_hold(value: An
 def test_a_megabyte_of_the_worst_kind_is_refused_in_a_moment(kind: str) -> None:
     began = time.process_time()
     assert crowding(WORST[kind], 200) is not None
+    assert time.process_time() - began < 0.2
+
+
+def test_a_megabyte_of_closing_brackets_is_left_to_the_parser_in_a_moment() -> None:
+    text = b"[" * 9_000 + b"]" * (MEGABYTE - 9_000)
+    began = time.process_time()
+    assert crowding(text, 500) is None
+    with pytest.raises(PayloadNotJson):
+        parsed(text)
     assert time.process_time() - began < 0.2
 
 
