@@ -126,7 +126,7 @@ class Chips(msgspec.Struct, frozen=True):
 
 
 class Pile(msgspec.Struct, frozen=True):
-    """Cells one below the other."""
+    """A cell that holds several cells, one below the other."""
 
     kind: ClassVar[str] = "pile"
     cells: tuple[Cell, ...]

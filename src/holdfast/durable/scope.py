@@ -233,8 +233,8 @@ class Scope:
         self._seen_at = max(self._seen_at, done.ended_at or done.started_at)
 
     def check_not_swallowed(self) -> None:
-        """Raise ExecutionError if the code of the context returned although it made one of three mistakes: it caught a suspension, it
-        caught a `continue_as_new`, or it never awaited a durable call."""
+        """Raise ExecutionError if the code of the context returned although it caught a suspension, caught a `continue_as_new`, or
+        made a durable call that it never awaited."""
         if self.suspended:
             raise ExecutionError(_SWALLOWED)
         if self.continuing:

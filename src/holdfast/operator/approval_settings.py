@@ -21,8 +21,8 @@ _LONGEST: Final = 256
 
 
 def with_people(policy: Policy, told: Mapping[str, Any], path: Path) -> Policy:
-    """The policy with the groups and risks of a file. `told` is the content of the file, and `path` its path. Raises InvalidParameter if
-    the groups, the risks or the policy's link_base are wrong."""
+    """The policy, in which the groups and risks are those of a file, and no others. `told` is the content of the file, and `path` its path.
+    Raises InvalidParameter if the groups, the risks or the policy's link_base are wrong."""
     if policy.link_base is not None:
         _check_base(policy.link_base, path)
     groups = _groups(told.get("groups", {}), path)

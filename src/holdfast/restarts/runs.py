@@ -59,7 +59,8 @@ class RestartAsked(msgspec.Struct, frozen=True, kw_only=True):
     inputs: dict[str, Any] | None = None
     """The inputs of the new run; None: those of the earlier run."""
     resend: tuple[str, ...] = ()
-    """The nodes that make their writes again. For any other node, a write that an earlier run made is not made again."""
+    """Of the nodes that run again: those that make their writes again. For any other node, a write that an earlier run made is not made
+    again."""
     is_retry: bool = False
     """Whether it is a retry. In a retry, the parts of the run that failed are run again."""
 

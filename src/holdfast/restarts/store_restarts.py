@@ -39,10 +39,11 @@ class StoreRestarts:
         inputs: Mapping[str, Any] | None = None,
         resend: str | Sequence[str] = (),
     ) -> PreparedRestart:
-        """Check the restart of a run, and plan it. Nothing is written. `nodes` and all nodes after them run again; `inputs` replace the
-        inputs of the run; the nodes in `resend` make their writes again. Without these three it is a retry, in which the parts that failed
-        run again. Raises RestartRefused if the run cannot be restarted, ExecutionNotFound if there is no such run, NodeNotFound if the
-        pipeline has no such node, and InvalidParameter or InvalidRequest if an argument is not allowed."""
+        """Check the restart of a run, and plan it. Nothing is written. `nodes` and all nodes after them run again. `inputs` replace the
+        inputs of the run. A write that the earlier run made is not made again, except the writes of the nodes in `resend`; these nodes must
+        be among those that `nodes` lets run again. Without these three it is a retry: the parts that failed run again. Raises
+        RestartRefused if the run cannot be restarted, ExecutionNotFound if there is no such run, NodeNotFound if the pipeline has no such
+        node, and InvalidParameter or InvalidRequest if an argument is not allowed."""
         return prepare(self._store, run_id, self._caller, restart_asked(nodes, inputs, resend))
 
     def restart(self, prepared: PreparedRestart) -> Execution:

@@ -35,7 +35,8 @@ class Ledger:
         self._clock = clock
 
     def reserved(self, intent: Intent) -> tuple[LedgerEntry, ...]:
-        """The entry for the intent of a call, as a tuple of one; empty if the call asks no model and reserves nothing."""
+        """The entry for the intent of a call, as a tuple of one. Empty if the call may cost nothing: it asks no model, and reserves neither
+        tokens nor money."""
         reservation = intent.reservation
         if not has_entries(reservation):
             return ()
@@ -43,7 +44,8 @@ class Ledger:
         return (self._entry(intent, EntryState.RESERVED, Usage(), held),)
 
     def ended(self, intent: Intent, receipt: Receipt) -> tuple[LedgerEntry, ...]:
-        """The entry for the receipt of a call, as a tuple of one; empty if the call asked no model, reserved nothing and used nothing."""
+        """The entry for the receipt of a call, as a tuple of one. Empty if the call asked no model, reserved neither tokens nor money, and
+        used neither."""
         reservation, usage = intent.reservation, receipt.usage
         if not has_entries(reservation) and not _is_something(usage):
             return ()

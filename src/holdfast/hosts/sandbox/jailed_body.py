@@ -131,7 +131,7 @@ class JailedBody:
 
     @property
     def over(self) -> bool:
-        """Whether no process of the body is left, or the body could not be locked in."""
+        """Whether the body has ended with all its processes, or could not be locked in. False before it has started."""
         return self._ended is not None or self.unable is not None
 
     # --- for the runner

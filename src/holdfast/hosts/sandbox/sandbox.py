@@ -191,8 +191,8 @@ class _Stub:
 
     @classmethod
     async def started(cls, jail: Jail) -> _Stub:
-        """Start the stub, send it its jail, and read the kernel features that the stub found. Raises SandboxUnavailable if the stub cannot
-        be started, or if kernel features are missing."""
+        """Start the stub: the process that starts the bodies of workers. Send it the jail: what these bodies may see and use. Read the
+        kernel features that the stub found. Raises SandboxUnavailable if the stub cannot be started, or if kernel features are missing."""
         stub = cls(jail)
         try:
             await stub._greet(jail)

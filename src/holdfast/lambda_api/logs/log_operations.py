@@ -32,7 +32,8 @@ class Logs:
     """Reads the logs of functions for a client. All methods block."""
 
     def __init__(self, keeper: LogWriter, clock: Clock, is_function: Callable[[str], bool]) -> None:
-        """`is_function` tells whether there is a function of this name. Such a function has a log, even before it logs its first line."""
+        """`is_function` tells whether there is a function of this name. If there is, its log can be read before it has a line (it
+        is empty then); only the list of logs leaves it out."""
         self._keeper = keeper
         self._folder = keeper.folder
         self._reader = LogReader(keeper.folder)

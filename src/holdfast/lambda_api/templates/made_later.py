@@ -1,4 +1,5 @@
-"""What a deployment may add to a template: resources that SAM makes, and what loops and macros make. A local run makes none of it."""
+"""What a deployment may add to a template: resources that SAM makes, and what loops and macros make. A local run makes none of it,
+except the version and the alias of AutoPublishAlias."""
 
 from __future__ import annotations
 

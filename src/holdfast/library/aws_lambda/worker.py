@@ -101,8 +101,8 @@ async def _asked(request: WorkerRequest, limits: RunLimits, ctx: WorkerContext) 
 
 
 async def _instructions(worker_id: str, ctx: WorkerContext) -> str | None:
-    """The operator's instructions for the model, from the parameter store; None if it has none for the `worker_id` of the inner request, or
-    if the contract does not allow this worker to read it."""
+    """The operator's instructions for the model, from the parameter store. None if the parameter store has none for the `worker_id` of the
+    inner request, if this worker may not read the parameter store, or if the runner has no parameter store."""
     try:
         return str(await ctx.tools.parameter_store(name=f"/{worker_id}/instructions"))
     except WorkerError as failed:

@@ -2,9 +2,9 @@
 
 A misfit is *certain* if no value that the producer's schema allows is allowed by the consumer's. This is proved, never guessed, because a
 certain misfit keeps a pipeline from running. A misfit is *possible* if the producer may give some values that the consumer does not accept.
-Where a producer's schema says nothing, nothing is reported. The cost is bounded: `SchemaComparison.visits` counts the compared places, and
-above its limit no further misfit is reported (`exhausted`).
-"""
+If a producer's schema says nothing about a value, the consumer's schema for that value is not compared; but a field that the consumer
+requires, and that the producer does not promise, is a possible misfit. The cost is bounded: `SchemaComparison.visits` counts the compared
+places, and above its limit no further misfit is reported (`exhausted`)."""
 
 from __future__ import annotations
 

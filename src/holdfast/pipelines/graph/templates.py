@@ -189,7 +189,7 @@ def _constant_flaw(part: Mapping[str, Any]) -> str | None:
 
 
 def constant_flaw(value: Any) -> str | None:
-    """Why a value cannot be a constant of a pipeline, as a sentence; None if it can."""
+    """Why a value cannot be a constant of a pipeline, as text for an error; None if it can."""
     if codec.too_deep(value, MAX_DEPTH):
         return f"The constant is nested more than {MAX_DEPTH} levels deep."
     if codec.at_least(value, MAX_CONSTANT_BYTES) > MAX_CONSTANT_BYTES:

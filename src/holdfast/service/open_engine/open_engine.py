@@ -273,6 +273,7 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         return await self._engine.heartbeat(callback_id)
 
     async def unsubscribe(self, subscriber: str) -> None:
-        """End a subscription in every process: signals that were not delivered to it yet are not delivered any more, except one that is
-        being delivered just now. If a subscriber is given up without this call, the store keeps its undelivered signals forever."""
+        """End a subscription in every process: signals that were not delivered to it yet are not delivered any more, except those that
+        a runner delivers within about 0.1 seconds. If a subscriber is given up without this call, the store keeps its undelivered signals
+        forever."""
         self._store.unsubscribe(subscriber)

@@ -21,7 +21,8 @@ class PostgresOutbox(PostgresReads, OutboxReads):
                 self._side.run(self._sql["outwait_writers"], prepare=False)
 
     def unsubscribe(self, subscriber: str) -> None:
-        """Remove a subscriber. Signals that were not delivered to it yet are not delivered to it any more."""
+        """Remove a subscriber. The store gives no runner further signals for it. A runner that is delivering to it may still deliver the
+        signals that it has read before, for about 0.1 seconds."""
         self._side.change(self._sql["unsubscribe"], (subscriber,))
 
     def take_delivery(self, subscriber: str, runner: str) -> int | None:

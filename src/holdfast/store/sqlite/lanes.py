@@ -97,7 +97,8 @@ class SqliteLanes(Transactions, QueueReads):
         return None if found is None else lane_from(found, self._rates([lane]).get(lane, ()))
 
     def _rates(self, lanes: Sequence[str]) -> dict[str, list[rows.Row]]:
-        """By the key of the lane: the rates of these lanes, both their own rates and those that they share with other lanes."""
+        """By the key of the lane: the rates of these lanes, both their own rates and those that they share with other lanes. Lanes without
+        rates are left out."""
         rates: dict[str, list[rows.Row]] = {}
         for lane, *rate in self._writer.execute(self._sql["rates_of"], (codec.dumps(lanes),)):
             rates.setdefault(lane, []).append(tuple(rate))

@@ -37,7 +37,8 @@ class SqliteOutbox(Transactions, OutboxReads):
             self._subscribed_version = None
 
     def unsubscribe(self, subscriber: str) -> None:
-        """Remove a subscriber. Signals that were not delivered to it yet are not delivered to it any more."""
+        """Remove a subscriber. The store gives no runner further signals for it. A runner that is delivering to it may still deliver the
+        signals that it has read before, for about 0.1 seconds."""
         with self._transaction() as writer:
             writer.execute(self._sql["unsubscribe"], (subscriber,))
             self._subscribed_version = None

@@ -77,7 +77,7 @@ def started(store: Store, name: str, now: int = T0, **set_to: object) -> Executi
 
 
 def live(store: Store, name: str, *updates: Update, runner: str = "here") -> Execution:
-    """Start an execution whose first invocation is live, write these updates, and return its header."""
+    """Start an execution whose first invocation is live, write these updates, and return its header after them."""
     asked = wanted(name)
     header = written(store, msgspec.structs.replace(asked, by=Claimant(runner, f"{runner}-1")))
     return after(store, header, *updates) if updates else header

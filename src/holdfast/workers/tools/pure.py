@@ -126,7 +126,8 @@ def arguments_schema(tool: str) -> Mapping[str, Any]:
 
 
 def call_pure(tool: str, arguments: Mapping[str, Any]) -> Any:
-    """Call the pure tool of this name. Raises ToolFailed if the arguments do not fit, or if the tool refuses them."""
+    """Call the pure tool of this name, which must be in PURE. Raises ToolFailed if the arguments do not fit, or if the tool refuses
+    them."""
     problems = problems_of(dict(arguments), arguments_schema(tool))
     if problems:
         at = "; ".join(f"{problem.path or 'arguments'}: {problem.reason}" for problem in problems[:5])
