@@ -60,7 +60,8 @@ class Artifacts:
 
     def __init__(self, storage: Storage, most: int) -> None:
         self._storage = storage
-        self._most = most
+        self.most_bytes = most
+        """The most bytes of one artifact, and of all artifacts of one attempt together."""
 
     def keep(self, tenant: str, name: str, media_type: str, read: Callable[[int], bytes]) -> ArtifactRef:
         """Store an artifact: call `read` until it returns no more bytes, and store all these bytes. Returns the artifact's reference when
@@ -88,17 +89,12 @@ class Artifacts:
                 raise ToolFailed(away.code, str(away)) from None
         return reference
 
-    @property
-    def most_bytes(self) -> int:
-        """The most bytes of one artifact, and of all artifacts of one attempt together."""
-        return self._most
-
     def check_size(self, name: str, size: int) -> None:
         """Raise ToolFailed if `size` is more than `most_bytes`. `name` is the artifact's name for the error."""
-        if size > self._most:
+        if size > self.most_bytes:
             raise ToolFailed(
                 "artifact_too_large",
-                f"The artifact {name!r:.100} is too large: the artifacts of one attempt may have {self._most} bytes together.",
+                f"The artifact {name!r:.100} is too large: the artifacts of one attempt may have {self.most_bytes} bytes together.",
             )
 
     def find(self, tenant: str, identity: str) -> ArtifactRef:
