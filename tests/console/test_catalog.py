@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,6 @@ from holdfast.store.browse import Browse
 from tests.console import serving_scene
 from tests.console.scene import Scene, plain
 from tests.console.serving_scene import ServingScene, serving
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[ServingScene]:
-    with serving(tmp_path) as opened:
-        yield opened
 
 
 async def test_the_list_has_every_kind_with_the_figures_of_the_day(stage: ServingScene) -> None:

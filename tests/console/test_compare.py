@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from tests.console.scene import plain
-from tests.console.serving_scene import ServingScene, serving
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[ServingScene]:
-    with serving(tmp_path) as opened:
-        yield opened
+from tests.console.serving_scene import ServingScene
 
 
 async def test_two_runs_of_a_pipeline_are_compared_node_by_node(stage: ServingScene) -> None:

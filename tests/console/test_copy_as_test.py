@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,6 @@ _json: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_texts, inner, max_size=3),
     max_leaves=8,
 )
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[ServingScene]:
-    with serving(tmp_path) as opened:
-        yield opened
 
 
 async def _text(stage: ServingScene, run: str, tenant: str | None = None) -> str:

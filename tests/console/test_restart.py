@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,6 @@ from tests.console.serving_scene import ServingScene, serving
 
 _PLANNED = re.compile(r'name="planned" value="([^"]+)"')
 _INPUT = re.compile(r'<textarea id="input"[^>]*>(.*?)</textarea>', re.S)
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[ServingScene]:
-    with serving(tmp_path) as opened:
-        yield opened
 
 
 def _planned(page: str) -> str:

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from holdfast.console.sources.contracts import Cleaner
 from holdfast.workers.run_lookup import accepted_in
 from tests.console.scene import Browser, plain
-from tests.console.serving_scene import ServingScene, serving
+from tests.console.serving_scene import ServingScene
 from tests.surface.auth_server import BASE
 
 KEY = '-----BEGIN KEY-----\nMIIE"vQ is the middle\\IBAD it ends\nné+8/'
 """A secret that JSON escapes in every way."""
 PARTS = ("?tab=data", "?tab=events", "?tab=timeline", "/export", "/restart", "/test", "/test/file")
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[ServingScene]:
-    with serving(tmp_path) as opened:
-        yield opened
 
 
 async def told(person: Browser, run: str) -> dict[str, str]:

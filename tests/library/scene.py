@@ -18,8 +18,10 @@ from holdfast.library import WORKERS, find
 from holdfast.service.engines import OpenEngine
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.workers.policy import Policy
+from holdfast.workers.tools.cassettes import CassetteMode, CassetteSettings
 from holdfast.workers.tools.fetch_url import FetchSettings
 from holdfast.workers.tools.language_model import ModelSettings
+from tests.surface.cli_program import Program
 
 OFTEN = {worker: RateLimit(1000, 60) for worker in WORKERS}
 
@@ -74,3 +76,22 @@ async def ran(engine: OpenEngine, worker: str, inputs: dict[str, Any], **request
     told = response_document(await engine.run(worker, inputs, **request))
     assert told["observability"]["isolation"] in ("all", None)
     return told
+
+
+def recorded(worker: str) -> CassetteSettings:
+    """The answers to its example, as its folder has them, so that it needs no key."""
+    return CassetteSettings(mode=CassetteMode.REPLAY, path=str(file_of(worker).with_name("cassette.jsonl")))
+
+
+async def as_written(worker: str) -> dict[str, Any]:
+    """Its response to its example, without a key."""
+    async with working(worker, cassette=recorded(worker)) as engine:
+        return await ran(engine, worker, case_of(worker))
+
+
+def from_the_command_line(worker: str, folder: Path) -> dict[str, Any]:
+    """Its outputs for its example, when a copy of its folder runs from the command line."""
+    ended = Program(copied(worker, folder).parent)("run", "worker.py", "--input", "@case.json", "--trust")
+    assert ended.returncode == 0, ended.stderr
+    outputs: dict[str, Any] = json.loads(ended.stdout)
+    return outputs

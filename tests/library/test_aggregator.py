@@ -10,9 +10,7 @@ import pytest
 
 from holdfast import Pipeline
 from holdfast.testing import pipeline_kit, worker_kit
-from holdfast.workers.tools.cassettes import CassetteMode, CassetteSettings
-from tests.library.scene import case_of, copied, file_of, model_at, ran, working
-from tests.surface.cli_program import Program
+from tests.library.scene import as_written, case_of, file_of, from_the_command_line, model_at, ran, working
 from tests.tools.models import a_model
 
 WORKER = "aggregator-worker"
@@ -171,15 +169,11 @@ async def test_a_models_server_is_asked_once_and_an_answer_that_does_not_fit_is_
 
 
 async def test_it_runs_as_written_without_a_key() -> None:
-    played = CassetteSettings(mode=CassetteMode.REPLAY, path=str(file_of(WORKER).with_name("cassette.jsonl")))
-    async with working(WORKER, cassette=played) as engine:
-        told = await ran(engine, WORKER, CASE)
+    told = await as_written(WORKER)
     assert (told["status"], told["outputs"]["merged"]["founded"], told["outputs"]["missing"]) == ("ok", 1986, ["press"])
     assert [offer["sku"] for offer in told["outputs"]["merged"]["offers"]] == ["L2", "L1"]
 
 
 @pytest.mark.long
 def test_a_copy_of_its_folder_runs_from_the_command_line(tmp_path: Path) -> None:
-    folder = copied(WORKER, tmp_path).parent
-    ended = Program(folder)("run", "worker.py", "--input", "@case.json", "--trust")
-    assert (ended.returncode, json.loads(ended.stdout)["merged"]["founded"]) == (0, 1986), ended.stderr
+    assert from_the_command_line(WORKER, tmp_path)["merged"]["founded"] == 1986

@@ -18,11 +18,9 @@ from holdfast.library.code_review.diffs import DiffIncomplete, read_diff
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.testing import worker_kit
 from holdfast.workers.policy import Policy
-from holdfast.workers.tools.cassettes import CassetteMode, CassetteSettings
 from holdfast.workers.tools.read_repo import RepoSettings
 from holdfast.workers.tools.seam import ToolFailed
-from tests.library.scene import case_of, copied, file_of, model_at, ran, working
-from tests.surface.cli_program import Program
+from tests.library.scene import as_written, case_of, file_of, from_the_command_line, model_at, ran, working
 from tests.tools.models import a_model
 
 WORKER = "code-review-worker"
@@ -214,14 +212,11 @@ async def test_a_diff_that_speaks_to_the_model_gets_a_review_of_the_one_form_or_
 
 
 async def test_it_runs_as_written_without_a_key() -> None:
-    played = CassetteSettings(mode=CassetteMode.REPLAY, path=str(file_of(WORKER).with_name("cassette.jsonl")))
-    async with working(WORKER, cassette=played) as engine:
-        told = await ran(engine, WORKER, CASE)
+    told = await as_written(WORKER)
     assert told["status"] == "ok", told["error"]
     assert [(one["line"], one["code"]) for one in told["outputs"]["issues"]] == [(4, "money_is_a_float"), (7, "empty_list")]
 
 
 @pytest.mark.long
 def test_a_copy_of_its_folder_runs_from_the_command_line(tmp_path: Path) -> None:
-    ended = Program(copied(WORKER, tmp_path).parent)("run", "worker.py", "--input", "@case.json", "--trust")
-    assert (ended.returncode, json.loads(ended.stdout)["risk"]) == (0, "medium"), ended.stderr
+    assert from_the_command_line(WORKER, tmp_path)["risk"] == "medium"

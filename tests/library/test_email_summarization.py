@@ -12,9 +12,7 @@ import pytest
 
 from holdfast.library.email_summarization.people import persons_in
 from holdfast.testing import worker_kit
-from holdfast.workers.tools.cassettes import CassetteMode, CassetteSettings
-from tests.library.scene import case_of, copied, file_of, model_at, ran, refuses, working
-from tests.surface.cli_program import Program
+from tests.library.scene import as_written, case_of, from_the_command_line, model_at, ran, refuses, working
 from tests.tools.models import a_model
 
 WORKER = "email-summarization-worker"
@@ -141,14 +139,11 @@ async def test_a_mail_that_speaks_to_the_model_gets_a_summary_of_the_one_form_or
 
 
 async def test_it_runs_as_written_without_a_key() -> None:
-    played = CassetteSettings(mode=CassetteMode.REPLAY, path=str(file_of(WORKER).with_name("cassette.jsonl")))
-    async with working(WORKER, cassette=played) as engine:
-        told = await ran(engine, WORKER, CASE)
+    told = await as_written(WORKER)
     assert told["status"] == "ok", told["error"]
     assert told["outputs"]["summary"].startswith("Ann Lee ")
 
 
 @pytest.mark.long
 def test_a_copy_of_its_folder_runs_from_the_command_line(tmp_path: Path) -> None:
-    ended = Program(copied(WORKER, tmp_path).parent)("run", "worker.py", "--input", "@case.json", "--trust")
-    assert (ended.returncode, json.loads(ended.stdout)["tone"]) == (0, "friendly"), ended.stderr
+    assert from_the_command_line(WORKER, tmp_path)["tone"] == "friendly"

@@ -17,8 +17,7 @@ from holdfast.queues.store_queues import StoreQueues
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.testing import worker_kit
 from holdfast.workers.policy import Policy
-from holdfast.workers.tools.cassettes import CassetteMode, CassetteSettings
-from tests.library.scene import OFTEN, case_of, copied, file_of, model_at, ran, working
+from tests.library.scene import OFTEN, as_written, case_of, copied, model_at, ran, working
 from tests.tools.models import Model, a_model
 from tests.tools.servers import Asked, Site, head, site
 
@@ -75,9 +74,7 @@ def near(results: Results, tmp_path: Path) -> Path:
 
 
 async def test_it_runs_as_written_without_a_key() -> None:
-    played = CassetteSettings(mode=CassetteMode.REPLAY, path=str(file_of(WORKER).with_name("cassette.jsonl")))
-    async with working(WORKER, cassette=played) as engine:
-        told = await ran(engine, WORKER, CASE)
+    told = await as_written(WORKER)
     assert (told["status"], told["error"]) == ("ok", None)
     assert told["outputs"]["status"] == "stored"
     assert told["outputs"]["outputs"] == {"result": "The teapot of order 42 arrived cracked in a wet box."}

@@ -16,9 +16,8 @@ from holdfast.model import codec
 from holdfast.testing import worker_kit
 from holdfast.workers.approvals import Decision
 from holdfast.workers.run_lookup import Caller
-from holdfast.workers.tools.cassettes import CassetteMode, CassetteSettings
 from tests.conftest import ROOT
-from tests.library.scene import case_of, copied, file_of, model_at, ran, working
+from tests.library.scene import case_of, copied, file_of, model_at, ran, recorded, working
 from tests.surface.cli_program import Program
 from tests.tools.models import Model, a_model
 from tests.tools.servers import Asked, Site, head, site
@@ -47,9 +46,8 @@ def test_the_reference_page_shows_the_file_letter_for_letter() -> None:
 
 
 async def test_it_runs_as_written_without_a_key_and_waits_for_a_person() -> None:
-    played = CassetteSettings(mode=CassetteMode.REPLAY, path=str(file_of(WORKER).with_name("cassette.jsonl")))
     assert "PAY_KEY" not in os.environ
-    async with working(WORKER, cassette=played) as engine:
+    async with working(WORKER, cassette=recorded(WORKER)) as engine:
         waits = await ran(engine, WORKER, CASE, idempotency_key="case-7")
         (asked,) = waits["approvals"]
         assert (waits["status"], asked["tool"], asked["arguments"]) == ("needs_human", "refund_payment", {"order_id": "42", "cents": 1900})

@@ -10,9 +10,7 @@ import pytest
 
 from holdfast import Pipeline
 from holdfast.testing import pipeline_kit, worker_kit
-from holdfast.workers.tools.cassettes import CassetteMode, CassetteSettings
-from tests.library.scene import case_of, copied, file_of, model_at, ran, refuses, working
-from tests.surface.cli_program import Program
+from tests.library.scene import as_written, case_of, file_of, from_the_command_line, model_at, ran, refuses, working
 from tests.tools.models import a_model
 
 WORKER = "router-worker"
@@ -105,13 +103,10 @@ async def test_a_models_server_is_asked_once_and_nonsense_is_asked_for_again_and
 
 @pytest.mark.long
 async def test_it_runs_as_written_without_a_key() -> None:
-    played = CassetteSettings(mode=CassetteMode.REPLAY, path=str(file_of(WORKER).with_name("cassette.jsonl")))
-    async with working(WORKER, cassette=played) as engine:
-        told = await ran(engine, WORKER, CASE)
+    told = await as_written(WORKER)
     assert (told["status"], told["outputs"]["label"]) == ("ok", "delivery")
 
 
 @pytest.mark.long
 def test_a_copy_of_its_folder_runs_from_the_command_line(tmp_path: Path) -> None:
-    ended = Program(copied(WORKER, tmp_path).parent)("run", "worker.py", "--input", "@case.json", "--trust")
-    assert (ended.returncode, json.loads(ended.stdout)["label"]) == (0, "delivery"), ended.stderr
+    assert from_the_command_line(WORKER, tmp_path)["label"] == "delivery"

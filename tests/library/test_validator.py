@@ -12,10 +12,8 @@ import pytest
 from holdfast.contract.page_reader import read
 from holdfast.contract.rules import RULE_SCHEMA, Operator
 from holdfast.testing import worker_kit
-from holdfast.workers.tools.cassettes import CassetteMode, CassetteSettings
 from holdfast.workers.tools.seam import ToolFailed
-from tests.library.scene import case_of, copied, file_of, model_at, ran, working
-from tests.surface.cli_program import Program
+from tests.library.scene import as_written, case_of, file_of, from_the_command_line, model_at, ran, working
 from tests.tools.models import Model, a_model
 
 WORKER = "validator-worker"
@@ -160,9 +158,7 @@ async def test_the_model_gets_the_criteria_and_the_candidate_and_its_answer_is_j
 
 
 async def test_it_runs_as_written_without_a_key() -> None:
-    played = CassetteSettings(mode=CassetteMode.REPLAY, path=str(file_of(WORKER).with_name("cassette.jsonl")))
-    async with working(WORKER, cassette=played) as engine:
-        told = await ran(engine, WORKER, CASE)
+    told = await as_written(WORKER)
     assert (told["status"], told["outputs"]["verdict"]) == ("ok", "allow")
     assert [one["code"] for one in told["outputs"]["reasons"]] == ["currency_missing", "currency_missing", "service_mentioned"]
     assert told["observability"]["usage"]["tokens"] == {"input": 412, "output": 58}
@@ -170,9 +166,7 @@ async def test_it_runs_as_written_without_a_key() -> None:
 
 @pytest.mark.long
 def test_a_copy_of_its_folder_runs_from_the_command_line(tmp_path: Path) -> None:
-    folder = copied(WORKER, tmp_path).parent
-    ended = Program(folder)("run", "worker.py", "--input", "@case.json", "--trust")
-    assert (ended.returncode, json.loads(ended.stdout)["verdict"]) == (0, "allow"), ended.stderr
+    assert from_the_command_line(WORKER, tmp_path)["verdict"] == "allow"
 
 
 # --- the page ------------------------------------------------------------------------------------------------------------------

@@ -213,24 +213,30 @@ async def test_a_call_under_way_is_open_with_what_it_has_reserved(tmp_path: Path
         assert report(on).total.open.calls == 0
 
 
+class Silent(Counted):
+    """A model that gets a call and never answers it."""
+
+    def __init__(self) -> None:
+        super().__init__("language_model", Effect.READ, reservation=RESERVED)
+        self.asked = asyncio.Event()
+
+    async def call(self, *told: Any) -> Any:
+        self.asked.set()
+        await asyncio.Event().wait()
+
+
 @pytest.mark.parametrize("store", [":memory:", pytest.param(None, id="postgres")])
 async def test_a_run_that_is_stopped_in_the_middle_of_a_call_costs_what_its_response_says(store: str | None, tmp_path: Path) -> None:
-    asked = asyncio.Event()
-
-    class Silent(Counted):
-        async def call(self, *told: Any) -> Any:
-            asked.set()
-            await asyncio.Event().wait()
+    silent = Silent()
 
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         await ctx.tools.language_model()
         return {}
 
-    silent = Silent("language_model", Effect.READ, reservation=RESERVED)
     alone = worker("w", body, silent, limits=RunLimits(tools=(ToolGrant("language_model"),)))
     async with stage([], alone, folder=tmp_path, where=store or empty_store()) as on:
         running = asyncio.create_task(on.run(name="w"))
-        await asked.wait()
+        await silent.asked.wait()
         (run,) = [x async for x in on.engine.list()]
         await on.engine._engine.stop(run.id)
         usage = (await running).observability.usage
@@ -242,22 +248,16 @@ async def test_a_run_that_is_stopped_in_the_middle_of_a_call_costs_what_its_resp
 
 @pytest.mark.parametrize("fails", [True, False])
 async def test_a_call_whose_body_is_gone_is_closed_and_costs_what_the_response_says(fails: bool, tmp_path: Path) -> None:
-    asked = asyncio.Event()
-
-    class Silent(Counted):
-        async def call(self, *told: Any) -> Any:
-            asked.set()
-            await asyncio.Event().wait()
+    silent = Silent()
 
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
         left = asyncio.ensure_future(ctx.tools.language_model())
-        await asked.wait()
+        await silent.asked.wait()
         left.cancel()
         if fails:
             raise RuntimeError("the body ends in the middle of its call")
         return {}
 
-    silent = Silent("language_model", Effect.READ, reservation=RESERVED)
     alone = worker("w", body, silent, limits=RunLimits(tools=(ToolGrant("language_model"),)))
     async with stage([], alone, folder=tmp_path, policy=Policy(grace_seconds=0.01)) as on:
         response = await on.run(name="w")

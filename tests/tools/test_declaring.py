@@ -43,19 +43,14 @@ def test_tools_and_worker_are_found_without_running_the_file() -> None:
         True,
         None,
     )
-    assert (pay.is_async, pay.reconciles, pay.description, pay.line) == (False, True, "Pays money back.", 6)
+    assert (pay.reconciles, pay.line) == (True, 6)
     assert pay.arguments_schema == {
         "type": "object", "required": ["order_id", "cents"], "additionalProperties": False,
         "properties": {"order_id": {"type": "string"}, "cents": {"type": "integer"}},
     }  # fmt: skip
-    assert (notify.effect, notify.is_async, notify.reconciles, notify.approval, notify.secrets) == (Effect.WRITE, True, False, False, ())
+    assert (notify.effect, notify.reconciles, notify.approval, notify.secrets) == (Effect.WRITE, False, False, ())
     (worker,) = found.workers
-    assert (worker.function, worker.page, worker.is_async, worker.include) == (
-        "refund",
-        "refund-worker.md",
-        True,
-        ("rules.json", "texts/*.md"),
-    )
+    assert (worker.function, worker.page, worker.include) == ("refund", "refund-worker.md", ("rules.json", "texts/*.md"))
 
 
 @pytest.mark.parametrize("arguments,fits", [

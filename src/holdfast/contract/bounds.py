@@ -224,13 +224,18 @@ def _grants(given: Given) -> tuple[ToolGrant, ...]:
     grants: dict[str, ToolGrant] = {}
     for text in _texts(given):
         name, optional = without_optional(text)
-        if not _TOOL.fullmatch(name):
-            raise _Wrong(
-                f"contains `{shown(text)}`, which is not a valid name of a tool. "
-                "Use at most 128 letters, digits, _ . or -, and begin with a letter or _."
-            )
+        _check_tool(name, text)
         grants.setdefault(name, ToolGrant(name, optional))
     return tuple(grants.values())
+
+
+def _check_tool(name: str, text: str) -> None:
+    """Raise _Wrong if a tool cannot have this name. `text` is what the page says."""
+    if not _TOOL.fullmatch(name):
+        raise _Wrong(
+            f"contains `{shown(text)}`, which is not a valid name of a tool. "
+            "Use at most 128 letters, digits, _ . or -, and begin with a letter or _."
+        )
 
 
 def _tool_names(given: Given) -> tuple[str, ...]:
@@ -248,11 +253,7 @@ def _quotas(given: Given) -> dict[str, int]:
     else:
         raise _Wrong(f"is `{shown(given.value)}`. Write a number for each tool, {{fetch_url: 5}}.")
     for name in pairs:
-        if not _TOOL.fullmatch(name):
-            raise _Wrong(
-                f"contains `{shown(name)}`, which is not a valid name of a tool. "
-                "Use at most 128 letters, digits, _ . or -, and begin with a letter or _."
-            )
+        _check_tool(name, name)
     try:
         return {name: _count(Given(count, given.line)) for name, count in pairs.items()}
     except _Wrong as wrong:

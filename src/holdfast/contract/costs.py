@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from holdfast.contract.groups import grouped
 from holdfast.contract.patterns import MAX_CHARACTERS, program_size
 from holdfast.contract.schema_references import References, SchemaPath
 from holdfast.model import codec
@@ -123,7 +124,8 @@ class _Counting:
 
     def cost(self) -> Cost:
         self._walk()
-        for group in _grouped(id(self._schema), self._places):
+        leads = {key: [edge.target for edge in place.edges] for key, place in self._places.items()}
+        for group in grouped([id(self._schema)], leads):
             self._count(group)
         root = self._places[id(self._schema)]
         return Cost(root.evaluations, root.text, self._unbounded, root.numbers)
@@ -238,38 +240,3 @@ def _size(value: Any) -> int:
         elif isinstance(part, list | tuple):
             waiting.extend(part)
     return count
-
-
-def _grouped(root: int, places: Mapping[int, _SchemaPlace]) -> Iterator[list[int]]:
-    """The places in groups, each after the groups that it leads to. Places that lead to each other are one group (Tarjan's algorithm,
-    without recursion)."""
-    order: dict[int, int] = {}
-    low: dict[int, int] = {}
-    stack: list[int] = []
-    held: set[int] = set()
-    work: list[tuple[int, int]] = [(root, 0)]
-    while work:
-        at, edge = work.pop()
-        if edge == 0:
-            order[at] = low[at] = len(order)
-            stack.append(at)
-            held.add(at)
-        else:
-            low[at] = min(low[at], low[places[at].edges[edge - 1].target])
-        edges = places[at].edges
-        while edge < len(edges):
-            target = edges[edge].target
-            edge += 1
-            if target not in order:
-                work.append((at, edge))
-                work.append((target, 0))
-                break
-            if target in held:
-                low[at] = min(low[at], order[target])
-        else:
-            if low[at] == order[at]:
-                group: list[int] = []
-                while not group or group[-1] != at:
-                    group.append(stack.pop())
-                    held.discard(group[-1])
-                yield group

@@ -64,10 +64,10 @@ def read_parts(page: Page, notes: PageNotes, sha256: str) -> PageReading:
     return _PageReader(page, (), notes).read(sha256)
 
 
-def contract_of(page: str | bytes, *, name: str = "worker.md", tools: Collection[str] = ()) -> Contract:
+def contract_of(page: str | bytes, *, name: str = "worker.md") -> Contract:
     """The contract of a page. Raises `ContractInvalid`, with all problems, if the page has an error. `name` is the page's name in the
-    message; `tools` are the names of known tools that are not built in."""
-    reading = read(page, tools=tools)
+    message."""
+    reading = read(page)
     if reading.contract is None:
         told = "\n".join(f"  {problem}" for problem in reading.errors)
         raise ContractInvalid(f"{name} is not a contract:\n{told}", reading.problems)
@@ -174,7 +174,7 @@ class _PageReader:
 
     def _bounds(self) -> Bounds:
         section = self._page.section(CONSTRAINTS)
-        bounds = bounds_of(self._spec.groups, read_json(section, self._notes) if section else None, self._tools, self._notes)
+        bounds = bounds_of(self._spec.groups, self._json(CONSTRAINTS), self._tools, self._notes)
         if not self._has_spec:
             return bounds
         if section is None:

@@ -44,20 +44,18 @@ Where = str | os.PathLike[str]
 # --- files
 
 
-def new_file(path: Where, *, executable: bool = False, dir_fd: int | None = None) -> int:
+def new_file(path: Where, *, executable: bool = False) -> int:
     """Create a private file. Returns its descriptor, open for reading and writing. Raises FileExistsError if something has this path
-    already. `executable`: whether the owner may execute it. `dir_fd` is the descriptor of the folder at which a relative path begins; None:
-    the working folder."""
+    already. `executable`: whether the owner may execute it."""
     mode = PROGRAM if executable else FILE
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=dir_fd)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     _widen(fd, mode)
     return fd
 
 
-def write_new(path: Where, data: bytes, *, dir_fd: int | None = None) -> None:
-    """Create a private file with this content, and sync it to disk. Raises FileExistsError if something has this path already. `dir_fd` is
-    the descriptor of the folder at which a relative path begins; None: the working folder."""
-    with os.fdopen(new_file(path, dir_fd=dir_fd), "wb") as file:
+def write_new(path: Where, data: bytes) -> None:
+    """Create a private file with this content, and sync it to disk. Raises FileExistsError if something has this path already."""
+    with os.fdopen(new_file(path), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -240,10 +238,8 @@ def _change_unopened(path: Where, mode: int) -> None:
 
 
 def own_folder(path: Where) -> None:
-    """Make sure that a folder exists whose name Holdfast chose, and that only this user has rights on it. Raises NotPrivate if it is a
-    link, if it belongs to another user, if the rights of other users cannot be removed, or if other users can replace files in the folder
-    above it. Raises OSError if it cannot be made or opened, for example because it is a file, or a folder that only another user may
-    open."""
+    """Make sure that a folder exists whose name Holdfast chose, and that only this user has rights on it. Raises the errors of
+    `open_folder`."""
     os.close(open_folder(path))
 
 
@@ -251,7 +247,7 @@ def open_folder(path: Where) -> int:
     """Make sure that a folder exists whose name Holdfast chose, and that only this user has rights on it; return its descriptor, which
     stays that of this folder even if the folder is renamed. Raises NotPrivate if it is a link, if it belongs to another user, if the rights
     of other users cannot be removed, or if other users can replace files in the folder above it. Raises OSError if it cannot be made or
-    opened."""
+    opened, for example because it is a file, or a folder that only another user may open."""
     refuse_shared(os.path.dirname(os.path.abspath(path)))
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, FOLDER)

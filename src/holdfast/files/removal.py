@@ -18,25 +18,24 @@ _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_FOLDER: Final = frozenset({errno.ENOTDIR, errno.ELOOP, errno.EMLINK})
 
 
-def remove(path: str | os.PathLike[str], *, dir_fd: int | None = None) -> None:
+def remove(path: str | os.PathLike[str]) -> None:
     """Remove a file, a link, or a folder with everything in it. Does nothing if nothing has this name. Raises OSError if something cannot
-    be removed, for example because another file system is mounted inside the folder. `dir_fd` is the descriptor of the folder at which a
-    relative path begins; None: the working folder."""
+    be removed, for example because another file system is mounted inside the folder."""
     try:
-        at = _opened(os.fspath(path), dir_fd)
+        at = _opened(os.fspath(path))
     except FileNotFoundError:
         return
     except OSError as error:
         if error.errno not in _NO_FOLDER:
             raise
-        os.unlink(path, dir_fd=dir_fd)
+        os.unlink(path)
         return
     try:
         empty(at)
     finally:
         os.close(at)
     with contextlib.suppress(FileNotFoundError):
-        os.rmdir(path, dir_fd=dir_fd)
+        os.rmdir(path)
 
 
 def empty(top: int) -> None:
@@ -82,7 +81,7 @@ def _entries(at: int) -> list[tuple[str, bool]]:
         return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
 
 
-def _opened(name: str, within: int | None) -> int:
+def _opened(name: str, within: int | None = None) -> int:
     """Open a folder, and give its owner all rights on it; return its descriptor. Works also if the owner's rights were taken away. `within`
     is the descriptor of the folder in which `name` lies; None: `name` is a path."""
     try:

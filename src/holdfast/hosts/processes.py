@@ -220,12 +220,10 @@ def _stat(pid: int) -> list[int] | None:
     path = f"/proc/{pid}/stat"
     try:
         words = read(path).rpartition(b")")[2].split()
-        return [0, *(int(word) for word in words[1:20])] if len(words) >= 20 else _too_short(path)
+        if len(words) < 20:
+            raise Unreadable(f"{path} has too few fields")
+        return [0, *map(int, words[1:20])]
     except (FileNotFoundError, ProcessLookupError):
         return None
     except (OSError, ValueError) as error:
         raise Unreadable(f"{path}: {error}") from None
-
-
-def _too_short(path: str) -> list[int]:
-    raise Unreadable(f"{path} has too few fields")

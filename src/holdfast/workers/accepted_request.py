@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
@@ -130,7 +129,7 @@ def work_of(accepted: AcceptedRequest) -> str:
     """The hash of the work that a run does: its worker, version, package (the id of the snapshot of its code and page) and inputs. For an
     artifact among the inputs, only its id is hashed. The id depends on the artifact's bytes, name and media type."""
     asked = accepted.request
-    return sha256(codec.dumps([asked.worker_id, accepted.version, accepted.package, _by_content(asked.inputs)]).encode()).hexdigest()
+    return codec.payload_hash(codec.dumps([asked.worker_id, accepted.version, accepted.package, _by_content(asked.inputs)]))
 
 
 def _by_content(value: Any) -> Any:

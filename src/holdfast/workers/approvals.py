@@ -8,7 +8,6 @@ approval of a call allows one call: the record that is written before that call 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
 from typing import Any, Literal
 
 import msgspec
@@ -227,7 +226,7 @@ def approval_at(kind: AskKind, tool: str, identity: str, number: int) -> Approva
 
 def arguments_hash(arguments: dict[str, Any]) -> str:
     """The sha256 of a call's arguments as JSON. Two calls have the same arguments if these hashes are equal."""
-    return sha256(codec.dumps(arguments).encode()).hexdigest()
+    return codec.payload_hash(codec.dumps(arguments))
 
 
 def request_of(operation: Operation) -> Requested:

@@ -60,7 +60,8 @@ class Artifacts:
 
     def __init__(self, storage: Storage, most: int) -> None:
         self._storage = storage
-        self._most = most
+        self.most_bytes = most
+        """The most bytes of one artifact, and of all artifacts of one attempt together."""
 
     def keep(self, tenant: str, name: str, media_type: str, read: Callable[[int], bytes]) -> ArtifactRef:
         """Store an artifact: call `read` until it returns no more bytes, and store all these bytes. Returns the artifact's reference when
@@ -88,17 +89,12 @@ class Artifacts:
                 raise ToolFailed(away.code, str(away)) from None
         return reference
 
-    @property
-    def most_bytes(self) -> int:
-        """The most bytes of one artifact, and of all artifacts of one attempt together."""
-        return self._most
-
     def check_size(self, name: str, size: int) -> None:
         """Raise ToolFailed if `size` is more than `most_bytes`. `name` is the artifact's name for the error."""
-        if size > self._most:
+        if size > self.most_bytes:
             raise ToolFailed(
                 "artifact_too_large",
-                f"The artifact {name!r:.100} is too large: the artifacts of one attempt may have {self._most} bytes together.",
+                f"The artifact {name!r:.100} is too large: the artifacts of one attempt may have {self.most_bytes} bytes together.",
             )
 
     def find(self, tenant: str, identity: str) -> ArtifactRef:
@@ -147,7 +143,7 @@ class Artifacts:
         """The inputs, with each top-level value of the form `{"$artifact": …}` replaced by the JSON value of that artifact. The artifacts
         are read in a thread, because they may be large. Raises ArtifactMissing if an artifact is missing or was changed, and PayloadNotJson
         if it is not JSON, or has too many values or levels. A bucket may also raise ArtifactsUnreachable, a folder OSError."""
-        if all(_reference(value) is None for value in inputs.values()):
+        if all(artifact_id(value) is None for value in inputs.values()):
             return inputs
         found: dict[str, Any] = await in_thread(Purpose.ARTIFACTS, brought_in, inputs, lambda identity: self.value(tenant, identity))
         return found
@@ -188,10 +184,11 @@ def brought_in(inputs: Any, load: Callable[[str], Any]) -> Any:
     of a reference is never opened. Inputs that are not an object are returned unchanged."""
     if not isinstance(inputs, dict):
         return inputs
-    return {name: load(identity) if (identity := _reference(value)) is not None else value for name, value in inputs.items()}
+    return {name: load(identity) if (identity := artifact_id(value)) is not None else value for name, value in inputs.items()}
 
 
-def _reference(value: Any) -> str | None:
+def artifact_id(value: Any) -> str | None:
+    """The id of the artifact, if the value is a reference to an artifact; None for every other value."""
     inner = value.get("$artifact") if isinstance(value, dict) and len(value) == 1 else None
     found = inner.get("artifact_id") if isinstance(inner, dict) else None
     return found if isinstance(found, str) else None

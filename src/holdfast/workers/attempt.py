@@ -22,6 +22,7 @@ from holdfast.workers.approvals import ApprovalPlace
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts
 from holdfast.workers.attempt_files import AttemptFiles
 from holdfast.workers.attempt_log import AttemptLog
+from holdfast.workers.attempt_time import StoppableBody
 from holdfast.workers.calls import CallAnswer
 from holdfast.workers.frames import (
     ArtifactGiven,
@@ -48,12 +49,11 @@ from holdfast.workers.tools.seam import ToolFailed
 
 _dying: set[asyncio.Future[BodyEnd]] = set()
 """For each body that returned its outputs and is being ended: the future of its end."""
-_MOST = Most()
 _MOST_OPEN = 256
 """The most requests of one body that may wait for an answer at once."""
 
 
-class Body(Protocol):
+class Body(StoppableBody, Protocol):
     """One body, as its attempt uses it: in a jail, or in the runner's own process."""
 
     @property
@@ -72,14 +72,6 @@ class Body(Protocol):
 
     def working(self) -> AbstractContextManager[None]:
         """Inside this block the body does not count as idle, because the runner works for it."""
-        ...
-
-    def stop_time(self) -> None:
-        """Stop the clock of the body's time limit."""
-        ...
-
-    def go_on(self) -> None:
-        """Let the clock of the body's time limit run again, from where it stopped."""
         ...
 
 
@@ -122,7 +114,7 @@ class Attempt:
         journal: Journal,
         artifacts: Artifacts,
         reporter: RunReporter,
-        most: Most = _MOST,
+        most: Most,
     ) -> None:
         self._number = number
         self._at = at

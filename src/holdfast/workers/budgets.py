@@ -24,7 +24,6 @@ from holdfast.workers.attempt_time import AttemptTime
 from holdfast.workers.tools.seam import Remaining, Reservation, ToolFailed, Usage
 
 T = TypeVar("T")
-_Number = TypeVar("_Number", int, Decimal)
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
 """The call that is first in a line asks the store again after at most this many seconds, because this process does not learn of settlements
@@ -92,12 +91,11 @@ class SharedBudgets:
         return remaining
 
     def _left_of(self, budget: Budget, remaining: Remaining) -> Remaining:
-        tokens, cost = remaining.tokens, remaining.cost_usd
-        if budget.max_tokens is not None:
-            tokens = _least(tokens, max(0, budget.max_tokens - self._spent.get(budget.key + _TOKENS, 0)))
-        if budget.max_cost is not None:
-            cost = _least(cost, max(Decimal(0), budget.max_cost - Decimal(self._spent.get(budget.key + _COST, 0)) / NANO))
-        return Remaining(tokens, cost)
+        tokens, cost = budget.max_tokens, budget.max_cost
+        return remaining.within(
+            None if tokens is None else max(0, tokens - self._spent.get(budget.key + _TOKENS, 0)),
+            None if cost is None else max(Decimal(0), cost - Decimal(self._spent.get(budget.key + _COST, 0)) / NANO),
+        )
 
     def reserved(self, reservation: Reservation) -> tuple[Charge, ...]:
         """The charges that reserve the most that a call may cost, in every budget of the run. Budgets whose time is over are left out."""
@@ -106,8 +104,7 @@ class SharedBudgets:
     def settled(self, reservation: Reservation, usage: Usage) -> tuple[Charge, ...]:
         """The charges for a call that has ended: they take the call's reservation back, and add what the call used to the spent amounts.
         Budgets whose time is over are left out."""
-        used = usage.tokens
-        return self._charges(used, -reservation.tokens, nanos_of(usage.cost_usd), -nanos_of(reservation.cost_usd))
+        return self._charges(usage.tokens, -reservation.tokens, nanos_of(usage.cost_usd), -nanos_of(reservation.cost_usd))
 
     def _charges(self, tokens: int, reserved_tokens: int, cost: int, reserved_cost: int) -> tuple[Charge, ...]:
         charges, now = [], self._clock.now()
@@ -233,7 +230,3 @@ def _told(limit: LimitReached) -> str:
 
 def _amount(counter: str, amount: int) -> str:
     return f"${amount / NANO:g}" if counter.endswith(_COST) else f"{amount:,} tokens"
-
-
-def _least(one: _Number | None, other: _Number) -> _Number:
-    return other if one is None else min(one, other)

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from hashlib import sha256
-from typing import TypeVar
 
 import msgspec
 
 from holdfast.model.charges import Charge
 from holdfast.model.clock import Clock
 from holdfast.model.errors import LimitReached
-from holdfast.model.ledger import NANO as NANO
+from holdfast.model.ledger import NANO
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.seam import Remaining, Reservation, ToolFailed, Usage
-
-_Number = TypeVar("_Number", int, Decimal)
 
 
 def day_of(now: int) -> tuple[str, int]:
@@ -58,7 +54,7 @@ class Counters:
         """`remaining`, but at most the tenant's daily caps. What was spent of the caps today is not subtracted: the store checks that when
         it writes the charges. If there is a daily cap on cost, the result has a cost limit, so that a tool refuses a model without a
         price."""
-        return Remaining(_least(remaining.tokens, self._caps.tokens), _least(remaining.cost_usd, self._caps.cost_usd))
+        return remaining.within(self._caps.tokens, self._caps.cost_usd)
 
     def reserved(self, reservation: Reservation, at: int) -> tuple[Charge, ...]:
         """The charges of a call's reservation on the daily caps. `at` is when the call begins: its UTC day is charged."""
@@ -69,9 +65,8 @@ class Counters:
         if there is no daily cap, or if the UTC day in which the call began is over."""
         if day_of(began)[1] <= self._clock.now():
             return ()
-        tokens = usage.input_tokens + usage.output_tokens - reservation.tokens
         nanos = int(usage.cost_usd * NANO) - int(reservation.cost_usd * NANO)
-        return tuple(msgspec.structs.replace(charge, limit=None) for charge in self._day(tokens, nanos, began))
+        return tuple(msgspec.structs.replace(charge, limit=None) for charge in self._day(usage.tokens - reservation.tokens, nanos, began))
 
     def _day(self, tokens: int, nanos: int, at: int) -> tuple[Charge, ...]:
         day, until = day_of(at)
@@ -113,9 +108,3 @@ class Counters:
             retry_after_seconds=seconds,
             details=capped(limit),
         )
-
-
-def _least(one: _Number | None, other: _Number | None) -> _Number | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other)

@@ -7,8 +7,9 @@ from decimal import Decimal
 
 import msgspec
 
+from holdfast.model.ledger import NANO
 from holdfast.store.seam import CounterStore
-from holdfast.workers.counters import NANO, day_of, key_part
+from holdfast.workers.counters import day_of, key_part
 from holdfast.workers.policy import Policy
 
 

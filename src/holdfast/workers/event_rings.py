@@ -152,15 +152,11 @@ class EventRings:
         self._name = name
         self._rings: OrderedDict[str, EventRing] = OrderedDict()
         self._followed: dict[str, int] = {}
-        self._size = 0
+        self.size = 0
+        """About how many bytes the events of all rings take."""
 
     def __len__(self) -> int:
         return len(self._rings)
-
-    @property
-    def size(self) -> int:
-        """About how many bytes the events of all rings take."""
-        return self._size
 
     def get(self, run_id: str) -> EventRing | None:
         """The ring of a run; None if it has none."""
@@ -191,8 +187,8 @@ class EventRings:
             return False
         before = ring.size
         ring.add(event, data)
-        self._size += ring.size - before
-        if self._size > self._limits.all_bytes:
+        self.size += ring.size - before
+        if self.size > self._limits.all_bytes:
             self._make_room(ring)
         return True
 
@@ -200,20 +196,20 @@ class EventRings:
         """Remove events until all rings together are within their limit: first whole rings without followers, beginning with the ring that
         lost its last follower first; then, if needed, the oldest events of `ring`."""
         for run_id in self._unfollowed():
-            if self._size <= self._limits.all_bytes:
+            if self.size <= self._limits.all_bytes:
                 return
             self._remove(iter([run_id]), 1)
-        while self._size > self._limits.all_bytes and ring.size:
+        while self.size > self._limits.all_bytes and ring.size:
             before = ring.size
             ring.drop()
-            self._size -= before - ring.size
+            self.size -= before - ring.size
 
     def _unfollowed(self) -> Iterator[str]:
         return iter([run_id for run_id in self._rings if run_id not in self._followed])
 
     def _remove(self, run_ids: Iterator[str], count: int) -> None:
         for run_id in islice(run_ids, max(0, count)):
-            self._size -= self._rings.pop(run_id).size
+            self.size -= self._rings.pop(run_id).size
 
 
 def _size(data: Any) -> int:

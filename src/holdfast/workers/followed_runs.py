@@ -52,32 +52,27 @@ class FollowedRuns:
         self._tenants: Counter[str] = Counter()
         self._looks: dict[str, asyncio.Future[Execution | None]] = {}
 
-    # --- what runs tell (live_run.Followers)
+    # --- what runs tell: live_run.Followers says what each method does
 
     @property
     def are_there(self) -> bool:
-        """Whether live events of some run are kept for followers."""
         return len(self._rings) > 0
 
     def has(self, run_id: str) -> bool:
-        """Whether live events of this run are kept for followers."""
         return self._rings.get(run_id) is not None
 
     def offer(self, run_id: str, event: str, data: Any) -> None:
-        """Keep a live event for the followers of this run, and wake them. If the run has no followers, and had none lately, nothing is
-        kept."""
         if self._rings.add(run_id, event, data):
             for follower in self._followers.get(run_id, ()):
                 follower.tell(wrote=False)
 
     def nudge(self, run_id: str) -> None:
-        """Wake the followers of this run, so that they read the store now. Called when the run has written events or is about to."""
         for follower in self._followers.get(run_id, ()):
             follower.tell(wrote=True)
 
     # --- following
 
-    def follow(
+    async def follow(
         self, store: ExecutionStore, header: Execution, accepted: AcceptedRequest, position: FollowerPosition | None = None
     ) -> AsyncGenerator[RunEvent | None, None]:
         """The events of a run after a position, then new events as they happen, until the run has ended or is quarantined. If it is
@@ -86,14 +81,9 @@ class FollowedRuns:
         If the store has removed the run, the last event is `quarantined`, too, although there is no run to release. If there are too many
         followers, the first step of the iteration raises Overloaded.
         """
-        return self._followed(store, header, accepted, position or FollowerPosition())
-
-    async def _followed(
-        self, store: ExecutionStore, header: Execution, accepted: AcceptedRequest, position: FollowerPosition
-    ) -> AsyncGenerator[RunEvent | None, None]:
         self._admit(header.id, accepted.tenant)
         ring = self._rings.open(header.id, header.events)
-        follower = _Follower(ring, position, self._pause)
+        follower = _Follower(ring, position or FollowerPosition(), self._pause)
         self._followers.setdefault(header.id, set()).add(follower)
         self._tenants[accepted.tenant] += 1
         try:

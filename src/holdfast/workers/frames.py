@@ -1,21 +1,41 @@
-"""The frames that a body may send. A body may be hostile: anything that is not exactly one of these frames ends its attempt."""
+"""The frames between a body and its runner: the order with which a body begins, and the frames that a body may send. A body may be hostile:
+anything that is not exactly one of these frames ends its attempt."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias, get_args
 
 import msgspec
 
+from holdfast.contract.terms import Contract
 from holdfast.model import json_structs
 from holdfast.model.error_text import MOST_FRAME, MOST_FRAMES
 from holdfast.model.errors import HoldfastError
 from holdfast.workers.body.errors import ERROR_CODE
+from holdfast.workers.tools.seam import Effect, Tool
 
 
 class FrameInvalid(HoldfastError):
     """A body sent something that is not a valid frame."""
 
     code = "frame_invalid"
+
+
+def order_of(
+    run_id: str, attempt: int, contract: Contract, inputs: Any, tools: Mapping[str, Tool], now: int, seconds: float
+) -> dict[str, Any]:
+    """The first frame that a body gets. `contract` has the limits of the run. `now` is the first value of `ctx.now()`. The attempt may take
+    `seconds`."""
+    return {
+        "op": "run",
+        "inputs": inputs,
+        "contract": contract,
+        "seed": f"{run_id}/{attempt}",
+        "now": now,
+        "remaining": seconds,
+        "writes": [name for name, tool in tools.items() if tool.effect is Effect.WRITE],
+    }
 
 
 class _Frame(msgspec.Struct, frozen=True, tag_field="op", forbid_unknown_fields=True):

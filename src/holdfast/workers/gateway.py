@@ -330,7 +330,7 @@ class Gateway:
         self._ordinals[asked_before] += 1
         identity = f"{asked_before}#{self._ordinals[asked_before]}"
         decision, decided = await self._decided("question", "ask", identity, arguments, asked.schema, asked.question)
-        if decision.verdict in ("reject", "stop"):  # older code wrote `stop`
+        if decision.verdict == "reject":
             raise ToolFailed("approval_rejected", f"{decision.decided_by} refused to answer the question.{_said(decision)}")
         return CallAnswer(decision.result, decided.ended_at or 0)
 

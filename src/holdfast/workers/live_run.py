@@ -77,8 +77,7 @@ class Ancestors:
     """Finds the runs above a run. It remembers what it read, because the request of a pipeline's run may be large, and a map has many items
     that all have the same runs above them."""
 
-    def __init__(self, most: int = _MOST_KNOWN) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._known: OrderedDict[str, _Known | None] = OrderedDict()
 
     def above(self, store: ExecutionStore, header: Execution, accepted: AcceptedRequest) -> list[Above]:
@@ -101,7 +100,7 @@ class Ancestors:
             accepted = None if header is None else accepted_in(store, header)
             found = None if header is None or accepted is None else _Known(header.parent, accepted.labels, accepted.is_shard)
             self._known[run_id] = found
-            if len(self._known) > self._most:
+            if len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
         self._known.move_to_end(run_id)
         return self._known[run_id]

@@ -29,7 +29,7 @@ from holdfast.workers.artifacts import ArtifactMissing, Artifacts, brought_in
 from holdfast.workers.attempt import Attempt, AttemptResult
 from holdfast.workers.call_terms import CallTerms
 from holdfast.workers.calls import CallAnswer, Calls, Intent, Try
-from holdfast.workers.frames import BodyError, ToolAsked
+from holdfast.workers.frames import BodyError, ToolAsked, order_of
 from holdfast.workers.gateway import Gateway
 from holdfast.workers.outputs import checked_outputs
 from holdfast.workers.policy import Policy
@@ -352,17 +352,9 @@ class _Again:
         gateway.begin(self._number, timeout)
         body = await self._worker.body(accepted.limits, timeout, tenant)
         attempt = Attempt(self._number, self._at, tenant, gateway, self._records, self._artifacts, SILENT, self._policy.most)
-        order = {
-            "op": "run",
-            "inputs": brought_in(accepted.request.inputs, lambda identity: self._artifacts.value(tenant, identity)),
-            "contract": msgspec.structs.replace(self._worker.contract, limits=accepted.limits),
-            "attempt": self._number,
-            "run_id": header.id,
-            "seed": f"{header.id}/{self._number}",
-            "now": self._began(),
-            "remaining": timeout,
-            "writes": [name for name, tool in self._worker.tools.items() if tool.effect is Effect.WRITE],
-        }
+        inputs = brought_in(accepted.request.inputs, lambda identity: self._artifacts.value(tenant, identity))
+        contract = msgspec.structs.replace(self._worker.contract, limits=accepted.limits)
+        order = order_of(header.id, self._number, contract, inputs, self._worker.tools, self._began(), timeout)
         outcome = await attempt.run(body, order, 0.0)
         if isinstance(outcome, ApprovalPlace):
             return outcome

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from holdfast.contract.codes import ResponseStatus, meaning_of
-from holdfast.workers.calls import CallError, Try
+from holdfast.workers.calls import Try
 from holdfast.workers.frames import BodyError
 from holdfast.workers.tools.seam import Usage
 
@@ -49,11 +49,5 @@ def _lost_call(tries: Iterable[Try], attempt: int) -> BodyError | None:
         if attempted.inherited or attempted.intent.attempt != attempt or receipt is None or receipt.error is None:
             continue
         if receipt.usage != Usage() and meaning_of(receipt.error.error_code).status is ResponseStatus.RETRYABLE_ERROR:
-            return _of(receipt.error)
+            return BodyError(**msgspec.structs.asdict(receipt.error))
     return None
-
-
-def _of(error: CallError) -> BodyError:
-    return BodyError(
-        error_code=error.error_code, message=error.message, retry_after_seconds=error.retry_after_seconds, details=error.details
-    )

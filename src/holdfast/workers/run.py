@@ -14,11 +14,7 @@ import msgspec
 from holdfast.contract.checking import told_of
 from holdfast.contract.codes import Meaning, ResponseStatus, meaning_of
 from holdfast.contract.limits import tighten
-from holdfast.contract.protocol import (
-    Observability,
-    Response,
-    ResponseError,
-)
+from holdfast.contract.protocol import Observability, Response, ResponseError
 from holdfast.contract.terms import Contract, Retries, RunLimits
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.identifier import Identity
@@ -37,7 +33,7 @@ from holdfast.workers.attempt import Attempt, AttemptResult, Body
 from holdfast.workers.budgets import Settlements
 from holdfast.workers.call_terms import CallTerms
 from holdfast.workers.calls import Calls, run_usage
-from holdfast.workers.frames import BodyError
+from holdfast.workers.frames import BodyError, order_of
 from holdfast.workers.gateway import Gateway
 from holdfast.workers.inherited_calls import carry, read_earlier
 from holdfast.workers.ledger import Payer
@@ -48,7 +44,7 @@ from holdfast.workers.policy import Policy
 from holdfast.workers.response_error import error_shown, is_day_cap
 from holdfast.workers.run_operations import CANCEL_AT, EFFECTS_AT, REQUEST, attempt_at, wait_at
 from holdfast.workers.run_reporters import LiveRunReporter
-from holdfast.workers.tools.seam import Effect, Tool
+from holdfast.workers.tools.seam import Tool
 
 _OPENING = {at: started(at) for at in (CANCEL_AT, EFFECTS_AT)}
 """The updates that a run writes first: they begin the callback for a cancellation, and the context of all effects."""
@@ -199,29 +195,13 @@ class WorkerRun:
             body = await self._worker.body(limits, timeout, self._accepted.tenant)
         except HoldfastError as unavailable:
             return AttemptResult(error=BodyError(error_code=unavailable.code, message=str(unavailable)))
-        attempt = Attempt(
-            number,
-            at,
-            self._accepted.tenant,
-            gateway,
-            self._journal,
-            self._environment.artifacts,
-            self._reporter,
-            policy.most,
-        )
+        artifacts, tenant = self._environment.artifacts, self._accepted.tenant
+        attempt = Attempt(number, at, tenant, gateway, self._journal, artifacts, self._reporter, policy.most)
         self._reporter.begins(number, requests)
         rest = self._journal.find(wait_at(number - 1))
-        order = {
-            "op": "run",
-            "inputs": inputs,
-            "contract": self._contract if limits is self._contract.limits else msgspec.structs.replace(self._contract, limits=limits),
-            "attempt": number,
-            "run_id": self._id,
-            "seed": f"{self._id}/{number}",
-            "now": (None if rest is None else rest.ended_at) or self._journal.header.started_at,
-            "remaining": timeout,
-            "writes": [name for name, tool in self._worker.tools.items() if tool.effect is Effect.WRITE],
-        }
+        contract = self._contract if limits is self._contract.limits else msgspec.structs.replace(self._contract, limits=limits)
+        now = (None if rest is None else rest.ended_at) or self._journal.header.started_at
+        order = order_of(self._id, number, contract, inputs, self._worker.tools, now, timeout)
         outcome = await attempt.run(body, order, policy.grace_seconds)
         self._dying = attempt.dying
         return outcome

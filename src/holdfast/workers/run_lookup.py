@@ -209,14 +209,7 @@ def calls_of(store: ExecutionStore, header: Execution, accepted: AcceptedRequest
 
 def open_child(store: ExecutionStore, parent: str, operation_id: str) -> str | None:
     """The id of the child run under way that an operation of a run waits for; None if there is none."""
-    beyond: str | None = None
-    wanted = Filter(parent=parent, statuses=(ExecutionStatus.RUNNING,), limit=_PAGE)
-    while page := store.list(msgspec.structs.replace(wanted, beyond=beyond)):
-        for header in page:
-            if header.parent_operation == operation_id:
-                return header.id
-        beyond = page[-1].id
-    return None
+    return next((child.id for child in running_below(store, parent) if child.parent_operation == operation_id), None)
 
 
 # --- runs for people

@@ -145,7 +145,7 @@ class WorkerService(PipelineParts):
         seconds (None: no limit). `asked` has the members of a WorkerRequest. If they do not form a valid request, the response says so."""
         request = accept.read_request(asked)
         begun = request if isinstance(request, Response) else await self.begin(request, Caller(tenant=tenant, principal=principal()))
-        return begun if isinstance(begun, Response) else await self._waiters.response(self._engine, *begun, wait)
+        return begun if isinstance(begun, Response) else await self.wait_for(*begun, wait=wait)
 
     async def begin_asked(self, asked: Mapping[str, Any], tenant: str) -> Response | tuple[Execution, AcceptedRequest]:
         """Start a run for the user of this process; do not wait for its end. Returns the run's header and accepted request, or the response
@@ -157,7 +157,7 @@ class WorkerService(PipelineParts):
         """Run a worker, and wait until the run ends, is quarantined or waits for a person, at most `wait` seconds (None: no limit). The
         response also tells why a request is refused, or what a run waits for. `sampled`: the sampling flag of a `traceparent`."""
         begun = await self.begin(request, caller, sampled=sampled)
-        return begun if isinstance(begun, Response) else await self._waiters.response(self._engine, *begun, wait)
+        return begun if isinstance(begun, Response) else await self.wait_for(*begun, wait=wait)
 
     async def begin(
         self, request: WorkerRequest, caller: Caller, *, sampled: bool | None = None
@@ -336,8 +336,7 @@ class WorkerService(PipelineParts):
     async def response(self, run_id: str, caller: Caller, *, wait: float | None = None) -> Response:
         """The response of a run. Waits until the run ends, is quarantined or waits for a person, or until `wait` seconds have passed (None:
         no limit). Raises ExecutionNotFound if the caller can see no such run."""
-        header, accepted = find_run(self._engine.store, run_id, caller)
-        return await self._waiters.response(self._engine, header, accepted, wait)
+        return await self.wait_for(*find_run(self._engine.store, run_id, caller), wait=wait)
 
     async def wait_for(self, header: Execution, accepted: AcceptedRequest, *, wait: float | None = None) -> Response:
         """The response of a run, when the run ends, is quarantined or waits for a person, or after `wait` seconds (None: no limit)."""
@@ -374,7 +373,7 @@ class WorkerService(PipelineParts):
         """Add an observer: it is told of refused requests, and of the runs that this process takes up from now on."""
         self._reporters.observe(observer)
 
-    # --- the environment of a run (run.RunEnvironment)
+    # --- the environment of a run: run.RunEnvironment says what each method does
 
     async def worker(self, worker_id: str, package: str) -> Worker:
         """The worker with a run's code (`package`), also if not served any more. Raises WorkerMissing or WorkerChanged if it is lost."""
@@ -385,16 +384,13 @@ class WorkerService(PipelineParts):
         return found
 
     def reporter(self, header: Execution, accepted: AcceptedRequest, contract: Contract) -> LiveRunReporter:
-        """The object that reports this run to observers and followers."""
         return self._reporters.on(header, accepted, contract, self._engine.clock)
 
     def operations(self, run_id: str, tenant: str) -> Iterable[Operation] | None:
-        """The operations of a run of this tenant: empty for a run of another tenant, None if the store has no such run (any more)."""
         header = self._engine.store.find(run_id)
         if header is None:
             return None
         return () if header.tenant != tenant else self._engine.store.operations(run_id)
 
     def waits(self, run_id: str) -> None:
-        """Tell the callers that wait for this run that it now waits for a person."""
         self._waiters.waits(run_id)

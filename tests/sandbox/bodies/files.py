@@ -10,8 +10,6 @@ import tarfile
 
 import line
 
-from holdfast.hosts.sandbox.inside.body_channel import Channel
-
 
 def read(fd, *paths):
     line.tell(fd, {path: lambda path=path: open(path, "rb").read(40) for path in paths})
@@ -72,7 +70,7 @@ def own_code(fd, path):
 
 def handed(fd):
     """A file that the runner handed over, open for reading: nothing about it may be changed through its descriptor."""
-    channel = Channel(fd)
+    channel = line.Channel(fd)
     channel.send({"op": "ready"})
     _, [at] = channel.receive()
     x86, libc = platform.machine() == "x86_64", ctypes.CDLL(None, use_errno=True)

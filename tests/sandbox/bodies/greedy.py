@@ -15,8 +15,6 @@ import time
 
 import line
 
-from holdfast.hosts.sandbox.inside.body_channel import Channel
-
 
 def memory(fd):
     line.begun(fd)
@@ -245,7 +243,7 @@ def family(fd):
 
 def renamed(fd):
     """Takes a name with another end of a line in it, then more than is allowed. Which and what comes with the order."""
-    channel = Channel(fd)
+    channel = line.Channel(fd)
     channel.send({"op": "ready"})
     order, _ = channel.receive()
     ctypes.CDLL(None).prctl(15, order["name"].encode(), 0, 0, 0)
@@ -362,7 +360,7 @@ def locks(fd):
 
 def holding(fd):
     """So much, and no more."""
-    channel = Channel(fd)
+    channel = line.Channel(fd)
     channel.send({"op": "ready"})
     order, _ = channel.receive()
     held = [bytearray(1 << 20) for _ in range(order["megabytes"])]
@@ -372,7 +370,7 @@ def holding(fd):
 
 def spinning(fd):
     """Computes without an end."""
-    channel = Channel(fd)
+    channel = line.Channel(fd)
     channel.send({"op": "ready"})
     channel.receive()
     while True:

@@ -102,7 +102,7 @@ class ToolProcess:
         self._printing = asyncio.create_task(self._print(lines, log))
         try:
             begin = {"op": "begin", "file": str(hosted.file), "tool": hosted.tool, "paths": list(hosted.paths)}
-            first = await self._ask({**begin, "max_result_bytes": max_result_bytes})
+            first = await self.ask({**begin, "max_result_bytes": max_result_bytes})
         except BaseException:
             await self.kill()
             raise
@@ -129,9 +129,6 @@ class ToolProcess:
     async def ask(self, frame: Mapping[str, Any]) -> ToolFrame:
         """Make one call and return its answer. Raises FrameBroken if the call is too large: then nothing was sent. Raises ToolProcessDied
         if the process ends without an answer, or if the answer is not a valid frame."""
-        return await self._ask(frame)
-
-    async def _ask(self, frame: Mapping[str, Any]) -> ToolFrame:
         data = packed(dict(frame))
         try:
             self._writer.write(data)

@@ -36,10 +36,9 @@ _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 class _Refused(Exception):
     """The inner request failed with the error code `code`. The run itself succeeds: its output is an inner response with this error."""
 
-    def __init__(self, code: str, message: str, details: Any = None) -> None:
+    def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
-        self.details = details
 
 
 @worker("worker.md")
@@ -55,7 +54,7 @@ async def answer(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
     except InvalidRequest as wrong:
         return envelope.ended(wrong.error_code, str(wrong), wrong.details)
     except _Refused as refused:
-        return envelope.ended(refused.code, str(refused), refused.details)
+        return envelope.ended(refused.code, str(refused), None)
     except WorkerError as failed:
         if meaning_of(failed.error_code).retryable:
             raise  # a temporary failure: the run waits and retries

@@ -44,15 +44,10 @@ class Common(TypedDict, total=False):
 _COMMON: Final = tuple(Common.__annotations__)
 
 
-def text_of(name: Any) -> str:
-    """The name of a new node itself, if it is a text; any other value is refused."""
+def common_of(name: Any, given: Common) -> dict[str, Any]:
+    """The name of a new node, and the arguments that every node accepts, as fields of the node."""
     if not isinstance(name, str):
         raise PipelineInvalid(f"The name of a node is {name!r:.80}; it must be a text, and the first argument.")
-    return name
-
-
-def common_of(given: Common) -> dict[str, Any]:
-    """The arguments that every node accepts, as fields of a node."""
     for key in given:
         if key not in _COMMON:
             near = difflib.get_close_matches(key, _COMMON, 1)
@@ -61,6 +56,7 @@ def common_of(given: Common) -> dict[str, Any]:
                 "In addition to its own arguments, every node accepts after=, when=, on_failure=, timeout=, max_tokens= and max_cost_usd=."
             )
     return {
+        "name": name,
         "after": after_of(given.get("after", ())),
         "when": when_of(given.get("when")),
         "on_failure": failure_of(given.get("on_failure")),

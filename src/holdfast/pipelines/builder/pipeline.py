@@ -178,7 +178,6 @@ class Pipeline(WorkerVerbs):
             raise PipelineInvalid(f"The map {name!r:.80} needs at_most=, the most elements that its list may have: at_most=200.")
         count, percent = arguments.tolerate_of(tolerate)
         node = MapNode(
-            name=arguments.text_of(name),
             worker=worker,
             over=template_of(over, "The list of a map"),
             inputs=template_of(inputs, "inputs"),
@@ -187,7 +186,7 @@ class Pipeline(WorkerVerbs):
             tolerate=count,
             tolerate_percent=percent,
             **arguments.safety_of(fallback, undo),
-            **arguments.common_of(common),
+            **arguments.common_of(name, common),
         )
         self._add(node)
         return MapHandle(name, "map", ("ok", "*", "outputs"))
@@ -212,13 +211,12 @@ class Pipeline(WorkerVerbs):
         if (policy is None) is (worker is None):
             raise PipelineInvalid(f"The merge {name!r:.80} needs policy= or worker=, one of the two: policy='union' for instance.")
         node = MergeNode(
-            name=arguments.text_of(name),
             parts=arguments.parts_of(parts),
             policy=policy,
             worker=worker,
             key=key,
             **arguments.conflicts_of(conflicts),
-            **arguments.common_of(common),
+            **arguments.common_of(name, common),
         )
         self._add(node)
         return MergeHandle(name, "merge")
@@ -250,7 +248,6 @@ class Pipeline(WorkerVerbs):
         if (revise is None) is not (rounds == 0):
             raise PipelineInvalid(f"The gate {name!r:.80} needs revise= and rounds= together: revise=facts, rounds=2.")
         node = GateNode(
-            name=arguments.text_of(name),
             worker=worker,
             candidate=template_of(candidate, "The candidate"),
             schema=None if schema is None else constant_of(schema, "schema="),
@@ -259,7 +256,7 @@ class Pipeline(WorkerVerbs):
             rounds=arguments.integer_of(rounds, "rounds="),
             on_block=arguments.action_of(on_block, "on_block="),
             shadow=bool(shadow),
-            **arguments.common_of(common),
+            **arguments.common_of(name, common),
         )
         self._add(node)
         return GateHandle(name, "gate")
@@ -292,7 +289,6 @@ class Pipeline(WorkerVerbs):
         after 4 hours. `risk` is `low`, `medium` or `high`; the operator may set further demands for each.
         """
         node = HumanNode(
-            name=arguments.text_of(name),
             show=template_of(show, "show="),
             question=question,
             approvers=arguments.texts_of(approvers, "approvers="),
@@ -300,7 +296,7 @@ class Pipeline(WorkerVerbs):
             on_reject=arguments.action_of(on_reject, "on_reject="),
             on_silence=arguments.action_of(on_silence, "on_silence="),
             **arguments.asked_of(form, votes, then, risk),
-            **arguments.common_of(common),
+            **arguments.common_of(name, common),
         )
         self._add(node)
         return HumanHandle(name, "human")
@@ -333,13 +329,12 @@ class Pipeline(WorkerVerbs):
             known = (*known, otherwise)
         self._add(
             RouteNode(
-                name=arguments.text_of(name),
                 labels=known,
                 value=value,
                 worker=worker,
                 rules=asked,
                 otherwise=otherwise,
-                **arguments.common_of(common),
+                **arguments.common_of(name, common),
             )
         )
         return RouteHandle(name, known)
@@ -356,14 +351,12 @@ class Pipeline(WorkerVerbs):
                 "It must be a function at the top level of this file, with a name that does not begin with _."
             )
         self._functions[called] = function
-        self._add(
-            StepNode(name=arguments.text_of(name), function=called, inputs=template_of(inputs, "inputs"), **arguments.common_of(common))
-        )
+        self._add(StepNode(function=called, inputs=template_of(inputs, "inputs"), **arguments.common_of(name, common)))
         return StepHandle(name, "step")
 
     def wait(self, name: str, duration: str, **common: Unpack[Common]) -> Handle:
         """Wait for a duration: an integer and s, m, h or d, such as `"2h"`. The wait holds no process."""
-        self._add(WaitNode(name=arguments.text_of(name), seconds=seconds_of(duration, "The duration"), **arguments.common_of(common)))
+        self._add(WaitNode(seconds=seconds_of(duration, "The duration"), **arguments.common_of(name, common)))
         return Handle(name, "wait", None)
 
     # --- for the runner

@@ -29,13 +29,7 @@ class WorkerVerbs:
         undo worker gets `{"inputs": …, "outputs": …}` of this node. To give it other inputs, write `undo=(worker, inputs)`; in these
         inputs, `p.this` is the result of this node.
         """
-        safety = arguments.safety_of(fallback, undo, name)
-        self._add(
-            WorkerNode(
-                name=arguments.text_of(name), worker=worker, inputs=template_of(inputs, "inputs"), **safety, **arguments.common_of(common)
-            )
-        )
-        return WorkerHandle(name, "worker")
+        return self._child(WorkerNode, "worker", name, worker, inputs, fallback, undo, common)
 
     def pipeline(
         self, name: str, pipeline: str, inputs: Any, *, fallback: Sequence[str] = (), undo: Any = None, **common: Unpack[Common]
@@ -47,13 +41,22 @@ class WorkerVerbs:
         fails or is cancelled while the other pipeline runs, the other pipeline is cancelled, and undoes its own nodes. If the other
         pipeline has already succeeded, `undo` takes back what it did.
         """
-        safety = arguments.safety_of(fallback, undo, name)
-        self._add(
-            PipelineNode(
-                name=arguments.text_of(name), worker=pipeline, inputs=template_of(inputs, "inputs"), **safety, **arguments.common_of(common)
-            )
-        )
-        return WorkerHandle(name, "pipeline")
+        return self._child(PipelineNode, "pipeline", name, pipeline, inputs, fallback, undo, common)
+
+    def _child(
+        self,
+        node: type[WorkerNode],
+        kind: str,
+        name: str,
+        worker: str,
+        inputs: Any,
+        fallback: Sequence[str],
+        undo: Any,
+        common: Common,
+    ) -> WorkerHandle:
+        safety, given = arguments.safety_of(fallback, undo, name), template_of(inputs, "inputs")
+        self._add(node(worker=worker, inputs=given, **safety, **arguments.common_of(name, common)))
+        return WorkerHandle(name, kind)
 
     def supervise(
         self,
@@ -78,13 +81,12 @@ class WorkerVerbs:
         each label, the worker that takes back what the chosen worker did.
         """
         node = SuperviseNode(
-            name=arguments.text_of(name),
             worker=worker,
             inputs=template_of(inputs, "inputs"),
             choices=arguments.workers_of(choices, "choices="),
             turns=arguments.integer_of(turns, "turns="),
             undo={} if undo is None else arguments.workers_of(undo, "undo="),
-            **arguments.common_of(common),
+            **arguments.common_of(name, common),
         )
         self._add(node)
         return SuperviseHandle(name, "supervise")
@@ -97,13 +99,12 @@ class WorkerVerbs:
         process. If the rules do not hold after the last run, the node fails with `until_not_reached`. If a run fails, the node fails.
         """
         node = UntilNode(
-            name=arguments.text_of(name),
             worker=worker,
             inputs=template_of(inputs, "inputs"),
             rules=arguments.rules_of(rules, "rules="),
             at_most=arguments.integer_of(at_most, "at_most="),
             every_seconds=seconds_of(every, "every="),
-            **arguments.common_of(common),
+            **arguments.common_of(name, common),
         )
         self._add(node)
         return UntilHandle(name, "until")

@@ -52,12 +52,11 @@ def fits(producer: Any, consumer: Any) -> list[Misfit]:
 
 
 class SchemaComparison:
-    """Compares pairs of schemas. All comparisons together have one limit, `most` places, and each pair has the limit MOST_VISITS."""
+    """Compares pairs of schemas. All comparisons together have the limit MOST_VISITS_TOGETHER, and each pair has the limit MOST_VISITS."""
 
-    def __init__(self, most: int = MOST_VISITS_TOGETHER) -> None:
+    def __init__(self) -> None:
         self.visits = 0
-        self._most = most
-        self._until = most
+        self._until = MOST_VISITS_TOGETHER
         self._shapes: dict[_Key, tuple[Shape, tuple[Subschema, ...]]] = {}
         self._open: set[tuple[str, _Key, _Key]] = set()
         self.exhausted = False
@@ -71,7 +70,7 @@ class SchemaComparison:
     def misfits(self, producer: tuple[Subschema, ...], consumer: tuple[Subschema, ...]) -> list[Misfit]:
         """The places where the producer's type does not fit the consumer's, at most MOST_MISFITS. If a misfit is certain, only the certain
         ones are returned."""
-        self._until = min(self._most, self.visits + MOST_VISITS)
+        self._until = min(MOST_VISITS_TOGETHER, self.visits + MOST_VISITS)
         certain = self.clashes(producer, consumer)
         found = certain or self._doubts(producer, consumer, ())
         return list(dict.fromkeys(found))[:MOST_MISFITS]

@@ -188,21 +188,18 @@ def _merge(node: MergeNode) -> _Flaws:
         yield "A merge needs either `policy` or `worker`, and not both.", "policy"
     if (node.conflicts == "worker") is (node.resolver is None):
         yield "Give conflicts='worker' and `resolver`, the worker that decides conflicts, together, or neither.", "resolver"
-    for worker, field in ((node.worker, "worker"), (node.resolver, "resolver")):
-        if worker is not None:
-            yield from _worker_id(worker, field)
+    yield from _worker_id(node.worker, "worker")
+    yield from _worker_id(node.resolver, "resolver")
     yield from _text(node.key, "key", 256)
 
 
 def _gate(node: GateNode) -> _Flaws:
     yield from _template(node.candidate, "candidate")
-    if node.worker is not None:
-        yield from _worker_id(node.worker, "worker")
+    yield from _worker_id(node.worker, "worker")
     if node.worker is None and node.schema is None and not node.rules:
         yield "A gate needs a worker, a schema or rules that judge the candidate.", "worker"
     yield from _rules(node.rules, "rules")
-    if (flaw := constant_flaw(node.schema)) is not None:
-        yield flaw, "schema"
+    yield from _constant(node.schema, "schema")
     if node.revise is not None and not _NAME.fullmatch(node.revise):
         yield f"{node.revise!r:.80} is not a name of a node.", "revise"
     yield from _range(node.rounds, 0, MAX_ROUNDS, "rounds")
@@ -213,8 +210,7 @@ def _human(node: HumanNode) -> _Flaws:
     yield from _text(node.question, "question")
     yield from _approvers(node.approvers, "approvers")
     yield from _range(node.within_seconds, 1, MAX_SECONDS, "within_seconds")
-    if (flaw := constant_flaw(node.form)) is not None:
-        yield flaw, "form"
+    yield from _constant(node.form, "form")
     yield from _range(node.votes, 1, MAX_VOTES, "votes")
     yield from _then(node)
 
@@ -222,10 +218,7 @@ def _human(node: HumanNode) -> _Flaws:
 def _then(node: HumanNode) -> _Flaws:
     yield from _many(node.then, "then", MAX_CHAIN)
     if node.then and not node.approvers:
-        yield (
-            "`then` adds approvers to those of `approvers`, so `approvers` must name the first ones.",
-            "then",
-        )
+        yield "`then` adds approvers to those of `approvers`, so `approvers` must name the first ones.", "then"
     before = 0
     for at, part in enumerate(node.then):
         where = f"then[{at}]"
@@ -250,8 +243,7 @@ def _approvers(approvers: tuple[str, ...], where: str) -> _Flaws:
 
 def _route(node: RouteNode) -> _Flaws:
     yield from _template(node.value, "value")
-    if node.worker is not None:
-        yield from _worker_id(node.worker, "worker")
+    yield from _worker_id(node.worker, "worker")
     if not node.labels:
         yield "A route needs at least one label.", "labels"
     yield from _many(node.labels, "labels")
@@ -336,8 +328,8 @@ def _safety(fallback: tuple[str, ...], undo: Undo | None, *, item: bool = False)
         yield from _template(undo.inputs, "undo.inputs", item=item)
 
 
-def _worker_id(worker: str, where: str) -> _Flaws:
-    if not _WORKER.fullmatch(worker):
+def _worker_id(worker: str | None, where: str) -> _Flaws:
+    if worker is not None and not _WORKER.fullmatch(worker):
         yield (
             f"{worker!r:.80} is not the id of a worker. Write `id` or `id@version`. Each has 1 to 64 letters, digits, - or _ "
             "(a version also . and +), with a letter or a digit first.",
@@ -356,14 +348,18 @@ def _rules(rules: tuple[Rule, ...], where: str) -> _Flaws:
             path_of(rule.path)
         except PipelineInvalid as wrong:
             yield str(wrong), f"{where}[{at}].path"
-        if (flaw := constant_flaw(rule.value)) is not None:
-            yield flaw, f"{where}[{at}].value"
+        yield from _constant(rule.value, f"{where}[{at}].value")
         if not _CODE.fullmatch(rule.code):
             yield (
                 f"{rule.code!r:.80} is not a code of a reason. Write 1 to 64 letters, digits, _, . or -, with a letter first.",
                 f"{where}[{at}].code",
             )
         yield from _text(rule.message, f"{where}[{at}].message")
+
+
+def _constant(value: Any, where: str) -> _Flaws:
+    if (flaw := constant_flaw(value)) is not None:
+        yield flaw, where
 
 
 def _many(listed: Iterable[Any], where: str, most: int = MAX_LISTED) -> _Flaws:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast.contract.groups import grouped
 from holdfast.pipelines.graph.edges import Edge, edges_of
 from holdfast.pipelines.graph.graph import AnyNode, Graph
 
@@ -26,10 +27,11 @@ class NodeOrder:
         for edge in self.edges:
             if edge.kind != "revise":
                 self.into[edge.target].append(edge)
-        self.groups = list(self._grouped())
+        incoming = {name: [edge.source for edge in edges] for name, edges in self.into.items()}
+        self.groups = list(grouped(self.nodes, incoming))
         """The names of the nodes in groups. A group comes after all groups above it. Usually a group has one node. A group of several
         nodes, or of a node that waits for itself, is a cycle."""
-        self.above = self._spread(self.groups, {name: [edge.source for edge in edges] for name, edges in self.into.items()})
+        self.above = self._spread(self.groups, incoming)
         """For each node the set of the nodes above it."""
         outgoing: dict[str, list[str]] = {name: [] for name in self.nodes}
         for edge in self.edges:
@@ -75,36 +77,3 @@ class NodeOrder:
             for name in group:
                 reached[name] = nodes
         return reached
-
-    def _grouped(self) -> Iterator[list[str]]:
-        """Groups of nodes that wait for each other, each after the groups above it (Tarjan, without recursion)."""
-        order: dict[str, int] = {}
-        low: dict[str, int] = {}
-        stack: list[str] = []
-        held: set[str] = set()
-        for root in self.nodes:
-            work: list[tuple[str, int]] = [] if root in order else [(root, 0)]
-            while work:
-                name, at = work.pop()
-                edges = self.into[name]
-                if at == 0:
-                    order[name] = low[name] = len(order)
-                    stack.append(name)
-                    held.add(name)
-                else:
-                    low[name] = min(low[name], low[edges[at - 1].source])
-                while at < len(edges):
-                    source = edges[at].source
-                    at += 1
-                    if source not in order:
-                        work += [(name, at), (source, 0)]
-                        break
-                    if source in held:
-                        low[name] = min(low[name], order[source])
-                else:
-                    if low[name] == order[name]:
-                        group: list[str] = []
-                        while not group or group[-1] != name:
-                            group.append(stack.pop())
-                            held.discard(group[-1])
-                        yield group

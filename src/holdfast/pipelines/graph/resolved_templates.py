@@ -63,24 +63,24 @@ class _NoValue(Exception):
         self.unresolved = Unresolved(reason=reason, source=source, path=path)
 
 
-def resolved(template: Template, results: Mapping[str, Any], *, item: MapItem | None = None, most: int = MAX_RESOLVED) -> Any | Unresolved:
+def resolved(template: Template, results: Mapping[str, Any], *, item: MapItem | None = None) -> Any | Unresolved:
     """The value of a template, or an Unresolved that says why it has none. The value shares parts with `results`: do not change it.
 
     `results` has a JSON document for each source: `inputs`, and by its name the result of each node that has one. `item` is for templates
-    of a map. `most` bounds the work: the sizes of the values in characters, which are estimated and never too high, and 8 for each element
-    that a `*` visits. Above it the template is refused (`too_large`), before its value is put together.
+    of a map. MAX_RESOLVED bounds the work: the sizes of the values in characters, which are estimated and never too high, and 8 for each
+    element that a `*` visits. Above it the template is refused (`too_large`), before its value is put together.
     """
     try:
-        return _Resolver(results, item, most).value(template, 1)
+        return _Resolver(results, item).value(template, 1)
     except _NoValue as none:
         return none.unresolved
 
 
 class _Resolver:
-    def __init__(self, results: Mapping[str, Any], item: MapItem | None, most: int) -> None:
+    def __init__(self, results: Mapping[str, Any], item: MapItem | None) -> None:
         self._results = results
         self._item = item
-        self._left = most
+        self._left = MAX_RESOLVED
 
     def value(self, part: Any, depth: int) -> Any:
         if depth > MAX_DEPTH:

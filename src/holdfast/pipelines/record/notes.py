@@ -15,11 +15,9 @@ _DECIDED: Final = {"approve": "approved", "reject": "rejected", "answer": "answe
 
 def note_of(document: Mapping[str, Any] | None) -> str | None:
     """A note about the result document of a node; None if there is nothing to say. Values in artifacts are ignored."""
-    parts = (
-        []
-        if document is None
-        else [*_failed(document), *_merged(document), *_judged(document), *_decided(document), *_chosen(document), *_repeated(document)]
-    )
+    if document is None:
+        return None
+    parts = [*_failed(document), *_merged(document), *_judged(document), *_decided(document), *_chosen(document), *_repeated(document)]
     return shown("; ".join(parts), _MOST_TEXT) if parts else None
 
 

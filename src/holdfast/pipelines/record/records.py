@@ -18,7 +18,7 @@ from holdfast.model.operations import OPEN, RUN, Operation, Type, Update
 from holdfast.pipelines.record.operations import REUSED, node_at, reused_at
 from holdfast.pipelines.record.responses import child_response
 from holdfast.pipelines.record.results import Settled, settled_in, settled_of, settled_update, told_of
-from holdfast.pipelines.record.reused import Reused, reused_in, reused_text
+from holdfast.pipelines.record.reused import Reused, reused_in
 from holdfast.workers.approvals import ApprovalPlace, AskKind, Requested
 from holdfast.workers.run_operations import CANCEL_AT, EFFECTS_AT
 from holdfast.workers.run_reporters import RunReporter
@@ -137,7 +137,7 @@ class Records:
         """Add to the next write that the result of an earlier run is reused at this place. Returns `reused`."""
         place = reused_at(at)
         self._reused[place.operation_id] = reused
-        text = reused_text(reused)
+        text = msgspec.json.encode(reused).decode()
         self._facts.append(succeeded(place, text))
         self._unwritten += len(text)
         return reused

@@ -11,7 +11,6 @@ from holdfast.contract.protocol import Response, response_from
 from holdfast.model import json_structs
 from holdfast.model.operations import Operation
 from holdfast.workers.approvals import Decision
-from holdfast.workers.run import text_of
 
 
 class Reused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -51,16 +50,6 @@ class Reused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def answer(self) -> Response:
         """The response of the child run, read from `response`."""
         return response_from(bytes(self.response))
-
-
-def raw_of(response: Response) -> msgspec.Raw:
-    """A response as encoded JSON, for the member `Reused.response`."""
-    return msgspec.Raw(text_of(response).encode())
-
-
-def reused_text(reused: Reused) -> str:
-    """A reused result as the text that the journal keeps."""
-    return msgspec.json.encode(reused).decode()
 
 
 def reused_in(operation: Operation) -> Reused:

@@ -45,7 +45,8 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def node_states(graph: Graph, structure: Structure, header: Execution, operations: Sequence[Operation]) -> list[NodeStatus]:
     """The state of every node of a run, each in the node's present round, in the order of the graph."""
-    return _Reading(structure, header, operations).node_statuses(graph)
+    reading = _Reading(structure, header, operations)
+    return [reading.node_status(node) for node in graph.nodes]
 
 
 def node_history(graph: Graph, structure: Structure, header: Execution, operations: Sequence[Operation]) -> list[NodeStatus]:
@@ -61,9 +62,6 @@ class _Reading:
         self._questions: dict[str, list[str]] = {}
         for approval in [] if self._is_over else waiting(header, operations):
             self._questions.setdefault(approval.node or "", []).append(approval.approval_id)
-
-    def node_statuses(self, graph: Graph) -> list[NodeStatus]:
-        return [self._node_status(node) for node in graph.nodes]
 
     def history(self, graph: Graph) -> list[NodeStatus]:
         found: list[tuple[tuple[int, int], NodeStatus]] = []
@@ -118,7 +116,7 @@ class _Reading:
             return f"run {len(since)} of at most {node.at_most}"
         return told_choice(since[-1]) if isinstance(node, SuperviseNode) and since else None
 
-    def _node_status(self, node: AnyNode) -> NodeStatus:
+    def node_status(self, node: AnyNode) -> NodeStatus:
         round = self._round(node.name)
         known, settled = self._operations.get(node_at(node.name, round).operation_id), self._settled(node.name, round)
         about: dict[str, Any] = {"node": node.name, "kind": kind_of(node), "round": round}

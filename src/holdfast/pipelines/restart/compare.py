@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -133,12 +134,7 @@ def _without_ids(value: Any) -> Any:
 
 def differences(a: Any, b: Any) -> tuple[Difference, ...]:
     """Where two JSON values differ: the innermost places, at most MOST_DIFFERENCES of them."""
-    found = []
-    for one in _differences("", a, b):
-        found.append(one)
-        if len(found) == MOST_DIFFERENCES:
-            break
-    return tuple(found)
+    return tuple(islice(_differences("", a, b), MOST_DIFFERENCES))
 
 
 _MISSING: Final = object()

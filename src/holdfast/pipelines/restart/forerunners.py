@@ -24,11 +24,12 @@ from holdfast.pipelines.graph.graph import AnyNode, MapNode, WorkerNode
 from holdfast.pipelines.record.operations import REUSED, NodePosition, node_at, reused_at, undone_at
 from holdfast.pipelines.record.responses import child_response
 from holdfast.pipelines.record.results import Settled, settled_of
-from holdfast.pipelines.record.reused import Reused, raw_of, reused_in
+from holdfast.pipelines.record.reused import Reused, reused_in
 from holdfast.workers.accepted_request import AcceptedRequest, FamilyLink, RunRestart, accepted_from, work_of
 from holdfast.workers.approvals import ApprovalPlace, Decision, Requested, decision_of, request_of
 from holdfast.workers.ballots import NO_BALLOT, ballots_in
 from holdfast.workers.earlier_runs import EarlierRun
+from holdfast.workers.run import text_of
 
 UNDO = "undo"
 """The names of the parts in which a node is undone begin with this."""
@@ -256,7 +257,9 @@ def result_of(of: str, operation: Operation, run_id: str, accepted: AcceptedRequ
         item=accepted.labels.item,
         round=accepted.labels.round or 1,
     )
-    return made if operation.status in OPEN else msgspec.structs.replace(made, response=raw_of(child_response(operation)))
+    if operation.status in OPEN:
+        return made
+    return msgspec.structs.replace(made, response=msgspec.Raw(text_of(child_response(operation)).encode()))
 
 
 def counted(result: Reused | None, reuse: Reuse) -> Reused | None:

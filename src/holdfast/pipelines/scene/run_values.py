@@ -14,7 +14,7 @@ from holdfast.model.threads import Purpose, in_thread
 from holdfast.pipelines.graph.graph import Template
 from holdfast.pipelines.graph.paths import EACH, Part
 from holdfast.pipelines.graph.resolved_templates import MapItem, Unresolved, resolved
-from holdfast.workers.artifacts import Artifacts, moved_out
+from holdfast.workers.artifacts import Artifacts, artifact_id, moved_out
 
 _MOST_OPENED: Final = 100
 """To find the value of one template, artifacts are opened at no more than this many paths. A template that needs more has no value."""
@@ -111,13 +111,6 @@ def _named_again(member: Any) -> Any:
     inner = member.get("artifact") if isinstance(member, dict) and len(member) == 1 else None
     again = {"$artifact": inner}
     return member if artifact_id(again) is None else again
-
-
-def artifact_id(value: Any) -> str | None:
-    """The id of the artifact, if the value is a reference to an artifact; None for every other value."""
-    inner = value.get("$artifact") if isinstance(value, dict) and len(value) == 1 else None
-    found = inner.get("artifact_id") if isinstance(inner, dict) else None
-    return found if isinstance(found, str) else None
 
 
 def _members(value: Any) -> list[Any]:

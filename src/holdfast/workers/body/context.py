@@ -180,8 +180,6 @@ class BlockingContext(WorkerContext):
             _close(fd)
 
     def step(self, func: Callable[[], Any], name: str | None = None) -> Any:
-        """Run `func`, record its result, and return it. A replay of the attempt returns the recorded result and does not run `func`. Raises
-        ToolError if `func` raised."""
         answer, _ = self._asking.ask({"op": "step_begin", "name": _step_name(func, name)})
         if answer["op"] != "step_run":
             return answer.get("result")
@@ -194,8 +192,6 @@ class BlockingContext(WorkerContext):
         return self._asking.again({"op": "step_end", "id": answer["id"], **told})[0].get("result")
 
     def open(self, reference: Mapping[str, Any]) -> Any:
-        """Open the artifact of a reference that `artifact` returned, and return a binary file for reading. Raises WorkerError with the code
-        `artifact_not_found` if there is no such artifact, or if it was changed."""
         return _opened(self._asking.ask({"op": "open", "artifact_id": _id_of(reference)}))
 
 
@@ -237,8 +233,6 @@ class AsyncContext(WorkerContext):
         return answer()
 
     def step(self, func: Callable[[], Any], name: str | None = None) -> Awaitable[Any]:
-        """An awaitable that runs `func`, records its result, and gives it; `func` may be an `async def`. A replay of the attempt gives the
-        recorded result and does not run `func`. Awaiting raises ToolError if `func` raised."""
         asked = self._asking.ask({"op": "step_begin", "name": _step_name(func, name)})
 
         async def run() -> Any:
@@ -257,8 +251,6 @@ class AsyncContext(WorkerContext):
         return run()
 
     def open(self, reference: Mapping[str, Any]) -> Awaitable[Any]:
-        """An awaitable that opens the artifact of a reference that `artifact` returned, and gives a binary file for reading. Awaiting
-        raises WorkerError (`artifact_not_found`) if there is no such artifact, or if it was changed."""
         asked = self._asking.ask({"op": "open", "artifact_id": _id_of(reference)})
 
         async def answer() -> Any:

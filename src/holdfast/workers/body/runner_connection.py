@@ -13,7 +13,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -36,6 +36,7 @@ the runner would end the attempt."""
 
 BodyFrame = dict[str, Any]
 Received = tuple[BodyFrame, int | None]
+_Answer = TypeVar("_Answer")
 
 
 class RunnerConnection(Protocol):
@@ -103,13 +104,34 @@ class SocketLink:
         return frame, self._descriptors.popleft() if frame.get("fd") else None
 
 
-class RunnerTimes:
-    """Keeps the times that the runner's answers contain in addition to their results."""
+class Requests(Generic[_Answer]):
+    """The requests of a body, and the times that the runner's answers contain in addition to their results."""
 
     now = 0
     """The runner's time when it recorded its latest answer, in milliseconds since 1970."""
     ends_at = 0.0
     """When the attempt's time limit ends, in seconds of `monotonic`."""
+
+    def __init__(self, link: RunnerConnection) -> None:
+        self._link = link
+        self._count = 0
+
+    def tell(self, frame: BodyFrame) -> None:
+        """Send a frame that has no answer."""
+        self._link.send(frame)
+
+    def ask(self, frame: BodyFrame, fd: int | None = None) -> _Answer:
+        """Send a request now, under a new number, and return its answer. The numbers follow the order of the calls. Raises ToolError if the
+        answer is an error. (For an `async def` body the answer is a future, and the future raises ToolError.)"""
+        self._count += 1
+        return self._asked({**frame, "id": self._count}, fd)
+
+    def again(self, frame: BodyFrame) -> _Answer:
+        """Send one more frame for an earlier request (`frame` has its number), and return the answer as `ask` does."""
+        return self._asked(frame, None)
+
+    def _asked(self, frame: BodyFrame, fd: int | None) -> _Answer:
+        raise NotImplementedError
 
     def take(self, answer: BodyFrame) -> None:
         """Remember the times that an answer contains, if it contains any."""
@@ -118,26 +140,8 @@ class RunnerTimes:
             self.ends_at = monotonic() + answer["left"]
 
 
-class Asking(RunnerTimes):
+class Asking(Requests[Received]):
     """The requests of a `def` body. The body makes one request at a time, and its thread waits for the answer."""
-
-    def __init__(self, link: RunnerConnection) -> None:
-        self._link = link
-        self._count = 0
-
-    def tell(self, frame: BodyFrame) -> None:
-        """Send a frame that has no answer."""
-        self._link.send(frame)
-
-    def ask(self, frame: BodyFrame, fd: int | None = None) -> Received:
-        """Send a request under a new number, and wait for its answer. Raises ToolError if the answer is an error."""
-        self._count += 1
-        return self._asked({**frame, "id": self._count}, fd)
-
-    def again(self, frame: BodyFrame) -> Received:
-        """Send one more frame for an earlier request (`frame` has its number), and wait for the answer. Raises ToolError if the answer is
-        an error."""
-        return self._asked(frame, None)
 
     def _asked(self, frame: BodyFrame, fd: int | None) -> Received:
         self._link.send(frame, fd)
@@ -146,28 +150,12 @@ class Asking(RunnerTimes):
         return checked(answer), given
 
 
-class AsyncAsking(RunnerTimes):
+class AsyncAsking(Requests[asyncio.Future[Received]]):
     """The requests of an `async def` body. Several may wait for their answers at once."""
 
     def __init__(self, link: RunnerConnection) -> None:
-        self._link = link
-        self._count = 0
+        super().__init__(link)
         self._open: dict[int, asyncio.Future[Received]] = {}
-
-    def tell(self, frame: BodyFrame) -> None:
-        """Send a frame that has no answer."""
-        self._link.send(frame)
-
-    def ask(self, frame: BodyFrame, fd: int | None = None) -> asyncio.Future[Received]:
-        """Send a request now, and return a future of its answer. The request gets its number now, so the numbers follow the order of the
-        calls. If the answer is an error, the future raises ToolError."""
-        self._count += 1
-        return self._asked({**frame, "id": self._count}, fd)
-
-    def again(self, frame: BodyFrame) -> asyncio.Future[Received]:
-        """Send one more frame for an earlier request (`frame` has its number), and return a future of the answer. If the answer is an
-        error, the future raises ToolError."""
-        return self._asked(frame, None)
 
     def _asked(self, frame: BodyFrame, fd: int | None) -> asyncio.Future[Received]:
         future: asyncio.Future[Received] = asyncio.get_running_loop().create_future()

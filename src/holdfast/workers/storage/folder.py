@@ -40,7 +40,7 @@ class Folder:
         private.given_folder(folder)
         path = folder / f".{os.urandom(8).hex()}"
         try:
-            with open(path, "w+b", opener=_private) as file:
+            with open(path, "w+b", opener=lambda new, _: private.new_file(new)) as file:
                 yield file
         finally:
             path.unlink(missing_ok=True)
@@ -49,7 +49,8 @@ class Folder:
         """Write the bytes to disk and give their file its name; then do the same with the note. The name of the bytes is on disk before the
         note gets its name."""
         folder, path = self._path / home, Path(draft.name)
-        _to_disk(draft)
+        draft.flush()
+        os.fsync(draft.fileno())
         with _opened(folder) as descriptor:
             path.rename(folder / identity)
             os.fsync(descriptor)
@@ -89,12 +90,3 @@ def _opened(folder: Path, flags: int = 0) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _private(path: str, _: int) -> int:
-    return private.new_file(path)
-
-
-def _to_disk(file: IO[bytes]) -> None:
-    file.flush()
-    os.fsync(file.fileno())

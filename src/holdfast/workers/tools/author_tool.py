@@ -66,11 +66,6 @@ class AuthorTool:
     def effect(self) -> Effect:
         return self.declared.effect
 
-    @property
-    def approval(self) -> bool:
-        """Whether a person must approve each call."""
-        return self.declared.approval
-
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
         """An empty reservation: an author's tool uses no tokens of the run. Raises ToolFailed if the arguments do not fit the tool's
         signature, before the intent is written."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.contract.costs import SchemaInvalid, cost_of
 from holdfast.workers.tools.seam import Effect
@@ -46,10 +47,8 @@ class Declared(Struct, frozen=True, kw_only=True):
     """Whether a person must approve each call."""
     timeout_seconds: float | None
     """After how many seconds a call is ended; None: only the deadline of the attempt ends it."""
-    is_async: bool
     reconciles: bool
     """Whether it has a reconcile function, which finds out whether a call took place whose answer was lost."""
-    description: str
     arguments_schema: Mapping[str, Any]
 
 
@@ -59,7 +58,6 @@ class DeclaredWorker(Struct, frozen=True, kw_only=True):
     function: str
     page: str
     line: int
-    is_async: bool
     include: tuple[str, ...]
 
 
@@ -182,9 +180,7 @@ class _Reader:
             secrets=_texts(options, "secrets"),
             approval=_typed(options, "approval", bool, False),
             timeout_seconds=None if seconds is None else float(seconds),
-            is_async=isinstance(function, ast.AsyncFunctionDef),
             reconciles=False,
-            description=ast.get_docstring(function) or "",
             arguments_schema=schema,
         )
 
@@ -193,8 +189,7 @@ class _Reader:
             if name not in self._tools:
                 self._problems.append(CodeProblem(decorator.lineno, f"@{name}.reconcile: this file has no function {name} with @tool."))
                 continue
-            tool = self._tools[name]
-            self._tools[name] = Declared(**{**{key: getattr(tool, key) for key in tool.__struct_fields__}, "reconciles": True})
+            self._tools[name] = replace(self._tools[name], reconciles=True)
 
     def _twice(self) -> None:
         seen: dict[str, int] = {}
@@ -228,7 +223,6 @@ def _worker(function: _Function, decorator: ast.expr) -> DeclaredWorker:
         function=function.name,
         page=page,
         line=function.lineno,
-        is_async=isinstance(function, ast.AsyncFunctionDef),
         include=_texts(options, "include"),
     )
 

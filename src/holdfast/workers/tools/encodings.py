@@ -50,7 +50,7 @@ def undone(text: str, layers: int) -> Iterator[DecodedText]:
     """Views of the text: first those with one layer of encoding undone, then those with two, up to `layers`. There are no further views
     when all views together have about 16 times as many characters as the text, and 8 KiB more."""
     budget = _TIMES * len(text) + _FREE
-    waiting: deque[tuple[DecodedText, int]] = deque([(DecodedText(text, _here), 0)])
+    waiting: deque[tuple[DecodedText, int]] = deque([(DecodedText(text, lambda start, end: (start, end)), 0)])
     met = {text}
     """The texts of the views that were made already. Undoing layers in another order often gives the same text, which is not used again."""
     while waiting:
@@ -66,10 +66,6 @@ def undone(text: str, layers: int) -> Iterator[DecodedText]:
             yield found
             if depth + 1 < layers:
                 waiting.append((found, depth + 1))
-
-
-def _here(start: int, end: int) -> StartEnd:
-    return start, end
 
 
 def _through(inner: Locate, outer: Locate) -> Locate:

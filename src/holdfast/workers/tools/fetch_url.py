@@ -86,10 +86,12 @@ class FetchUrl:
 
     def __init__(self, settings: FetchSettings | None = None, resolver: ResolveHost = resolve) -> None:
         self._settings = settings or FetchSettings()
-        self._egress = Egress.of(self._settings.allow_private, self._settings.ports)
+        self.egress = Egress.of(self._settings.allow_private, self._settings.ports)
+        """The operator's rules: which hosts and ports workers may reach."""
         self._resolver = resolver
         self._transport: PinnedTransport | None = None
-        self._robots = robots.Robots()
+        self.robots = robots.Robots()
+        """The robots.txt files of the sites from which pages were fetched lately."""
         self._closed: dict[tuple[str, str], float] = {}
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
@@ -127,18 +129,8 @@ class FetchUrl:
     def transport(self) -> PinnedTransport:
         """The HTTP transport. It is made when the first page is fetched, because reading the CA file takes a while."""
         if self._transport is None:
-            self._transport = PinnedTransport(self._egress, self._resolver, ca_file=self._settings.ca_file)
+            self._transport = PinnedTransport(self.egress, self._resolver, ca_file=self._settings.ca_file)
         return self._transport
-
-    @property
-    def egress(self) -> Egress:
-        """The operator's rules: which hosts and ports workers may reach."""
-        return self._egress
-
-    @property
-    def robots(self) -> robots.Robots:
-        """The robots.txt files of the sites from which pages were fetched lately."""
-        return self._robots
 
     def cool(self, tenant: str, host: str, seconds: float) -> None:
         """For this many seconds, no call of this tenant may ask this host. The tool remembers this itself, because a redirect may lead to

@@ -27,6 +27,7 @@ ResolveHost: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 """Finds the IP addresses of a host, given its name and a port."""
 
 
+_CONNECTIONS: Final = 32
 _LOOKUPS: Final = 6
 """The most name lookups that one tenant may have under way at once, so that a tenant with slow name servers delays only its own lookups."""
 _shares: WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = WeakValueDictionary()
@@ -106,10 +107,10 @@ class PinnedTransport(httpx.AsyncBaseTransport):
     """An httpx transport that connects through PinnedBackend. It uses no proxy, no environment variable and no cookie, and follows no
     redirect."""
 
-    def __init__(self, egress: Egress, resolver: ResolveHost = resolve, *, ca_file: str | None = None, connections: int = 32) -> None:
+    def __init__(self, egress: Egress, resolver: ResolveHost = resolve, *, ca_file: str | None = None) -> None:
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=ssl.create_default_context(cafile=ca_file or certifi.where()),
-            max_connections=connections,
+            max_connections=_CONNECTIONS,
             max_keepalive_connections=0,  # each request needs a new connection, to an address that is checked for it
             network_backend=PinnedBackend(egress, resolver),
         )

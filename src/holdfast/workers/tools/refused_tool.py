@@ -18,7 +18,6 @@ class RefusedTool:
         """The text of the error: the reason, and the command that allows the tool."""
         self.name = declared.name
         self.effect: Effect = declared.effect
-        self.approval = declared.approval
         self.arguments_schema: Mapping[str, Any] | None = declared.arguments_schema
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:

@@ -62,7 +62,7 @@ class Robots:
         kept = self._kept.get(target.origin)
         if kept is None or kept.until <= monotonic():
             body = await self._ask(target, read)
-            kept = _Kept(None if body is None else await in_thread(Purpose.WORK, _packed, body), monotonic() + _KEPT_SECONDS)
+            kept = _Kept(None if body is None else await in_thread(Purpose.WORK, zlib.compress, body, 1), monotonic() + _KEPT_SECONDS)
             self._keep(target.origin, kept)
         if kept.body is not None and not (await self._rules(kept, kept.body, user_agent)).can_fetch(url, user_agent):
             message = f"robots.txt of {target.host} does not allow {user_agent!r} to fetch this page."
@@ -94,10 +94,6 @@ class Robots:
 
 def _size(kept: _Kept | None) -> int:
     return 0 if kept is None or kept.body is None else len(kept.body)
-
-
-def _packed(body: bytes) -> bytes:
-    return zlib.compress(body, 1)
 
 
 def _parsed(body: bytes, user_agent: str) -> Rules:

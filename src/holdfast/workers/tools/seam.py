@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 ZERO = Decimal(0)
+_Number = TypeVar("_Number", int, Decimal)
 Hears: TypeAlias = Callable[[str], None]
 """A function that takes a part of a result's text while it arrives, for followers of the run. It returns at once. Followers may miss parts;
 the result itself is complete. A tool that calls such a function has an attribute `streams`: a Redactor with the tool's own secrets."""
@@ -63,6 +64,14 @@ class Remaining(Struct, frozen=True):
 
     tokens: int | None = None
     cost_usd: Decimal | None = None
+
+    def within(self, tokens: int | None, cost_usd: Decimal | None) -> Remaining:
+        """The smaller one of each amount: this one, or the given limit. A limit of None leaves the amount as it is."""
+        return Remaining(_smaller(self.tokens, tokens), _smaller(self.cost_usd, cost_usd))
+
+
+def _smaller(one: _Number | None, other: _Number | None) -> _Number | None:
+    return min((amount for amount in (one, other) if amount is not None), default=None)
 
 
 class Reservation(Struct, frozen=True, omit_defaults=True):
@@ -180,14 +189,6 @@ class Unknown(Struct, frozen=True):
 
 
 CallVerdict: TypeAlias = Happened | DidNotHappen | Unknown
-
-
-class Reconciling(Protocol):
-    """A tool that can find out whether a call took place whose answer was lost."""
-
-    async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> CallVerdict:
-        """Find out whether this call, whose answer was lost, took place."""
-        ...
 
 
 async def verdict_on(tool: Tool, call: Call, arguments: Mapping[str, Any]) -> CallVerdict:

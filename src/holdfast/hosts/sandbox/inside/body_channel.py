@@ -1,17 +1,13 @@
-"""The body's end of the channel. A frame is four bytes of length, big-endian, then a JSON object; it may carry one descriptor."""
+"""The bytes and the descriptors that the runner, the stub, the keeper and the body send each other over sockets."""
 
 from __future__ import annotations
 
 import array
 import errno
-import json
 import select
 import socket
-from typing import Any, Final
+from typing import Final
 
-_LENGTH: Final = 4
-_CHUNK: Final = 64 * 1024
-_FDS: Final = 4
 _CROWDED_SECONDS: Final = 0.01
 AS_THE_JAIL_SAYS: Final = b"a"
 WITHOUT_CHILDREN: Final = b"n"
@@ -21,49 +17,6 @@ SCRATCH: Final = b"s"
 ARE_YOU_THERE: Final = b"?"
 I_AM: Final = b"!"
 """A process in lockdown sends ARE_YOU_THERE to its keeper before it sends its report. The keeper answers with I_AM."""
-
-
-class Channel:
-    """The body's end of the channel. Its calls block. Frames arrive in the order in which they were sent. At most one thread may send at a
-    time, and at most one may receive."""
-
-    def __init__(self, fd: int) -> None:
-        self._socket = socket.socket(fileno=fd)
-        self._buffer = b""
-        self._fds: list[int] = []
-
-    def fileno(self) -> int:
-        """The descriptor, for a body that waits for frames in its own loop."""
-        return self._socket.fileno()
-
-    def send(self, frame: dict[str, Any], fd: int | None = None) -> None:
-        """Send one frame, with a descriptor if `fd` is given."""
-        text = json.dumps(frame, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-        data = memoryview(len(text).to_bytes(_LENGTH, "big") + text)
-        if fd is not None:
-            data = data[sent_along(self._socket, data, fd) :]
-        if data:
-            self._socket.sendall(data)
-
-    def receive(self) -> tuple[dict[str, Any], list[int]] | None:
-        """Receive one frame with its descriptors; None when the runner has closed the channel."""
-        while (frame := self._next()) is None:
-            data, ancillary, _, _ = self._socket.recvmsg(_CHUNK, socket.CMSG_SPACE(_FDS * 4))
-            if not data:
-                return None
-            self._buffer += data
-            self._fds += received(ancillary)
-        fds, self._fds = self._fds, []
-        return frame, fds
-
-    def _next(self) -> dict[str, Any] | None:
-        end = _LENGTH + int.from_bytes(self._buffer[:_LENGTH], "big")
-        if len(self._buffer) < max(end, _LENGTH):
-            return None
-        text, self._buffer = self._buffer[_LENGTH:end], self._buffer[end:]
-        frame = json.loads(text)
-        assert isinstance(frame, dict)
-        return frame
 
 
 def sent_along(line: socket.socket, data: memoryview, *fds: int) -> int:

@@ -65,7 +65,7 @@ def keep(plan: JailPlan, features: KernelFeatures, place: DiskPlace, lines: Keep
 def _kept(plan: JailPlan, features: KernelFeatures, place: DiskPlace, lines: KeeperSockets, mapper: socket.socket) -> None:
     apart = features.jails(plan) and features.namespaces
     tree = not features.jails(plan) and kernel.LINUX
-    woken = _woken()
+    woken, _ = woken_by_signals()
     if apart:
         namespaces.enter(mapper)
     else:
@@ -231,14 +231,15 @@ def _signal_name(number: int) -> str:
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
-def _woken() -> int:
+def woken_by_signals() -> tuple[int, int]:
+    """Two ends of a pipe. The first becomes readable when a SIGCHLD or a SIGTERM arrives, which does nothing else from now on."""
     woken, wake = os.pipe()
     for end in (woken, wake):
         os.set_blocking(end, False)
     signal.set_wakeup_fd(wake)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    return woken
+    return woken, wake
 
 
 def _tell(control: socket.socket, message: dict[str, Any]) -> bool:

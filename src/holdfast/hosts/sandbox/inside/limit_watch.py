@@ -37,13 +37,16 @@ class LimitWatch:
     def __init__(self, body: int, plan: JailPlan, scratch: int | str, whole_tree: bool, own_network: bool) -> None:
         self._body = body
         self._plan = plan
-        self._memory_mb = plan.memory_mb
         self._cpu_seconds = plan.cpu_seconds
         self._scratch = scratch
         self._orphans_come_here = whole_tree
-        self._cpu = 0.0
-        self._cpu_before = 0.0
         self._busy = False
+        self.memory_mb = plan.memory_mb
+        """The memory limit that holds now: the jail's, or the tighter one of the attempt."""
+        self.cpu = 0.0
+        """The CPU seconds that the body had used at the last check, counted from the start of its process (with the import)."""
+        self.cpu_before = 0.0
+        """The CPU seconds that the body used before the attempt began: for its start, and in a spare for its import."""
         self.kilobytes = 0
         """The body's memory at the last check, with the kernel memory of its sockets."""
         self.processes = 1
@@ -63,37 +66,22 @@ class LimitWatch:
         with contextlib.suppress(processes.Unreadable):  # the next check reports that the usage cannot be read
             if kernel.LINUX:
                 self._check_processes()
-        self._cpu_before = self._cpu
+        self.cpu_before = self.cpu
         if nice > self._plan.nice:
             processes.give_way(self._body, nice)
-        self._memory_mb = min(self._memory_mb, memory_mb or self._memory_mb)
+        self.memory_mb = min(self.memory_mb, memory_mb or self.memory_mb)
         self._cpu_seconds = min(self._cpu_seconds, cpu_seconds or self._cpu_seconds)
-        if kernel.LINUX and (self._memory_mb, self._cpu_seconds) != (self._plan.memory_mb, self._plan.cpu_seconds):
+        if kernel.LINUX and (self.memory_mb, self._cpu_seconds) != (self._plan.memory_mb, self._plan.cpu_seconds):
             with contextlib.suppress(
                 OSError
             ):  # the body is dead; or the kernel keeps the jail's limits, and this watch uses the tighter ones
-                kernel_limits.tighten(self._body, self._memory_mb, self._cpu_before + self._cpu_seconds)
-
-    @property
-    def cpu(self) -> float:
-        """The CPU seconds that the body had used at the last check, counted from the start of its process (with the import)."""
-        return self._cpu
-
-    @property
-    def cpu_before(self) -> float:
-        """The CPU seconds that the body used before the attempt began: for its start, and in a spare for its import."""
-        return self._cpu_before
-
-    @property
-    def memory_mb(self) -> int:
-        """The memory limit that holds now: the jail's, or the tighter one of the attempt."""
-        return self._memory_mb
+                kernel_limits.tighten(self._body, self.memory_mb, self.cpu_before + self._cpu_seconds)
 
     @property
     def cpu_limit(self) -> float:
         """If a body was killed and had used more CPU seconds than this, counted from the start of its process (with the import), the keeper
         assumes that the kernel's CPU limit killed it."""
-        return self._cpu_before + self._cpu_seconds
+        return self.cpu_before + self._cpu_seconds
 
     def check(self) -> Breach | None:
         """The limit that the body passes now; None if it passes none. If the usage of a living body cannot be read, that is a breach too.
@@ -120,12 +108,12 @@ class LimitWatch:
                 continue  # a child that has ended
             resident, tasks, data, cpu = resident + found.kilobytes, tasks + found.threads, data + found.data_kilobytes, cpu + took
             seen.append(pid)
-        self._cpu, self.most_data = max(self._cpu, cpu), max(self.most_data, data)
-        if not self._busy and self._cpu - self._cpu_before > BUSY_SECONDS:
+        self.cpu, self.most_data = max(self.cpu, cpu), max(self.most_data, data)
+        if not self._busy and self.cpu - self.cpu_before > BUSY_SECONDS:
             self._busy = True
             for pid in tree:
                 processes.give_way(pid, NICE_OF_BUSY)
-        allowed = self._memory_mb * 1024
+        allowed = self.memory_mb * 1024
         in_kernel = self._kernel.of_sockets()
         if resident + in_kernel > allowed and len(seen) > 1:
             # When a process ends, its shared memory is counted for another one, and may be counted twice; but not in two rounds.
@@ -137,11 +125,11 @@ class LimitWatch:
             return Breach("process_limit", f"{tasks} threads; at most {TASKS} are allowed")
         if self.kilobytes > allowed:
             of_it = f" ({in_kernel // 1024} MB of it for its sockets in the kernel)" if in_kernel > resident else ""
-            return Breach("memory_exceeded", f"{self.kilobytes // 1024} MB of memory{of_it}; at most {self._memory_mb} MB are allowed")
+            return Breach("memory_exceeded", f"{self.kilobytes // 1024} MB of memory{of_it}; at most {self.memory_mb} MB are allowed")
         if self._kernel.too_many_locks(seen):
             return Breach("memory_exceeded", f"more than {MOST_LOCKS} locks on files, each of which is memory of the kernel")
-        if self._cpu - self._cpu_before > self._cpu_seconds:
-            return Breach("cpu_exceeded", f"{self._cpu - self._cpu_before:.2f} s of CPU; at most {self._cpu_seconds:g} s are allowed")
+        if self.cpu - self.cpu_before > self._cpu_seconds:
+            return Breach("cpu_exceeded", f"{self.cpu - self.cpu_before:.2f} s of CPU; at most {self._cpu_seconds:g} s are allowed")
         return None
 
     def _tree(self) -> Iterator[int]:

@@ -65,12 +65,7 @@ def main() -> None:
 
 
 def _serve(control: socket.socket, plan: JailPlan, features: KernelFeatures, folder: str) -> None:
-    woken, wake = os.pipe()
-    for end in (woken, wake):
-        os.set_blocking(end, False)
-    signal.set_wakeup_fd(wake)
-    for number in (signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
+    woken, wake = keeper.woken_by_signals()
     poll = select.poll()
     poll.register(control, select.POLLIN)
     poll.register(woken, select.POLLIN)
@@ -89,14 +84,7 @@ def _serve(control: socket.socket, plan: JailPlan, features: KernelFeatures, fol
                 return
             count += 1
             wanted = plan._replace(nice=data[1], allow_children=plan.allow_children and data[:1] != body_channel.WITHOUT_CHILDREN)
-            _fork(
-                wanted,
-                features,
-                f"{folder}/{count}",
-                folder,
-                body_channel.received(ancillary),
-                (control, woken, wake),
-            )
+            _fork(wanted, features, f"{folder}/{count}", folder, body_channel.received(ancillary), (control, woken, wake))
 
 
 def _fork(
