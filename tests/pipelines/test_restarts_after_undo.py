@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Response
 from holdfast.contract.terms import ToolGrant
 from holdfast.descriptions.pipeline_view import pipeline_view
-from holdfast.pipelines.graph.graph import Graph, MapNode, SuperviseNode, Undo, WorkerNode
+from holdfast.pipelines.graph.graph import After, Graph, MapNode, SuperviseNode, Undo, WorkerNode
 from holdfast.restarts.runs import RETRY, RestartAsked, prepare
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.run_lookup import find_run
@@ -221,3 +223,47 @@ async def test_of_a_supervisor_that_was_undone_in_part_only_the_undone_choices_a
         shop.broken = set()
         last = await again(made, second.run_id)
     assert (last.status, shop.posted[5:]) == (ResponseStatus.OK, ["a"])
+
+
+def nested_shapes() -> list[Any]:
+    """The node `sub` of a pipeline that runs another pipeline: directly, for each item of a list, or as the choice of a supervisor."""
+    undo = Undo(worker="unpublish", inputs={"text": "away"})
+    inputs = {"ns": ref("inputs", "ns")}
+    mapped = MapNode(name="sub", worker="inner", over=ref("inputs", "items"), at_most=10, inputs={"ns": ref("item")}, undo=undo)
+    lead = SuperviseNode(name="sub", worker="boss", inputs=inputs, choices={"go": "inner"}, turns=3, undo={"go": "unpublish"})
+    return [
+        pytest.param(WorkerNode(name="sub", worker="inner", inputs=inputs, undo=undo), id="a node"),
+        pytest.param(mapped, id="an item of a map"),
+        pytest.param(lead, id="a choice of a supervisor"),
+    ]
+
+
+@pytest.mark.parametrize("node", nested_shapes())
+async def test_a_nested_pipeline_that_took_all_from_a_good_run_is_not_undone_and_one_that_did_something_is(
+    tmp_path: Path, node: Any
+) -> None:
+    shop = Board()
+
+    async def boss(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        answer = {"choice": "finish", "reason": "done", "outputs": {}} if inputs["so_far"] else {"choice": "go", "reason": "first"}
+        return answer if inputs["so_far"] else answer | {"inputs": {"ns": inputs["ns"]}}
+
+    inner = pipeline(
+        MapNode(name="m", worker="publish", over=ref("inputs", "ns"), at_most=10, inputs={"text": ref("item")}),
+        WorkerNode(name="end", worker="publish", inputs={"text": "end"}),
+        name="inner",
+    )
+    outer = pipeline(node, WorkerNode(name="last", worker="last", inputs={"y": ref("inputs", "y")}, after=(After(node="sub"),)))
+    async with stage([outer, inner], worker("boss", boss), *staff(shop), folder=tmp_path, clock=PatientClock()) as made:
+        good = await made.run({"ns": ["a"], "items": [["a"]], "y": 1})
+        assert (good.status, sorted(shop.posted)) == (ResponseStatus.OK, ["a", "end"])
+        shop.broken = {"last"}
+        bad = await again(made, good.run_id, RestartAsked(inputs={"ns": ["a"], "items": [["a"]], "y": 2}))
+        assert (bad.status is ResponseStatus.OK, states(made, bad.run_id)["sub"], shop.posted[2:]) == (False, "ok", [])
+        worse = await again(made, bad.run_id, RestartAsked(inputs={"ns": ["a", "b"], "items": [["a", "b"]], "y": 2}))
+        assert (worse.status is ResponseStatus.OK, states(made, worse.run_id)["sub"]) == (False, "undone")
+        assert shop.posted[2] == "b"
+        assert shop.posted[3] in ("away", "unpublish")
+        shop.broken = set()
+        last = await again(made, worse.run_id)
+    assert (last.status, sorted(shop.posted[4:])) == (ResponseStatus.OK, ["a", "b", "end"])

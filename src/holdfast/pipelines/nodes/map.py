@@ -86,7 +86,8 @@ async def effects(node: MapNode, scene: Scene) -> list[dict[str, Any]]:
     document = scene.run_state.document(node.name, scene.position.round) or {}
     rows = await scene.run_state.values.opened(document.get("items", []))
     kept = await kept_items(scene)
-    return [row for row in rows if row["status"] == "ok" and row["index"] not in kept]
+    kept_runs = scene.run_state.kept_runs
+    return [row for row in rows if row["status"] == "ok" and row["index"] not in kept and row["run_id"] not in kept_runs]
 
 
 async def undo(node: MapNode, scene: Scene) -> NodeError | bool | None:

@@ -188,7 +188,7 @@ def effects(node: SuperviseNode, scene: Scene) -> list[Taken]:
             one for one in _taken(node, scene, try_number) if one.response.status is ResponseStatus.OK and one.answer.choice in node.undo
         ]
     forerunners = scene.run_state.forerunners
-    kept = scene.records.reused_runs if forerunners is not None and forerunners.keeps else ()
+    kept = scene.run_state.kept_runs | (scene.records.reused_runs if forerunners is not None and forerunners.keeps else set())
     return [one for one in found if one.response.run_id not in kept]
 
 
