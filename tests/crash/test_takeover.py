@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 import holdfast
@@ -153,57 +152,6 @@ async def fact(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not holds():
             await asyncio.sleep(POLL_SECONDS)
-
-
-def make_suspect(where: str, function: str) -> str:
-    """An execution that two runners died under."""
-    store, now = open_store(where, "gone"), SystemClock().now()
-    try:
-        header = msgspec.structs.replace(execution("suspect"), function=function, version="$LATEST")
-        (made,) = store.commit([Start(header, "null", Claimant("r0", "i0"))], now).answers
-        assert isinstance(made, Started)
-        lives = [Claim(made.header.id, Claimant(f"r{n}", f"i{n}"), frozenset({f"r{n - 1}"})) for n in (1, 2)]
-        store.commit(lives, now)
-        return made.header.id
-    finally:
-        store.close()
-
-
-@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
-@pytest.mark.parametrize("progress", [False, True], ids=["it makes no progress", "it makes progress"])
-async def test_a_suspect_neither_waits_for_ever_nor_keeps_others_out_for_ever(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, busy: bool, progress: bool
-) -> None:
-    monkeypatch.setattr(due_work, "_DEATHS_SECONDS", 0.05)
-    monkeypatch.setattr(due_work, "_ALONE_SECONDS", 1)
-    begun: list[str] = []
-    go, on = asyncio.Event(), asyncio.Event()
-
-    @holdfast.durable_execution
-    async def waiting(event: Any, context: Any) -> Any:
-        begun.append(str(event))
-        await on.wait()
-        if progress:
-            await context.step(lambda _: None)
-        await go.wait()
-
-    async with holdfast.open(scene.store, functions=[waiting]) as engine:
-        registry = engine._engine.registry
-        if busy:
-            await engine.start(waiting, "busy")
-            await fact(lambda: begun == ["busy"])
-        suspect = make_suspect(scene.store, "waiting")
-        await fact(lambda: begun[-1:] == ["None"])
-        assert scene.client.get(suspect).deaths == 2
-        if progress:
-            monkeypatch.setattr(due_work, "monotonic", lambda: 0.0)  # its time will not be over
-        await engine.start(waiting, "later")
-        assert begun[-1] == "None", "nothing is claimed beside it"
-        on.set()
-        await fact(lambda: begun[-1] == "later")
-        assert scene.client.get(suspect).state is State.RUNNING
-        go.set()
-        await fact(registry.is_unused)
 
 
 class SleepingClock(SystemClock):

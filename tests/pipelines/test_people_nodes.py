@@ -353,7 +353,7 @@ async def test_a_batch_by_node_decides_nothing_of_a_node_with_the_same_name_in_a
     async with stage([inner, outer], folder=tmp_path, clock=PatientClock()) as made:
         run = (await made.run()).run_id
         store = made.engine._engine.store
-        await eventually(lambda: len(waiting_below(store, run, LOCAL)) == 3)
-        of_h, of_a = waiting_below(store, run, LOCAL, "h"), waiting_below(store, run, LOCAL, "a")
+        await eventually(lambda: len(list(waiting_below(store, run, LOCAL))) == 3)
+        of_h, of_a = list(waiting_below(store, run, LOCAL, "h")), list(waiting_below(store, run, LOCAL, "a"))
     assert [approval.run_id for approval in of_h] == [run]
     assert [(approval.worker_id, approval.node) for approval in of_a] == [("inner", "h")]

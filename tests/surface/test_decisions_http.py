@@ -24,11 +24,13 @@ from holdfast.server.protocol import links as protocol_links
 from holdfast.server.protocol.link_page import question_page
 from holdfast.server.protocol.routes import worker_routes
 from holdfast.server.protocol.served_workers import ServedWorkers
+from holdfast.service.store_approvals import StoreApprovals
 from holdfast.store.seam import Store
 from holdfast.web.app import App
 from holdfast.web.auth.gate import Gate, open_gate
 from holdfast.web.limits import WebLimits
 from holdfast.web.replies import Reply
+from holdfast.workers import batches
 from holdfast.workers.approvals import WITHDRAWN, Approval
 from holdfast.workers.links import Link, make_link, token_of
 from holdfast.workers.policy import Policy, RiskRule
@@ -244,6 +246,26 @@ async def test_a_batch_approves_the_calls_of_a_maps_items_and_answers_their_ques
     assert [one["state"] for one in rest.json()["results"]] == ["answer"]
     assert (response.status, len(posts.calls)) == ("ok", 3)
     assert sorted(notes) == ["answer, as ann"] * 3 + ["approval_refused"], "each answer is in the audit log"
+
+
+async def test_of_more_than_500_open_approvals_of_a_run_all_are_listed_and_chosen(tmp_path: Path) -> None:
+    async with scene(tmp_path, *[HumanNode(name=f"h{n}", show={"n": n}) for n in range(501)]) as at:
+        run = (await at.made.run()).run_id
+        ours = StoreApprovals(at.store, at.made.clock)
+        assert (len(list(ours.list(run))), len(list(ours.list(run, limit=2)))) == (501, 2)
+        assert len(batches.chosen(at.store, LOCAL, run=run).ids) == 501
+
+
+async def test_a_batch_of_a_run_with_more_approvals_than_one_request_decides_says_that_more_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "MOST", 2)
+    async with scene(tmp_path, *[HumanNode(name=f"h{n}", show={"n": n}) for n in range(3)]) as at:
+        run = (await at.made.run()).run_id
+        key = at.key("approver", person="ann")
+        said = {"verdict": "approve", "run": run}
+        first, second = [(await at.http.post("/v1/approvals/decide", headers=key, json=said)).json() for _ in range(2)]
+    assert (len(first["results"]), first["more"], len(second["results"]), second["more"]) == (2, True, 1, False)
 
 
 async def test_a_risk_forbids_batches_and_links(tmp_path: Path) -> None:

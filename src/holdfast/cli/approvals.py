@@ -41,8 +41,8 @@ CommentOption = Annotated[str | None, typer.Option("--comment", metavar="TEXT", 
 
 @app.command("list")
 def list_(run: RunOption = None, json_output: LinesOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """List the approvals that wait for a decision, those of the oldest run first: all of them, or with --run at most 500 of that run and
-    the runs below it."""
+    """List the approvals that wait for a decision, those of the oldest run first: all of them, or with --run those of that run and the
+    runs below it."""
     from holdfast.workers.approvals import approval_document
 
     with StorePlace.of(store, codec).client() as client:

@@ -12,7 +12,7 @@ from holdfast.model.life import next_try, reason_of
 from holdfast.store.seam import ExecutionStore
 
 _CAUSES = {
-    Quarantine.RUNNER_DIED: "its runner died {deaths} times in a row, also when nothing else ran beside it.",
+    Quarantine.RUNNER_DIED: "its runner died {deaths} times in a row, also in the further tries.",
     Quarantine.PAYLOAD_UNREADABLE: "its payloads could not be read or written.",
     Quarantine.REPLAY_MISMATCH: "the code does not match its history.",
 }
@@ -48,7 +48,7 @@ def waits(header: Execution) -> str | None:
     if at is None:
         return None
     when = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    return f"Its runner died {header.deaths} times in a row. It is tried again by itself at {when}, alone on its runner."
+    return f"Its runner died {header.deaths} times in a row. It is tried again by itself at {when}, alone on a runner if one becomes free."
 
 
 def _message(store: ExecutionStore, header: Execution) -> str | None:

@@ -131,6 +131,13 @@ class Registry:
         """Whether no invocation is live here, and none has reserved room. False between `shut` and `open`."""
         return all(capacity.unused for capacity in self._capacities)
 
+    def by_capacity(self) -> dict[Capacity, list[Target]]:
+        """All functions and versions that are hosted here, by the capacity that they share, whether it has room or not."""
+        found: dict[Capacity, list[Target]] = {}
+        for f in self._functions.values():
+            found.setdefault(f.capacity, []).append(Target(f.name, f.version, self.only))
+        return found
+
     def shut(self) -> None:
         """Refuse room to new invocations, until `open` is called."""
         self._is_shut = True
@@ -145,16 +152,8 @@ class Registry:
 
     def full(self) -> dict[Capacity, list[Target]]:
         """The functions that have no room now, by the capacity that they share. Empty between `shut` and `open`."""
-        found: dict[Capacity, list[Target]] = {}
-        for f in self._functions.values() if not self._is_shut else ():
-            if f.capacity.free <= 0:
-                found.setdefault(f.capacity, []).append(Target(f.name, f.version, self.only))
-        return found
+        return {} if self._is_shut else {capacity: found for capacity, found in self.by_capacity().items() if capacity.free <= 0}
 
     def claimable(self) -> dict[Capacity, list[Target]]:
         """The functions that have room for another invocation now, by the capacity that they share."""
-        found: dict[Capacity, list[Target]] = {}
-        for f in self._functions.values():
-            if f.capacity.free > 0:
-                found.setdefault(f.capacity, []).append(Target(f.name, f.version, self.only))
-        return found
+        return {capacity: found for capacity, found in self.by_capacity().items() if capacity.free > 0}

@@ -34,9 +34,8 @@ more than five seconds ago, believes only the kernel until every living runner h
 
 One execution is in trouble: its timers cannot be fired, or its claim fails. Rounds leave it alone for a minute, and do the others.
 
-Suspects. An execution under which two or more runners in a row have died is a suspect: it may be what kills them. It is claimed when
-nothing else is live here, and nothing else is claimed until the suspect ends, makes progress or has had ten seconds. A suspect that has
-waited ten seconds for an empty runner is claimed beside the others.
+Suspects. An execution under which two or more runners in a row have died is a suspect: it may be what kills them. suspects.py says when
+it is claimed, and when nothing else is.
 """
 
 from __future__ import annotations
@@ -49,19 +48,19 @@ from typing import Final
 
 from holdfast.engine.admissions import Admissions
 from holdfast.engine.agenda import Agenda
-from holdfast.engine.health import Health, readable
+from holdfast.engine.health import Health
 from holdfast.engine.invocations import Invocations
 from holdfast.engine.live_parents import LiveParents
 from holdfast.engine.loop_watch import LoopWatch
 from holdfast.engine.outbox import Outbox
 from holdfast.engine.poller import Poller, StartPoller
 from holdfast.engine.registry import Capacity, Registry
+from holdfast.engine.suspects import Suspects
 from holdfast.engine.timetable import Timetable
 from holdfast.engine.upkeep import Chore, Upkeep
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock, monotonic
 from holdfast.model.errors import DiskFailed, HoldfastError, Rejected, Retryable
-from holdfast.model.life import SUSPECT_DEATHS
 from holdfast.store.seam import Store
 
 log = logging.getLogger("holdfast.engine")
@@ -79,8 +78,6 @@ _ASLEEP_MS: Final = _LEASE_MS // 2
 """More time than this between two looks for dead runners means that this process slept, or that the clock was set."""
 _AWAKE_SECONDS: Final = _HEARTBEAT_SECONDS + _DEATHS_SECONDS
 """A runner relies on the leases of others only after it was awake this long: by then every living runner has renewed its lease."""
-_ALONE_SECONDS: Final = 10.0
-"""A suspect waits at most this long for everything else to end here; when it runs, it has this runner for itself at most this long."""
 _BATCH: Final = 500
 
 
@@ -111,9 +108,7 @@ class Scheduler:
         self._loop, self._clock, self._runner = loop, clock, runner
         self._upkeep = Upkeep(store, clock, chores)
         self._deaths_at, self._looked_at, self._awake_at = 0.0, 0, 0.0
-        self._suspect: str | None = None
-        self._suspect_until = 0.0
-        self._suspect_asked_at: float | None = None
+        self._suspects = Suspects(store, registry, agenda, clock, runner)
         self._troubled: dict[str, float] = {}
         """Executions that could not be fired or claimed, and when each is tried again. Rounds leave them out until then."""
         self._admitted: set[Capacity] = set()
@@ -255,7 +250,7 @@ class Scheduler:
 
     async def _claim_ready(self, now: int, dead: frozenset[str]) -> None:
         registry, agenda = self._registry, self._agenda
-        self._end_suspicion()
+        self._suspects.look()
         offered = []
         for capacity, targets in registry.claimable().items():
             room = min(capacity.free, _BATCH)
@@ -300,35 +295,11 @@ class Scheduler:
                 self._parents.make_room(capacity, len(self._store.claimable(targets, dead, now, waiting)))
 
     async def _claim_suspect(self) -> None:
-        """Claim a suspect (two or more runners in a row died under it) if nothing else is live here, or if it waited 10 s for that."""
-        registry = self._registry
-        for capacity, targets in registry.claimable().items():
-            found = self._store.suspect(targets, self._clock.now())
-            function = registry.get(targets[0].function, targets[0].version)
-            if found is None or function is None or found in self._troubled:
-                continue
-            self._agenda.backlog = True  # so that any invocation that ends here rings
-            asked_at = self._suspect_asked_at = self._suspect_asked_at or monotonic()
-            if registry.is_unused() or monotonic() - asked_at >= _ALONE_SECONDS:
-                capacity.free -= 1
-                registry.shut()
-                self._suspect, self._suspect_until = found, monotonic() + _ALONE_SECONDS
-                self._suspect_asked_at = None
-                await self._each({found: self._invocations.claim(found, frozenset(), function, alone=True)})
-                self._end_suspicion()  # another runner may have been quicker
-            return
-        self._suspect_asked_at = None
-
-    def _end_suspicion(self) -> None:
-        """If this runner claimed a suspect: claim other executions again when it has ended, has made progress, or has had ten seconds."""
-        if self._suspect is None:
-            return
-        header = next(readable(self._store, [self._suspect]), None)
-        ours = header is not None and header.runner == self._runner and header.deaths >= SUSPECT_DEATHS
-        if not ours or monotonic() >= self._suspect_until:
-            self._suspect = None
-            self._registry.open()
-            self._agenda.ring()
+        found = self._suspects.chosen(self._troubled)
+        if found is not None:
+            execution, function = found
+            await self._each({execution: self._invocations.claim(execution, frozenset(), function, alone=True)})
+            self._suspects.look()  # another runner may have been quicker
 
     async def _rest(self) -> None:
         """Rest until the agenda rings, or until the next timer or schedule is due; at most a second under a real clock."""

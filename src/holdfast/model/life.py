@@ -29,10 +29,11 @@ MAX_DEATHS: Final = 3
 """After this many runners died in a row without progress, the execution is put aside for a while."""
 TRIES_MS: Final = (60_000, 600_000, 3_600_000)
 """After MAX_DEATHS deaths there are three further tries. These are the milliseconds for which the execution is put aside before each of
-them. In these tries the execution is alone on its runner. If the runner dies in all three, the execution is quarantined."""
+them. In these tries the execution is a suspect (SUSPECT_DEATHS). If the runner dies in all three, the execution is quarantined."""
 SUSPECT_DEATHS: Final = MAX_DEATHS - 1
-"""After this many deaths of its runners in a row, only a runner with nothing else to do claims the execution. If that runner dies too, the
-execution must be the cause. queries.sql and schema.sql contain this number too: change it in all three places."""
+"""After this many deaths of its runners in a row, the execution is a suspect: a runner claims it apart from others (engine/suspects.py). If
+that runner dies too, the execution is held to be the cause. queries.sql and schema.sql contain this number too: change it in all three
+places."""
 _BACKOFF_MS, _BACKOFF_LIMIT_MS = 1_000, 60_000
 
 NOTHING_PENDING: Final = Failure(message="Cannot return PENDING status with no pending operations.", type="InvalidParameterValueException")
@@ -96,9 +97,9 @@ def claimed(header: Execution, by: Claimant, now: int) -> Execution:
 
 
 def may_claim(header: Execution, now: int, *, alone: bool = False) -> bool:
-    """Whether a runner may claim the execution now. `alone`: whether the runner has nothing else to do. The execution must be READY. With
-    fewer than SUSPECT_DEATHS deaths, the time `ready_at` must have come. With SUSPECT_DEATHS deaths or more, the runner must be alone; then
-    `ready_at` must have come only if there are MAX_DEATHS deaths or more, and is not checked if there are fewer."""
+    """Whether a runner may claim the execution now. `alone`: whether the runner keeps others away (`Claim.alone`). The execution must be
+    READY. With fewer than SUSPECT_DEATHS deaths, the time `ready_at` must have come. With SUSPECT_DEATHS deaths or more, `alone` must be
+    True; then `ready_at` must have come only if there are MAX_DEATHS deaths or more, and is not checked if there are fewer."""
     if header.state is not State.READY:
         return False
     if header.deaths >= SUSPECT_DEATHS:

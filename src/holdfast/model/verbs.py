@@ -80,16 +80,16 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     dead: frozenset[str] = frozenset()
     """The ids of the runners that are known to be dead. If one of them has the execution, this claim takes the execution over."""
     alone: bool = False
-    """Whether the claiming runner runs nothing else. Only such a runner may claim an execution that `life.SUSPECT_DEATHS` or more runners
-    died with: if this runner dies too, the execution must be the cause."""
+    """Whether the claiming runner claims nothing else beside the execution for a while. Only such a claim gets an execution that
+    `life.SUSPECT_DEATHS` or more runners died with: if this runner dies too, the execution is held to be the cause."""
 
     def decide(self, view: View, now: int, seal: Seal) -> VerbDecision:
         """Begin a new invocation. If the execution is taken over from a dead runner, the same change adds the end of that runner's
         invocation. Raises LeaseLost if the execution's runner is not dead and this runner may not claim the execution (`life.may_claim`).
 
         In four cases the execution is changed, but not claimed: it was closing, its deadline has passed, its payloads cannot be read, or so
-        many runners died with it that it must wait, be quarantined, or be claimed by a runner that runs nothing else. In every case the
-        answer is the header after the change.
+        many runners died with it that it must wait, be quarantined, or be claimed apart from others (`alone`). In every case the answer is
+        the header after the change.
         """
         header = view.header
         abandoned = header.runner in self.dead

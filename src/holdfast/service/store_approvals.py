@@ -36,12 +36,13 @@ class StoreApprovals:
 
     def list(self, run: str | None = None, *, limit: int = 1000) -> Iterator[Approval]:
         """At most `limit` approvals that wait for a decision: of all runs, the oldest run first; or, if `run` is given, of this run and of
-        all runs below it, and then never more than 500 approvals. Each says what the rest of the outermost run above it may cost, if the
-        store has data for an estimate. Raises ExecutionNotFound if there is no such run."""
+        all runs below it. Each says what the rest of the outermost run above it may cost, if the store has data for an estimate. Raises
+        ExecutionNotFound if there is no such run."""
         estimates, spending = without_workers(self._store), Spending(self._store)
         if run is None:
             return estimates.with_rests(itertools.islice(undecided(self._store, self._caller), limit))
-        return estimates.with_rests(map(spending.with_spent, waiting_below(self._store, run, self._caller)[:limit]))
+        found = waiting_below(self._store, run, self._caller)
+        return estimates.with_rests(map(spending.with_spent, itertools.islice(found, limit)))
 
     def get(self, approval_id: str) -> Approval:
         """One approval, decided or not. Raises ApprovalNotFound if there is no such approval."""
@@ -88,11 +89,11 @@ class StoreApprovals:
     ) -> Sequence[DecisionResult]:
         """Decide many approvals, each with its own write and its own result. If one decision is refused, the others are still made.
 
-        Give the ids of the approvals, or a `run`: then the open approvals of this run, or of one `node` of it, and of the runs below it are
-        decided, at most 500 of them; the others stay open. With the verdict `answer`, `result` is the answer to each of them. Raises
-        InvalidParameter if both or neither are given, if `node` is given without `run`, or if there are more than 500 ids."""
+        Give the ids of the approvals, or a `run`: then all open approvals of this run, or of one `node` of it, and of the runs below it are
+        decided. With the verdict `answer`, `result` is the answer to each of them. Raises InvalidParameter if both or neither are given, if
+        `node` is given without `run`, or if there are more than 500 ids."""
         results = []
-        for approval_id in batches.chosen(self._store, self._caller, approvals, run, node):
+        for approval_id in batches.chosen(self._store, self._caller, approvals, run, node).ids:
             try:
                 results.append(batches.done(self.decide(approval_id, verdict, comment=comment, result=result, in_batch=True)))
             except Rejected as refused:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -34,8 +35,6 @@ from holdfast.workers.run_usage import Spending
 log = logging.getLogger("holdfast.workers")
 
 _PAGE = 100
-MOST_WAITING = 500
-"""At most this many approvals of a run and all runs below it are listed, or decided in one batch."""
 _RUNS = frozenset({Kind.WORKER, Kind.PIPELINE})
 """The kinds of functions whose executions are runs."""
 
@@ -298,22 +297,24 @@ def open_approvals(store: ExecutionStore, header: Execution) -> list[Approval]:
     return found
 
 
-def waiting_below(store: ExecutionStore, run_id: str, caller: Caller, node: str | None = None) -> list[Approval]:
-    """The open approvals of a run and of all runs below it, at most 500 (MOST_WAITING); those of the runs nearest to the run come first,
-    and the rest is left out without a sign. With `node`, only those that a node of this name asks for, or that runs below such a node ask
-    for, such as the items of a map. Raises ExecutionNotFound if the caller can see no such run."""
+def waiting_below(store: ExecutionStore, run_id: str, caller: Caller, node: str | None = None) -> Iterator[Approval]:
+    """All open approvals of a run and of all runs below it; those of the runs nearest to the run come first, and each run is read when the
+    first of its approvals is asked for. With `node`, only those that a node of this name asks for, or that runs below such a node ask for,
+    such as the items of a map. Raises ExecutionNotFound if the caller can see no such run."""
     header, _ = find_run(store, run_id, caller)
-    found: list[Approval] = []
-    below = [header]
-    while below and len(found) < MOST_WAITING:
-        one = below.pop(0)
-        is_wanted = node is None or one.id != header.id  # below the run, only runs of the node are looked at
+    return _waiting_below(store, header, node)
+
+
+def _waiting_below(store: ExecutionStore, run: Execution, node: str | None) -> Iterator[Approval]:
+    below = deque([run])
+    while below:
+        one = below.popleft()
+        is_wanted = node is None or one.id != run.id  # below the run, only runs of the node are looked at
         operations = store.operations(one.id)
-        found += [approval for approval in waiting(one, operations) if is_wanted or approval.node == node]
+        yield from (approval for approval in waiting(one, operations) if is_wanted or approval.node == node)
         if any(operation.sub_type == RUN and operation.status in OPEN for operation in operations):
             names = {operation.id: operation.name for operation in operations}
             below += [child for child in running_below(store, one.id) if is_wanted or names.get(child.parent_operation or "") == node]
-    return found[:MOST_WAITING]
 
 
 def running_below(store: ExecutionStore, parent: str) -> Iterator[Execution]:

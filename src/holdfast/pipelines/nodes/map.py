@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.contract.codes import ResponseStatus
 from holdfast.pipelines.graph.graph import MapNode
 from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled
+from holdfast.pipelines.record.undo_tries import note_undo_try
 from holdfast.pipelines.scene.earlier_items import WORK
 from holdfast.pipelines.scene.scene import CannotRun, Scene
 from holdfast.pipelines.scene.shards import ShardFailed, ShardResults, Task, kept_items, pages
@@ -85,7 +86,8 @@ async def effects(node: MapNode, scene: Scene) -> list[dict[str, Any]]:
     document = scene.run_state.document(node.name, scene.position.round) or {}
     rows = await scene.run_state.values.opened(document.get("items", []))
     kept = await kept_items(scene)
-    return [row for row in rows if row["status"] == "ok" and row["index"] not in kept]
+    kept_runs = scene.run_state.kept_runs
+    return [row for row in rows if row["status"] == "ok" and row["index"] not in kept and row["run_id"] not in kept_runs]
 
 
 async def undo(node: MapNode, scene: Scene) -> NodeError | bool | None:
@@ -111,10 +113,13 @@ async def undo(node: MapNode, scene: Scene) -> NodeError | bool | None:
             tolerated=len(left),
             is_undo=own is None,
         )
-        found = await pages(scene.in_try(try_number), task, "undo")
+        tried = scene.in_try(try_number)
+        found = await pages(tried, task, "undo")
         if found is None or isinstance(found, ShardFailed):
             break
         bad = {item["index"] for page in found for item in page.items if item["status"] != "ok"}
+        if bad:
+            note_undo_try(scene.records, tried.position, items=(item["index"] for place, item in enumerate(left) if place not in bad))
         left = [item for place, item in enumerate(left) if place in bad]
     if found is None:
         return None

@@ -19,6 +19,7 @@ from holdfast.pipelines.record.choices import SupervisorChoice, Taken, answer_of
 from holdfast.pipelines.record.operations import NodePosition
 from holdfast.pipelines.record.responses import was_refused
 from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled, error_of
+from holdfast.pipelines.record.undo_tries import note_undo_try
 from holdfast.pipelines.scene.failure import MOST_TRIES, ended, ran
 from holdfast.pipelines.scene.scene import CannotRun, Scene
 
@@ -187,7 +188,7 @@ def effects(node: SuperviseNode, scene: Scene) -> list[Taken]:
             one for one in _taken(node, scene, try_number) if one.response.status is ResponseStatus.OK and one.answer.choice in node.undo
         ]
     forerunners = scene.run_state.forerunners
-    kept = scene.records.reused_runs if forerunners is not None and forerunners.keeps else ()
+    kept = scene.run_state.kept_runs | (scene.records.reused_runs if forerunners is not None and forerunners.keeps else set())
     return [one for one in found if one.response.run_id not in kept]
 
 
@@ -195,15 +196,18 @@ async def undo(node: SuperviseNode, scene: Scene) -> NodeError | bool | None:
     """Undo the choices whose runs succeeded and whose labels have an undo (`effects`), one after the other, the last one first. A later try
     undoes only the choices that the try before could not undo. Returns True if all are undone, an error if not, and None while an undo
     runs."""
-    done, left = effects(node, scene), list[str]()
+    done, left, undone = effects(node, scene), list[str](), list[str]()
     for place in range(len(done), 0, -1):
         response = await _undone(node, scene, place, done[place - 1])
         if response is None:
             return None
-        if response.status is not ResponseStatus.OK:
+        if response.status is ResponseStatus.OK:
+            undone.append(done[place - 1].response.run_id)
+        else:
             left.append(f"{done[place - 1].answer.choice}: {error_of(response).message}")
     if not left:
         return True
+    note_undo_try(scene.records, scene.position, runs=undone)
     message = f"{len(left)} choices of {node.name} could not be undone. {left[0]}"
     return NodeError(code="undo_failed", message=message, details=left)
 

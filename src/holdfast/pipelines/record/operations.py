@@ -20,9 +20,9 @@ from holdfast.workers.run_operations import undone_at as undone_at
 
 _KEPT_IDENTITIES: Final = 4096
 ENDING = "Ending"
-"""The sub-type of two steps of a run that ends early: ENDING_AT records why the run ends, before its open child runs and questions are
-ended and its nodes are undone; ENDED_AT records that these child runs and questions have ended. A run in which none is open, no node is
-under way and no node has an `undo` records neither."""
+"""The sub-type of steps of a run that ends early: ENDING_AT records why the run ends, before its open child runs and questions are ended
+and its nodes are undone; ENDED_AT records that these child runs and questions have ended. A run in which none is open, no node is under
+way and no node has an `undo` records neither. A restart of a good run also records KEPT_AT."""
 
 REUSED = "Reused"
 """The sub-type of a step that records the result of an earlier run, which this run uses in place of an operation of its own."""
@@ -31,6 +31,8 @@ ENDING_AT = identity_of(Type.STEP, ENDING, "ending")
 ENDED_AT = identity_of(Type.STEP, ENDING, "ended")
 """The step that is recorded when no child run and no question of the run is open any more. Only undos, and questions about them, begin
 after it."""
+KEPT_AT = identity_of(Type.STEP, ENDING, "kept")
+"""The step that records which nested pipelines a restarted run does not undo (scene/kept_runs.py)."""
 TIME_AT = identity_of(Type.WAIT, SubType.WAIT.value, "time-limit")
 """The timer for the time limit of the whole run."""
 

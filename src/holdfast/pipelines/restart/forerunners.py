@@ -25,6 +25,7 @@ from holdfast.pipelines.record.operations import REUSED, NodePosition, node_at, 
 from holdfast.pipelines.record.responses import child_response
 from holdfast.pipelines.record.results import Settled, settled_of
 from holdfast.pipelines.record.reused import Reused, reused_in
+from holdfast.pipelines.record.undo_tries import UndoTry, undone_in_part
 from holdfast.workers.accepted_request import AcceptedRequest, FamilyLink, RunRestart, accepted_from, work_of
 from holdfast.workers.approvals import ApprovalPlace, Decision, Requested, decision_of, request_of
 from holdfast.workers.ballots import NO_BALLOT, ballots_in
@@ -104,7 +105,11 @@ class Forerunners:
         if found is not None and not part.startswith(UNDO):
             past, reuse = found
             result = past.result(at)
-            candidate = counted(result, "ok" if result is not None and past.kept(result) and reuse == "none" else reuse)
+            if result is not None and past.kept(result) and reuse == "none":
+                reuse = "ok"
+            elif result is not None and result.run_id in past.undone_in_part(node.name, round).runs:
+                reuse = "none"
+            candidate = counted(result, reuse)
         is_whole = self._again is None or self._again.is_whole or node.name in self._again.nodes
         return Earlier(link=self._link(node.name, round, part, worker_id, is_whole=is_whole), candidate=candidate)
 
@@ -112,8 +117,13 @@ class Forerunners:
         for past in self.runs:
             done = past.done(node, round, part, worker_id)
             if done:
-                is_undone = (self._is_undone(node, round) or past.is_undone(node, round)) and not past.kept(done[-1])
-                return linked(done[-1], self._accepted, is_whole=is_whole, is_fresh=self.resends(node) or is_undone)
+                last = done[-1]
+                is_undone = (self._is_undone(node, round) or past.is_undone(node, round)) and not past.kept(last)
+                in_part = past.undone_in_part(node, round).runs
+                is_undone |= last.run_id in in_part
+                if in_part and part.startswith(UNDO):  # what a successful undo took back was done again
+                    is_undone |= counted(last, "ok") is not None
+                return linked(last, self._accepted, is_whole=is_whole, is_fresh=self.resends(node) or is_undone)
         return None
 
     def decision(self, node: AnyNode, round: int, place: ApprovalPlace, asked: Requested) -> Reused | None:
@@ -172,6 +182,10 @@ class _Forerunner:
         """Whether a node was undone in a round, as a whole or without the results that were kept (`kept`)."""
         return undone_at(node, round).operation_id in self.run.operations
 
+    def undone_in_part(self, node: str, round: int) -> UndoTry:
+        """What of a node was undone in a round by tries of its undo that failed for the rest."""
+        return undone_in_part(self.run.operations.values(), node, round)
+
     @property
     def keeps(self) -> bool:
         """`Forerunners.keeps`, for this earlier run."""
@@ -184,7 +198,8 @@ class _Forerunner:
     def reuse(self, node: AnyNode, round: int, *, is_retry: bool) -> Reuse:
         """Which results of a node in this earlier run are reused: `none` if the node was undone, `all` if it ended well. If it did not
         end, or ended in another way: `ok` for a worker or map node, `none` for other nodes. If `is_retry`, a node that ended partial did
-        not end well. Of a map that was undone, this does not say which items were (`EarlierItems.undone`)."""
+        not end well. Of a map that was undone, this does not say which items were (`EarlierItems.undone`). A node that was undone in part
+        counts as not undone here (`undone_in_part`)."""
         if self.is_undone(node.name, round) and not isinstance(node, MapNode):
             return "none"
         settled = self.settled(node.name, round)

@@ -45,6 +45,8 @@ class EarlierItems(msgspec.Struct, frozen=True, kw_only=True):
     """Whether all items make their writes again, without results and receipts of earlier runs."""
     undone: Undone = "none"
     """Which items make their writes again because they were undone."""
+    undone_items: tuple[int, ...] = ()
+    """The indexes of earlier items that were undone, too: their undo failed for other items."""
     is_whole: bool = False
     """Whether an item that runs a pipeline runs all nodes of that pipeline again."""
     places: list[int | None] | None = None
@@ -60,7 +62,8 @@ class EarlierItems(msgspec.Struct, frozen=True, kw_only=True):
         wanted = set(range(first, first + count)) if places is None else {place for place in places if place is not None}
         there = tuple(one for one in self.shards if any(one.first <= place < one.first + SHARD_ITEMS for place in wanted))
         older = tuple(one.cut(first, count) for one in self.older)
-        return msgspec.structs.replace(self, shards=there, places=places, older=older)
+        undone_items = tuple(wanted.intersection(self.undone_items))
+        return msgspec.structs.replace(self, shards=there, places=places, older=older, undone_items=undone_items)
 
 
 class EarlierMap(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,12 +89,18 @@ def earlier_maps(forerunners: Forerunners, node: MapNode, round: int, part: str)
             and isinstance(first := inputs.get("first"), int)
         ]
         counts, settled, is_undone = may_reuse and not is_undo, past.settled(node.name, round), past.is_undone(node.name, round)
+        in_part = past.undone_in_part(node.name, round).items
+        if is_undo:  # what a successful undo took back was done again
+            undone: Undone = "all" if in_part else "none"
+        else:
+            undone = "none" if not is_undone else "new" if past.keeps else "all"
         if shards:
             items = EarlierItems(
                 shards=tuple(shard for shard, _ in shards),
                 reuse=past.reuse(node, round, is_retry=forerunners.is_retry) if counts else "none",
                 is_fresh=forerunners.resends(node.name) or (is_undo and is_undone),
-                undone="none" if is_undo or not is_undone else "new" if past.keeps else "all",
+                undone=undone,
+                undone_items=() if is_undo else in_part,
                 is_whole=not counts,
             )
             has_ended = is_undone if is_undo else settled is not None and settled.state in ("ok", "partial")
@@ -151,6 +160,7 @@ class _PastItems:
         """By the index of the earlier item, in the order in which they were recorded."""
         self._reused = set[int]()
         """The indexes of the earlier items whose good results the earlier run had itself reused."""
+        self._undone_items = frozenset(items.undone_items)
         for shard in shards:
             reused = {reused_in(operation).run_id for operation in shard.operations.values() if operation.sub_type == REUSED}
             for one in results_in(shard):
@@ -165,6 +175,8 @@ class _PastItems:
 
     def is_undone(self, place: int) -> bool:
         """Whether the earlier item at this index was undone. An item that failed was not."""
+        if place in self._undone_items:
+            return True
         if self.items.undone == "none" or (self.items.undone == "new" and place in self._reused):
             return False
         return counted(self.by_item[place][-1], "ok") is not None

@@ -129,6 +129,9 @@ def _node(
     found, settled = forerunners.reuse(node, round), past.settled(node.name, round)
     if past.is_undone(node.name, round):
         return "again", "was undone" + (" (items of a good run are reused)" if isinstance(node, MapNode) and past.keeps else "")
+    in_part = past.undone_in_part(node.name, round)
+    if in_part.items or in_part.runs:
+        return "again", "was undone in part (what was not undone is reused)"
     if found is None or found[1] != "all":
         state = "did not end" if settled is None else settled.state
         code = "" if settled is None or settled.error is None else f" with {settled.error.code}"

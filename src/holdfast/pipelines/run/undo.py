@@ -20,8 +20,10 @@ from holdfast.pipelines.nodes import map as map_node
 from holdfast.pipelines.nodes import supervise
 from holdfast.pipelines.record.operations import NodePosition, node_at, undone_at
 from holdfast.pipelines.record.results import NodeError, Settled, error_of
+from holdfast.pipelines.run.early_end import can_undo
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.invocation import PipelineRun
+from holdfast.pipelines.scene.kept_runs import kept_runs
 from holdfast.pipelines.scene.scene import CannotRun, NotReached, Scene, Silence
 
 _Undoable: TypeAlias = WorkerNode | MapNode | SuperviseNode
@@ -48,6 +50,8 @@ class Unfinished(msgspec.Struct, frozen=True):
 async def undo_all(run: PipelineRun) -> list[Unfinished]:
     """Undo every node that has an `undo` and something to undo, in the reverse of the order in which they ended. Returns the nodes that
     were not undone."""
+    if can_undo(run):
+        run.kept_runs = await kept_runs(run)
     left = []
     for node, round in _finished(run):
         unfinished = await _undone(run, node, round)
@@ -80,9 +84,11 @@ def _did_something(run: PipelineRun, node: _Undoable, round: int, settled: Settl
 
 
 def _is_kept(run: PipelineRun, settled: Settled) -> bool:
-    """Whether the result of a worker node was taken from an earlier run and is kept (`Forerunners.keeps`). Such a node is not undone. For
-    other nodes False: of them, each item or choice is kept or not."""
-    return run.forerunners is not None and run.forerunners.keeps and settled.run is not None and run.records.is_reused(settled.run)
+    """Whether the result of a worker node was taken from an earlier run and is kept (`Forerunners.keeps`), by the node itself or by the
+    nested pipeline that it ran. Such a node is not undone. For other nodes False: of them, each item or choice is kept or not."""
+    if run.forerunners is None or not run.forerunners.keeps or settled.run is None:
+        return False
+    return run.records.is_reused(settled.run) or run.records.response_by_id(settled.run).run_id in run.kept_runs
 
 
 async def _undone(run: PipelineRun, node: _Undoable, round: int) -> Unfinished | None:

@@ -49,6 +49,8 @@ class PipelineRun:
         self.steps = steps
         self.forerunners = forerunners
         """The earlier runs; None if this run restarts no other run."""
+        self.kept_runs: frozenset[str] = frozenset()
+        """The runs of nested pipelines that are not undone (scene/kept_runs.py). Known when the undo begins."""
         self.values = Values(service.artifacts, accepted.tenant, service.policy.inline_artifact_bytes)
         self._documents: dict[tuple[str, int], dict[str, Any]] = {}
 

@@ -4,6 +4,7 @@ person."""
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -129,14 +130,15 @@ class Approvals:
     async def decide_many(self, request: Request) -> Reply:
         """Decide many approvals with one request and one verdict: those that the body names, or the open ones of a run and of all runs
         below it (with `node`, only those of this node of the run). One request decides at most 500. The reply has a result for each
-        approval. If one decision is refused, the others are still made."""
+        approval, and says as `more` whether more of the run wait. If one decision is refused, the others are still made."""
         said, caller = _said(request, _BatchDecision), caller_of(request)
         if (said.verdict == "answer") is (said.result is msgspec.UNSET):
             raise InvalidParameter(
                 "With the verdict `answer`, give one `result` for all questions. With `approve` or `reject`, give no `result`."
             )
         result = None if said.result is msgspec.UNSET else said.result
-        ids = await in_thread(Purpose.STORE, batches.chosen, self._served.store, caller, said.approvals, said.run, said.node)
+        choose = partial(batches.chosen, self._served.store, caller, said.approvals, said.run, said.node, most=batches.MOST)
+        ids, more = msgspec.structs.astuple(await in_thread(Purpose.STORE, choose))
         results = []
         for approval_id in ids:
             now = self._served.clock.now()
@@ -151,7 +153,7 @@ class Approvals:
             else:
                 results.append(batches.done(decided))
         log.info("batch of %d approvals: %s, by %s", len(ids), said.verdict, caller.principal)
-        return document_reply({"results": results})
+        return document_reply({"results": results, "more": more})
 
     async def link(self, request: Request) -> Reply:
         """Make a link by which the person that the body names may decide this approval, once. Only an admin of all tenants may make a link,
