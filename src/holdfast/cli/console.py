@@ -47,8 +47,7 @@ def console(
 
 
 async def _show(place: StorePlace, host: str, port: int, read_only: bool, hosts: Sequence[str], origins: Sequence[str]) -> None:
-    from holdfast.console.console import Console
-    from holdfast.console.front_door import front_door
+    from holdfast.console.console import Console, front_door
     from holdfast.web.app import App
     from holdfast.web.auth.gate import open_gate
     from holdfast.web.auth.secret import KeysSecrets
