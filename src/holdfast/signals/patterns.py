@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from holdfast.model.errors import PatternInvalid
@@ -147,14 +148,6 @@ def _folding(given: Any, path: str, compare: Callable[[str, str], bool]) -> Even
     return lambda value: isinstance(value, str) and compare(value, wanted)
 
 
-def _prefix(given: Any, path: str) -> EventTest:
-    return _folding(given, path, str.startswith)
-
-
-def _suffix(given: Any, path: str) -> EventTest:
-    return _folding(given, path, str.endswith)
-
-
 def _ignoring_case(given: Any, path: str) -> EventTest:
     folded = _text(given, path).casefold()
     return lambda value: isinstance(value, str) and value.casefold() == folded
@@ -251,8 +244,8 @@ def _kind(value: Any) -> str:
 
 
 _OPERATORS: Final[Mapping[str, Callable[[Any, str], EventTest]]] = {
-    "prefix": _prefix,
-    "suffix": _suffix,
+    "prefix": partial(_folding, compare=str.startswith),
+    "suffix": partial(_folding, compare=str.endswith),
     "anything-but": _anything_but,
     "exists": _exists,
     "numeric": _numeric,
