@@ -43,7 +43,6 @@ class CheckedPipeline(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the pipeline has no error."""
         return not any(problem.level is ProblemLevel.ERROR for problem in self.problems)
 
     def document(self) -> dict[str, Any]:

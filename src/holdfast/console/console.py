@@ -72,7 +72,6 @@ class Console:
         self._site = Site(self._source, Rendering(), clock, gate.sessions, read_only=read_only, acted=self._ticks.touch)
 
     def routes(self) -> Sequence[Route]:
-        """All routes of the console."""
         site = self._site
         parts = (
             ConsoleFiles(),

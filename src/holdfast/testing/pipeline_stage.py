@@ -168,7 +168,6 @@ class PipelineWorkers(TestWorkers):
         return name or (known[0] if self._own is None else self._own[1].graph.pipeline_id)
 
     def graph(self, accepted: AcceptedRequest) -> Graph:
-        """The graph of a run."""
         return next(one.graph for one in self._found_pipelines if one.package == accepted.package)
 
     def crashable(self) -> set[str]:

@@ -60,7 +60,6 @@ class ApprovalsPages(PageGroup):
         return self._page(request, "approvals_count.html", waiting=request.source.approvals.waiting())
 
     def one(self, request: PageRequest) -> Reply:
-        """The page of one approval."""
         return self._one(request, request.label)
 
     def _values(self, request: PageRequest) -> dict[str, Any]:

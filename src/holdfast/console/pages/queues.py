@@ -75,7 +75,6 @@ class QueuesPages(TablePages):
 
     @missing_is_no_page(QueueNotFound)
     def show(self, request: PageRequest) -> Reply:
-        """The page of one queue."""
         return self._queue(request)
 
     @missing_is_no_page(QueueNotFound)

@@ -89,7 +89,6 @@ class SchedulesPages(TablePages):
 
     @missing_is_no_page(ScheduleNotFound)
     def show(self, request: PageRequest) -> Reply:
-        """The page of one schedule."""
         state = request.source.schedules.get(request.label)
         here = f"schedules/{part_of_path(state.name)}"
         buttons = (*_pause_button(state, ""), Button(label="Backfill…", to=f"{here}/backfill", needs="operate", style="", is_link=True))

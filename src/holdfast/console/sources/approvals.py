@@ -52,7 +52,6 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """The id of the approval."""
         return self.approval.approval_id
 
     @property

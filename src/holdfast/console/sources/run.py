@@ -93,7 +93,6 @@ class RunHead(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """The id of the execution."""
         return self.header.id
 
     @property

@@ -41,7 +41,6 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """The id of the execution."""
         return self.header.id
 
     @property
@@ -121,7 +120,6 @@ class RunsSource(CallerSource):
         return self._viewer.store.values(Completed(field), prefix, 10, self._viewer.tenant)
 
     def views(self) -> Sequence[SavedView]:
-        """The views that the caller has saved."""
         return self._viewer.store.views(self._viewer.owner)
 
     def save_view(self, name: str, query: Query) -> None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from holdfast.descriptions.executions import arn_of
 from holdfast.engine.engine import Engine
 from holdfast.lambda_api.operations import checks
-from holdfast.lambda_api.operations.executions import ExecutionReads, ListRequest, found, position
+from holdfast.lambda_api.operations.executions import ExecutionReads, found, position
 from holdfast.lambda_api.operations.invoke import SYNC_BYTES, Invoke, Invoked, InvokeOperation, Tail, payload_text
 from holdfast.lambda_api.operations.lookup import FoundFunction, FunctionLookup, Plain, RegisteredFunctions, configuration, page
 from holdfast.model import wire
@@ -32,7 +31,7 @@ MAX_CALLBACK_BYTES = 1024 * 1024
 _ACCEPTED: Wire = {}
 
 
-class LambdaApi:
+class LambdaApi(ExecutionReads):
     """The operations, on an open engine. `lookup` finds functions (None: those that the engine was opened with); `plain` calls functions
     that are not durable (None: they cannot be invoked); `tail` gives the last log lines of an execution."""
 
@@ -45,12 +44,10 @@ class LambdaApi:
         tail: Tail | None = None,
         ids: IdSource = id_at,
     ) -> None:
-        self.engine = engine
-        self.lookup = lookup or RegisteredFunctions(engine.registry)
+        super().__init__(engine, lookup or RegisteredFunctions(engine.registry))
         self._seal = engine.store.seal
         self._ids = ids
         self._invoking = InvokeOperation(engine, self.lookup, plain, tail)
-        self._showing = ExecutionReads(engine, self.lookup)
 
     def request_id(self) -> str:
         """Make a new request id."""
@@ -97,24 +94,6 @@ class LambdaApi:
         if answer.token is not None:
             shown["CheckpointToken"] = self._seal.token(answer.token)
         return shown
-
-    def state(self, arn: str, token: str, start: str | None, most: int | None) -> Wire:
-        """GetDurableExecutionState: a page of the operations of a running execution, for its handler. `token` is the current checkpoint
-        token of the execution, `start` the marker that the page before gave (None: the first page), and `most` the page size."""
-        return self._showing.state(arn, token, start, most)
-
-    def get(self, arn: str, *, include_data: bool = True) -> Wire:
-        """GetDurableExecution: one execution. If `include_data` is False, without its input, its result and its error."""
-        return self._showing.execution(arn, include_data=include_data)
-
-    def history(self, arn: str, **asked: Any) -> Wire:
-        """GetDurableExecutionHistory: a page of the events of an execution. `asked` may have `include_data` (False: events without
-        payloads), `newest_first`, `start` (the marker that the page before gave) and `most` (the page size)."""
-        return self._showing.history(arn, **asked)
-
-    def list(self, asked: ListRequest) -> Wire:
-        """ListDurableExecutionsByFunction: a page of the executions of one function, or of all functions (`asked.function` None)."""
-        return self._showing.list(asked)
 
     async def stop(self, arn: str, error: Failure, by: Actor | None = None) -> Wire:
         """StopDurableExecution. If the execution has ended already, nothing changes. If it has continued as another execution, that other

@@ -81,12 +81,12 @@ class ExecutionReads:
     """The operations that read executions from an engine's store."""
 
     def __init__(self, engine: Engine, lookup: FunctionLookup) -> None:
-        self._engine = engine
+        self.engine = engine
+        self.lookup = lookup
         self._store = engine.store
-        self._lookup = lookup
         self._replayed: dict[Position, Collection[str]] = {}
 
-    def execution(self, arn: str, *, include_data: bool = True) -> Wire:
+    def get(self, arn: str, *, include_data: bool = True) -> Wire:
         """GetDurableExecution: one execution. If `include_data` is False, without its input, its result and its error."""
         header = found(self._store, arn)
         shown = _summary(header) | {
@@ -241,7 +241,7 @@ class ExecutionReads:
         other processes run. Raises FunctionNotFound if there is no such function or version."""
         if asked.qualifier is None and self._store.hosted(asked.name):
             return asked.name, None
-        found = self._lookup.find(asked)
+        found = self.lookup.find(asked)
         return found.name, None if asked.qualifier is None else found.version
 
 
