@@ -15,12 +15,20 @@ from holdfast.engine.engine import Engine
 from holdfast.lambda_api.operations import checks
 from holdfast.lambda_api.operations.executions import ExecutionReads, found, position
 from holdfast.lambda_api.operations.invoke import SYNC_BYTES, Invoke, Invoked, InvokeOperation, Tail, payload_text
-from holdfast.lambda_api.operations.lookup import FoundFunction, FunctionLookup, Plain, RegisteredFunctions, configuration, page
+from holdfast.lambda_api.operations.lookup import (
+    FoundFunction,
+    FunctionLookup,
+    Plain,
+    RegisteredFunctions,
+    changed_terms,
+    configuration,
+    page,
+)
 from holdfast.model import wire
 from holdfast.model.audit import Actor, Notes
 from holdfast.model.codec import text_of
 from holdfast.model.errors import HoldfastError, InvalidParameter, PayloadTooLarge
-from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, Terms
+from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution
 from holdfast.model.ids import IdSource, id_at
 from holdfast.model.operations import Failure
 from holdfast.model.state_pages import PAGE_BYTES, Mark, cut, state_marker, weight
@@ -194,12 +202,8 @@ class LambdaApi(ExecutionReads):
         one = self.lookup.draw(checks.function_reference(function, qualifier))
         if one.terms is None:
             raise InvalidParameter(f"Function {one.name} is not durable.")
-        terms = Terms(
-            min(timeout_seconds, MAX_TIMEOUT_SECONDS) if timeout_seconds is not None else one.terms.timeout_seconds,
-            retention_days if retention_days is not None else one.terms.retention_days,
-            one.terms.max_operations,
-            one.terms.max_bytes,
-        ).checked()
+        timeout = None if timeout_seconds is None else min(timeout_seconds, MAX_TIMEOUT_SECONDS)
+        terms = changed_terms(one.terms, timeout, retention_days)
         checked_name = None if name is None else checks.execution_name(name)
         checked_tenant = None if tenant is None else checks.tenant_id(tenant)
         text = payload_text(payload, SYNC_BYTES)
