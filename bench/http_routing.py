@@ -23,8 +23,7 @@ from starlette.types import ASGIApp, Message, Scope
 from bench.figures import Taken
 from bench.table import figure
 from bench.terms import Sizes
-from holdfast.console.console import Console
-from holdfast.console.front_door import front_door
+from holdfast.console.console import Console, front_door
 from holdfast.lambda_api.routes.app import make_app
 from holdfast.lambda_api.routes.deploy import DeployRoutes
 from holdfast.lambda_api.routes.logs import LogRoutes

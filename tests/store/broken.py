@@ -17,7 +17,7 @@ from holdfast.model.verbs import Checkpoint, Claim, Settle, Start, VerbDecision,
 from holdfast.store.seam import Committed, Filter
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.stores import Opening, SharedStoreSuite
-from holdfast.testing.stores.races import PROCESSES
+from holdfast.testing.stores.opened_stores import PROCESSES
 from holdfast.testing.stores.writes import DAY, position
 from tests.store.files import quick_store
 

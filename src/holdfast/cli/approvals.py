@@ -87,12 +87,12 @@ def approve(
     """Approve what is asked. A call is made with exactly the arguments that were shown, or with those of --edit. Several approvals are
     decided one by one. If several persons must approve, this is one vote."""
     place, ids = StorePlace.of(store, codec), approval_ids or []
-    if run is None and node is None and len(ids) == 1:
-        _decide(ids[0], place, "approve", comment, edited_arguments=None if edit is None else read_json("--edit", edit))
-        return
-    if edit is not None:
+    if edit is None:
+        _decide_all(place, "approve", ids, run, node, comment)
+    elif _is_one(ids, run, node):
+        _decide(ids[0], place, "approve", comment, edited_arguments=read_json("--edit", edit))
+    else:
         raise InvalidParameter("--edit is for one approval: give exactly one approval id, without --run and --node.")
-    _decide_many(place, "approve", ids, run, node, comment)
 
 
 @app.command("reject")
@@ -106,10 +106,7 @@ def reject(
 ) -> None:
     """Refuse a call, which is then never made, or a question, which then stays unanswered. Several are decided one by one."""
     place, ids = StorePlace.of(store, codec), approval_ids or []
-    if run is None and node is None and len(ids) == 1:
-        _decide(ids[0], place, "reject", comment)
-    else:
-        _decide_many(place, "reject", ids, run, node, comment)
+    _decide_all(place, "reject", ids, run, node, comment)
 
 
 @app.command("answer")
@@ -130,10 +127,7 @@ def answer(
     """Answer a question of a worker or a pipeline. If one answer is given to several questions, it is checked and stored for each question
     separately."""
     place, ids, result = StorePlace.of(store, codec), words[:-1], read_json("JSON", words[-1])
-    if run is None and node is None and len(ids) == 1:
-        _decide(ids[0], place, "answer", comment, result=result)
-    else:
-        _decide_many(place, "answer", ids, run, node, comment, result)
+    _decide_all(place, "answer", ids, run, node, comment, result)
 
 
 @app.command("link")
@@ -197,9 +191,16 @@ def _decide(approval_id: str, place: StorePlace, verdict: str, comment: str | No
         say(f"{decided.state}: {decided.worker_id} run {decided.run_id} goes on as soon as a runner takes it")
 
 
-def _decide_many(
+def _is_one(ids: list[str], run: str | None, node: str | None) -> bool:
+    return run is None and node is None and len(ids) == 1
+
+
+def _decide_all(
     place: StorePlace, verdict: BatchVerdict, ids: list[str], run: str | None, node: str | None, comment: str | None, result: Any = None
 ) -> None:
+    if _is_one(ids, run, node):
+        _decide(ids[0], place, verdict, comment, result=result)
+        return
     with working("deciding"), place.client() as client:
         below = None if run is None else client.get(run).id
         results = client.approvals.decide_many(verdict, ids, run=below, node=node, comment=comment, result=result)

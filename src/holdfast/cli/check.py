@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from holdfast.cli.arguments import JsonOption
-from holdfast.cli.check_pages import may_be_pipeline, read_page
+from holdfast.cli.check_pages import counted, may_be_pipeline, read_page
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import print_document, printable
 from holdfast.contract.codes import Named, ResponseStatus, meaning_of
@@ -97,10 +97,10 @@ def _lines(file: str, reading: PageReading) -> Iterator[str]:
         section = f" {problem.section}:" if problem.section else ""
         yield f"{where}: {problem.level.value}[{problem.code}]{printable(section)} {printable(problem.message)}"
     if reading.contract is None:
-        yield f"{file}: {_counted(len(reading.errors), 'error')}, {_counted(len(reading.warnings), 'warning')}"
+        yield f"{file}: {counted(len(reading.errors), 'error')}, {counted(len(reading.warnings), 'warning')}"
         return
     contract = reading.contract
-    yield f"{file}: {contract.worker_id} {contract.version} is fine, {_counted(len(reading.warnings), 'warning')}"
+    yield f"{file}: {contract.worker_id} {contract.version} is fine, {counted(len(reading.warnings), 'warning')}"
     for name, value in _summary(contract):
         yield f"  {name:<10} {printable(value)}"
 
@@ -114,7 +114,7 @@ def _summary(contract: Contract) -> Iterator[tuple[str, str]]:
     yield "limits", _listed(_limits(contract.limits))
     if contract.rate_limit:
         yield "rate", f"{contract.rate_limit.count} runs in {contract.rate_limit.per_seconds:g} s for each {contract.rate_limit.per}"
-    yield "retries", f"{_counted(contract.retries.max_attempts, 'attempt')}, {contract.retries.backoff} backoff"
+    yield "retries", f"{counted(contract.retries.max_attempts, 'attempt')}, {contract.retries.backoff} backoff"
     if contract.approvals_required:
         yield "approvals", _listed(contract.approvals_required)
     if contract.errors:
@@ -153,7 +153,3 @@ def _rule(code: str, deployed: dict[str, Named]) -> str:
 
 def _listed(words: Iterator[str] | tuple[str, ...]) -> str:
     return ", ".join(words)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count or 'no'} {what}s"

@@ -37,3 +37,8 @@ def unreadable(error: OSError | ValueError) -> PageReading:
     """A reading without a contract, whose only problem is that the file could not be read."""
     why = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return PageReading(None, (Problem(ProblemLevel.ERROR, "file_not_readable", "", 0, f"The file could not be read: {why}."),))
+
+
+def counted(count: int, what: str) -> str:
+    """How many problems there are, such as `1 error`, `2 warnings` or `no errors`. `what` is the word for one of them."""
+    return f"{count} {what}" if count == 1 else f"{count or 'no'} {what}s"

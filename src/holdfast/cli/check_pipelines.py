@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.author_files.worker_search import declares_pipelines, served_files, workers_for
+from holdfast.cli.check_pages import counted
 from holdfast.cli.terminal import printable, working
 from holdfast.contract.terms import Problem, ProblemLevel
 from holdfast.model.errors import InvalidParameter, Rejected
@@ -42,7 +43,6 @@ class CheckedPipeline(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the pipeline has no error."""
         return not any(problem.level is ProblemLevel.ERROR for problem in self.problems)
 
     def document(self) -> dict[str, Any]:
@@ -67,10 +67,10 @@ class CheckedPipeline(msgspec.Struct, frozen=True):
         errors = sum(problem.level is ProblemLevel.ERROR for problem in self.problems)
         warnings = len(self.problems) - errors
         if self.graph is None or errors:
-            yield f"{file}: {_counted(errors, 'error')}, {_counted(warnings, 'warning')}"
+            yield f"{file}: {counted(errors, 'error')}, {counted(warnings, 'warning')}"
             return
         graph = self.graph
-        yield f"{file}: {graph.pipeline_id} {graph.version} is fine, {_counted(warnings, 'warning')}"
+        yield f"{file}: {graph.pipeline_id} {graph.version} is fine, {counted(warnings, 'warning')}"
         kinds = Counter(kind_of(node) for node in graph.nodes)
         yield f"  {'nodes':<10} {', '.join(f'{count} {kind}' for kind, count in kinds.items()) or 'none'}"
         workers = sorted({worker for node in graph.nodes for worker in workers_of(node)})
@@ -156,7 +156,3 @@ def _built_or_none(file: Path, isolation: str | None) -> list[Built]:
         return built_of(file, isolation)
     except Rejected:
         return []
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count or 'no'} {what}s"

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.arguments import CodecOption, StorePlace
+from holdfast.cli.arguments import CodecOption, StoreOption, StorePlace
 from holdfast.cli.keys_secret import with_taken
 from holdfast.cli.serve import HostOption, HostsOption, OriginsOption, PortOption, cannot_listen, told_to_leave, url_of
 from holdfast.cli.terminal import say, warn_of_root
@@ -27,10 +27,7 @@ def console(
     read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, and offer no action that changes anything.")] = False,
     allow_host: HostsOption = None,
     allow_origin: OriginsOption = None,
-    store: Annotated[
-        str | None,
-        typer.Option("--store", metavar="PATH|URL", help="The store's file or address. Without it: $HOLDFAST_STORE, else ./holdfast.db."),
-    ] = None,
+    store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
     """Serve the console of a store, for browsers. It runs nothing: other processes do the work. `holdfast serve` has the console as
@@ -47,8 +44,7 @@ def console(
 
 
 async def _show(place: StorePlace, host: str, port: int, read_only: bool, hosts: Sequence[str], origins: Sequence[str]) -> None:
-    from holdfast.console.console import Console
-    from holdfast.console.front_door import front_door
+    from holdfast.console.console import Console, front_door
     from holdfast.web.app import App
     from holdfast.web.auth.gate import open_gate
     from holdfast.web.auth.secret import KeysSecrets

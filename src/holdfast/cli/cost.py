@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from holdfast.cli import completion
-from holdfast.cli.arguments import CodecOption, ConfigOption, StoreOption, StorePlace, TrustOption, read_json
+from holdfast.cli.arguments import CodecOption, ConfigOption, JsonOption, StoreOption, StorePlace, TrustOption, read_json
 from holdfast.cli.estimates import Estimated, money_of
 from holdfast.cli.terminal import print_document, print_table, say, working
 from holdfast.model.errors import InvalidParameter
@@ -44,7 +44,7 @@ def cost(
         str | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant.", autocompletion=completion.tenants)
     ] = None,
     pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="ID", help="Only this pipeline, or this one of FILE.")] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document for machines.")] = False,
+    json_output: JsonOption = False,
     csv_output: Annotated[bool, typer.Option("--csv", help="Print comma-separated values for spreadsheets.")] = False,
     trust: TrustOption = False,
     config: ConfigOption = None,

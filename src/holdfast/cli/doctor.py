@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -13,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli import doctor_configuration, doctor_machine, doctor_packages, doctor_store
-from holdfast.cli.arguments import JsonOption, StoreOption, StorePlace
+from holdfast.cli.arguments import ConfigOption, JsonOption, StoreOption, StorePlace
 from holdfast.cli.diagnoses import Diagnosis, DiagnosisLevel, DoctorCheck, Question, made
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import print_document, printable, say, working
@@ -44,15 +43,7 @@ _WIDTH: Final = max(len(level) for level in DiagnosisLevel)
 def doctor(
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address on which a server would listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", metavar="PORT", help="The port on which a server would listen.", min=1, max=65535)] = 9001,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            help="The operator's file. Without it: $HOLDFAST_CONFIG, else ./holdfast.toml, else holdfast.toml of your configuration"
-            " folder.",
-        ),
-    ] = None,
+    config: ConfigOption = None,
     json_output: JsonOption = False,
     store: StoreOption = None,
 ) -> None:

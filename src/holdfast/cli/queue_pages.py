@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from holdfast.cli.terminal import distance, print_table, printable, say, shortened, span_of
-from holdfast.queues.documents import settings_document
+from holdfast.cli.terminal import distance, print_table, say, shortened, span_of
+from holdfast.queues.documents import setting_text, settings_document
 from holdfast.queues.setting_names import MEMBERS
 from holdfast.queues.store_queues import ParkedRun, QueueView
 
@@ -50,7 +49,12 @@ def queue_page(view: QueueView, now: int) -> None:
     print()
     told = settings_document(view.row)
     rows = [
-        (name, _shown(told["declared"].get(name, "")), _shown(told["operator"].get(name, "")), _shown(told["counts"][name]))
+        (
+            name,
+            setting_text(told["declared"].get(name, "")),
+            setting_text(told["operator"].get(name, "")),
+            setting_text(told["counts"][name]),
+        )
         for name in MEMBERS
     ]
     print_table(("SETTING", "DECLARED", "OPERATOR", "COUNTS"), rows, folds="COUNTS")
@@ -93,11 +97,3 @@ def parked_table(found: Sequence[ParkedRun], now: int) -> None:
 
 def _of(most: int | None) -> str:
     return "" if most is None else f" of {most:,}"
-
-
-def _shown(value: Any) -> str:
-    if value is None or value in ([], ()):
-        return "none"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return printable(", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))

@@ -188,8 +188,7 @@ async def _serve(
     options: ServeOptions, found: FoundTargets, workers: ServeWorkers | None, schedules: Sequence[Schedule], began: int
 ) -> None:
     """`began`: when this process began to read the files of the targets."""
-    from holdfast.console.console import open_console
-    from holdfast.console.front_door import front_door
+    from holdfast.console.console import front_door, open_console
     from holdfast.lambda_api.logs.segments import LogRetention
     from holdfast.lambda_api.routes.app import make_app
     from holdfast.lambda_api.serving import open_serving

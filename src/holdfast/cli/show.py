@@ -149,14 +149,14 @@ def description_page(told: Description, operations: Sequence[Operation], place: 
         ("schedule", "" if told.occurrence is None else occurrence_line(told.occurrence)),
         ("arn", told.arn),
     ]
-    _print_facts(facts, "  ")
+    _print_facts(facts)
     if told.place is not None and told.place.parked:
         print(f"\nStart it again with\n  {place.command('queues', 'redrive', told.arn.rpartition('/')[2])}")
     if told.state == State.QUARANTINED or told.next_try is not None:
         print(f"\nLet it run again with\n  {place.command('executions', 'release', f'{told.function}/{told.name}')}")
     for op in _running(told, operations):
         print(f"\nUnder way: {_titled(_kind(op), op.name)}")
-        _print_facts([("attempt", str(op.attempt + 1)), ("began", f"{moment(op.started_at)} ({distance(op.started_at, now)})")], "  ")
+        _print_facts([("attempt", str(op.attempt + 1)), ("began", f"{moment(op.started_at)} ({distance(op.started_at, now)})")])
     _print_failed_branches(operations)
     errors = {op.id: op.error for op in operations if op.error is not None}
     for pending in told.waits_for:
@@ -178,7 +178,7 @@ def _print_failed_branches(operations: Sequence[Operation]) -> None:
     """Print which branches of each map and parallel failed, at most 10 of each, with their errors."""
     for batch, failed in failed_branches(operations):
         print(f"\nFailed in {printable(described(batch))}")
-        _print_facts([(op.name or _kind(op), _error(op.error or Failure())) for op in failed[:_SHOWN_BRANCHES]], "  ")
+        _print_facts([(op.name or _kind(op), _error(op.error or Failure())) for op in failed[:_SHOWN_BRANCHES]])
         if len(failed) > _SHOWN_BRANCHES:
             print(f"  and {len(failed) - _SHOWN_BRANCHES} more")
 
@@ -200,8 +200,7 @@ def _print_pending(pending: Pending, error: Failure | None, place: StorePlace, n
             ("last error", "" if error is None else _error(error)),
             ("callback id", pending.callback_id or ""),
             ("operation", pending.operation),
-        ],
-        "  ",
+        ]
     )
     if pending.quarantined is not None:
         print(f"  see why with\n    {place.command('executions', 'show', pending.quarantined)}")
@@ -322,8 +321,8 @@ def _json(value: object) -> str:
     return shortened(json.dumps(value, ensure_ascii=False), 400)
 
 
-def _print_facts(facts: Iterable[tuple[str, str]], indent: str) -> None:
+def _print_facts(facts: Iterable[tuple[str, str]]) -> None:
     known = [(label, value) for label, value in facts if value]
     width = max(len(printable(label)) for label, _ in known)
     for label, value in known:
-        print(f"{indent}{printable(label).ljust(width)}  {printable(value)}")
+        print(f"  {printable(label).ljust(width)}  {printable(value)}")

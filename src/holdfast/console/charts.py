@@ -15,6 +15,7 @@ from holdfast.web.plain_html import shown
 _KIND: Final = re.compile(r"[a-z]{1,20}")
 _BAR: Final = 10
 _GAP: Final = 2
+_HEIGHT: Final = 56
 _LEAST: Final = 1.5
 """The least height of a part whose value is above 0, in units of the drawing, so that a person sees one failure beside a thousand runs."""
 
@@ -33,25 +34,25 @@ class ChartBar(msgspec.Struct, frozen=True):
         return sum(max(0.0, value) for _, value in self.parts)
 
 
-def bars(slices: Sequence[ChartBar], label: str, height: int = 56) -> Markup:
+def bars(slices: Sequence[ChartBar], label: str) -> Markup:
     """Draw bars side by side; the page stretches the drawing to its width. Screen readers read `label` aloud instead of the drawing."""
     highest = max((one.total for one in slices), default=0.0) or 1.0
     wide = max(1, len(slices) * (_BAR + _GAP) - _GAP)
-    drawn = "".join(_bar(one, place * (_BAR + _GAP), highest, height) for place, one in enumerate(slices))
+    drawn = "".join(_bar(one, place * (_BAR + _GAP), highest) for place, one in enumerate(slices))
     return Markup(
-        f'<svg class="bars" viewBox="0 0 {wide} {height}" width="{wide}" height="{height}" preserveAspectRatio="none" role="img"'
-        f' aria-label="{shown(label)}">{drawn}<rect class="base" x="0" y="{height - 1}" width="{wide}" height="1"/></svg>'
+        f'<svg class="bars" viewBox="0 0 {wide} {_HEIGHT}" width="{wide}" height="{_HEIGHT}" preserveAspectRatio="none" role="img"'
+        f' aria-label="{shown(label)}">{drawn}<rect class="base" x="0" y="{_HEIGHT - 1}" width="{wide}" height="1"/></svg>'
     )
 
 
-def _bar(one: ChartBar, x: int, highest: float, height: int) -> str:
-    y = height - 1.0
+def _bar(one: ChartBar, x: int, highest: float) -> str:
+    y = _HEIGHT - 1.0
     drawn = []
-    for kind, tall in _heights(one, highest, height - 1.0):
+    for kind, tall in _heights(one, highest, _HEIGHT - 1.0):
         y -= tall
         drawn.append(f'<rect class="b-{kind}" x="{x}" y="{max(0.0, y):.2f}" width="{_BAR}" height="{tall:.2f}"/>')
     # An invisible rectangle over the whole column: its title appears also when the pointer is above a short bar.
-    over = f'<rect class="over" x="{x}" y="0" width="{_BAR}" height="{height}"><title>{shown(one.title)}</title></rect>'
+    over = f'<rect class="over" x="{x}" y="0" width="{_BAR}" height="{_HEIGHT}"><title>{shown(one.title)}</title></rect>'
     return f"<g>{''.join(drawn)}{over}</g>"
 
 

@@ -10,14 +10,21 @@ from holdfast.console.login import Login
 from holdfast.console.page_errors import PAGES, PREFIX, error_page
 from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.approvals import ApprovalsPages
+from holdfast.console.pages.audit import AuditPages
+from holdfast.console.pages.bulk import BulkPages
 from holdfast.console.pages.catalog import CatalogPages
 from holdfast.console.pages.compare import ComparePages
+from holdfast.console.pages.cost import CostPages
 from holdfast.console.pages.home import HomePages
+from holdfast.console.pages.keys import KeysPages
+from holdfast.console.pages.queues import QueuesPages
 from holdfast.console.pages.restarts import RestartPages
 from holdfast.console.pages.run import RunPages
 from holdfast.console.pages.run_tests import RunTestPages
+from holdfast.console.pages.runners import RunnersPages
 from holdfast.console.pages.runs import RunsPages
-from holdfast.console.pages.tables import TablePages
+from holdfast.console.pages.schedules import SchedulesPages
+from holdfast.console.pages.signals import SignalsPages
 from holdfast.console.rendering import Rendering
 from holdfast.console.server_process import ServerProcess
 from holdfast.console.site import Site
@@ -65,7 +72,6 @@ class Console:
         self._site = Site(self._source, Rendering(), clock, gate.sessions, read_only=read_only, acted=self._ticks.touch)
 
     def routes(self) -> Sequence[Route]:
-        """All routes of the console."""
         site = self._site
         parts = (
             ConsoleFiles(),
@@ -74,7 +80,14 @@ class Console:
             RunsPages(site),
             ApprovalsPages(site),
             HomePages(site),
-            TablePages(site, self._bulk),
+            QueuesPages(site),
+            SchedulesPages(site),
+            CostPages(site),
+            RunnersPages(site),
+            SignalsPages(site),
+            AuditPages(site),
+            KeysPages(site),
+            BulkPages(site, self._bulk),
             CatalogPages(site),
             RestartPages(site),
             RunPages(site),
@@ -113,14 +126,12 @@ async def open_console(
     clock: Clock,
     ids: IdSource,
     codec: PayloadCodec | None = None,
-    read_only: bool = False,
     served: ServerProcess | None = None,
 ) -> AsyncIterator[Console]:
     """Open the console of the store at `where`, and close it when the block ends. The console has its own connection to the store, so that
-    pages and runs do not wait for each other. With `read_only` it has no actions; a person can still log in and out. `served` is the server
-    in whose process it runs; None if there is no such server."""
+    pages and runs do not wait for each other. `served` is the server in whose process it runs; None if there is no such server."""
     with opened_store(where, clock, codec, ids=ids) as store:
-        console = Console(store, where, gate, clock=clock, ids=ids, read_only=read_only, served=served)
+        console = Console(store, where, gate, clock=clock, ids=ids, served=served)
         try:
             yield console
         finally:
@@ -133,3 +144,13 @@ def _missing(request: PageRequest) -> Reply:
 
 async def _to_first_page(request: Request) -> Reply:
     return Reply(308, headers=((b"location", b"console/"),))
+
+
+def front_door() -> list[Route]:
+    """The route `GET /`, for a server that has the console. It redirects to the console, so that a person need not know its path."""
+    return [Route("GET", "/", _to_the_console, RoutePolicy("OpenConsole", Needs.NOTHING, Reach.ALL))]
+
+
+async def _to_the_console(request: Request) -> Reply:
+    """Redirect to the console. The address is relative, so that it also works behind a proxy that adds a path."""
+    return Reply(303, headers=((b"location", b"./console/"), (b"cache-control", b"no-store")))

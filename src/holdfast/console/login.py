@@ -50,7 +50,6 @@ class Login:
         ]
 
     async def form(self, request: Request) -> Reply:
-        """The page with the login form."""
         return self._page(self._site.page_request(request))
 
     async def log_in(self, request: Request) -> Reply:

@@ -37,7 +37,7 @@ _SPANS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"))
 class Rendering:
     """Renders the console's templates."""
 
-    def __init__(self, product: str = "Holdfast") -> None:
+    def __init__(self) -> None:
         self._environment = Environment(
             loader=PackageLoader("holdfast.console"),
             autoescape=True,
@@ -62,7 +62,7 @@ class Rendering:
             "tojson_text": lambda value: json.dumps(value, ensure_ascii=False),
         }
         self._environment.globals |= {
-            "product": product,
+            "product": "Holdfast",
             "looks": STATUS_STYLES,
             "statuses": tuple(ShownStatus),
             "address": address,

@@ -145,7 +145,7 @@ def _field(name: str, part: dict[str, Any], root: Mapping[str, Any], required: b
     elif _is_secret(part):
         kind = "secret" if part.get("type") == "string" else "json"
     else:
-        kind = {"string": "text", "integer": "number", "number": "number", "boolean": "boolean"}.get(_word(part.get("type")), "json")
+        kind = {"string": "text", "integer": "number", "number": "number", "boolean": "boolean"}.get(_text(part.get("type")), "json")
         longest = part.get("maxLength")
         if kind == "text" and part.get("format") is None and isinstance(longest, int) and longest > _LONG:
             kind = "long"
@@ -316,8 +316,4 @@ def _list(value: Any) -> list[Any]:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _word(value: Any) -> str:
     return value if isinstance(value, str) else ""

@@ -13,7 +13,7 @@ import base64
 import hmac
 import os
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from holdfast.console.page_errors import PREFIX, error_page
 from holdfast.console.page_request import PageRequest
@@ -114,6 +114,17 @@ class Site:
             return await in_thread(Purpose.CONSOLE, act, request)
 
         return acted
+
+
+class PageGroup:
+    """A group of pages. The base class of the groups."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def _render(self, request: PageRequest, template: str, status: int = 200, **values: Any) -> Reply:
+        """The reply with the page that a template makes of these values."""
+        return self._site.rendering.page(request, template, status, **values)
 
 
 def is_secure(request: Request) -> bool:

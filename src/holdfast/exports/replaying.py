@@ -16,6 +16,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from holdfast.descriptions.executions import arn_of
+from holdfast.descriptions.failure_path import described
 from holdfast.durable import plain
 from holdfast.durable.async_state import AsyncState
 from holdfast.durable.blocking_driver import BlockingState
@@ -43,6 +44,7 @@ from holdfast.store.seam import Snapshot
 T = TypeVar("T")
 _OURS = str(Path(__file__).parents[2])
 _LOOP = str(Path(asyncio.__file__).parent)
+_MOST_SHOWN = 200
 _FROM_OUTSIDE = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT})
 
 
@@ -196,7 +198,7 @@ class _BlockingReplay(BlockingState):
 
     def suspension(self, effect: Suspend) -> SuspendExecution:
         for operation_id in (effect.operation_id, *(other.id for other in effect.others)):
-            self.hooks.waits[_described(self.operations[operation_id])] = None
+            self.hooks.waits[described(self.operations[operation_id])] = None
         return super().suspension(effect)
 
 
@@ -205,7 +207,7 @@ class _AsyncReplay(AsyncState):
 
     async def rest(self, suspend: Suspend) -> None:
         for operation_id in (suspend.operation_id, *(other.id for other in suspend.others)):
-            self.hooks.waits[_described(self.operations[operation_id])] = None
+            self.hooks.waits[described(self.operations[operation_id])] = None
         await super().rest(suspend)
 
 
@@ -266,7 +268,7 @@ def _told(snapshot: Snapshot, seen: _RecordUse, outcome: Outcome) -> Replayed:
     is_over = outcome.status is not OutcomeStatus.PENDING
     records = [op for op in unpruned(snapshot.operations) if op.parent_id is None] if is_over else []
     # The record of `context.patched` may stay unused, because its author has removed the old code together with this call.
-    unused = tuple(_described(op) for op in records if op.id not in seen.looked_at and op.sub_type != PATCH)
+    unused = tuple(described(op) for op in records if op.id not in seen.looked_at and op.sub_type != PATCH)
     came_to = _came_to(outcome, tuple(seen.waits), tuple(seen.goes_on))
     matches, why = True, f"The code follows the records, and then {came_to}."
     if unused:
@@ -325,13 +327,9 @@ def _came_to(outcome: Outcome, waits: tuple[str, ...], goes_on: tuple[str, ...])
     return f"returns {_shortened(outcome.result)}"
 
 
-def _shortened(text: str | None, limit: int = 200) -> str:
+def _shortened(text: str | None) -> str:
     text = text or ""
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."
-
-
-def _described(operation: Operation) -> str:
-    return _titled(operation.sub_type or operation.type.value, operation.name)
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
 
 
 def _titled(kind: str, name: str | None) -> str:

@@ -49,6 +49,15 @@ def settings_document(row: QueueRow) -> dict[str, Any]:
     return {"declared": _said(row.declared), "operator": _said(row.operator), "counts": counting(row.settings())}
 
 
+def setting_text(value: Any) -> str:
+    """A value of a settings document, for a person: `none`, `true`, `100/m, 20/s`."""
+    if value is None or value in ([], ()):
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
 def counting(settings: QueueSettings) -> dict[str, Any]:
     """These settings as a JSON object. Settings with their default value are included."""
     whole = msgspec.to_builtins(settings)

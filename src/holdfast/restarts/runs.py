@@ -309,7 +309,12 @@ def restart_in_store(store: CommitStore, prepared: PreparedRestart, caller: Call
     new inputs of a pipeline do not fit, and ExecutionAlreadyStarted if the run was restarted after it was prepared."""
     now = clock.now()
     _check_inputs(prepared)
-    (answer,) = store.commit([prepared.write(ids(now), now, caller)], now).answers
+    return written(store, prepared.write(ids(now), now, caller), now)
+
+
+def written(store: CommitStore, start: Start, now: int) -> Execution:
+    """Write the start of a restart, and return the header of the new execution. If the store refuses it, its error is raised."""
+    (answer,) = store.commit([start], now).answers
     if isinstance(answer, HoldfastError):
         raise answer
     assert isinstance(answer, Started)

@@ -9,13 +9,11 @@ from holdfast.durable.execution import DurableFunction
 from holdfast.engine.restarts import RestartStore
 from holdfast.model.audit import Actor, principal
 from holdfast.model.clock import Clock
-from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution
 from holdfast.model.ids import IdSource
-from holdfast.model.starts import Started
 from holdfast.restarts.comparisons import compare_runs
 from holdfast.restarts.executions import PreparedExecution, prepare_execution
-from holdfast.restarts.runs import PreparedRestart, prepare, restart_asked, restart_in_store
+from holdfast.restarts.runs import PreparedRestart, prepare, restart_asked, restart_in_store, written
 from holdfast.workers.run_lookup import Caller
 
 if TYPE_CHECKING:
@@ -68,8 +66,4 @@ class StoreRestarts:
         """Start a prepared restart. A runner that hosts the function runs it. Raises ExecutionAlreadyStarted if the execution was restarted
         meanwhile."""
         now = self._clock.now()
-        (answer,) = self._store.commit([prepared.write(self._ids(now), now, self._caller)], now).answers
-        if isinstance(answer, HoldfastError):
-            raise answer
-        assert isinstance(answer, Started)
-        return answer.header
+        return written(self._store, prepared.write(self._ids(now), now, self._caller), now)

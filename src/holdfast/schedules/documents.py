@@ -35,7 +35,7 @@ def described(state: ScheduleState, now: int, *, times: int = SHOWN_TIMES) -> di
     if state.changed_by is not None:
         told |= {"changed_by": state.changed_by, "changed_at": iso(state.changed_at)}
     if state.declared is not None:
-        told["declared"] = {**definition_told(state.declared), "origin": None if state.declared_origin is None else state.declared_origin}
+        told["declared"] = {**definition_told(state.declared), "origin": state.declared_origin}
     return told
 
 

@@ -38,7 +38,6 @@ class ServerSubscribers:
         return cls({} if path is None else read_sinks(path, environment, clock))
 
     def routes(self, store: EventsStore) -> list[Route]:
-        """The routes of the stream of events."""
         return Events(self._broadcaster, store).routes()
 
     def dead_letters(self, most: int) -> dict[str, list[dict[str, Any]]]:

@@ -9,19 +9,17 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from holdfast.model.errors import ExtraMissing, HoldfastError
+from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, Outcome, OutcomeStatus
 from holdfast.model.operations import Operation, Status, Type
 from holdfast.model.ports import Sight
-from holdfast.signals.metrics import MetricLabels
+from holdfast.signals.metrics import OTHER, MetricLabels, prometheus_client, text_of
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
-OTHER: Final = "other"
 _MOST_FUNCTIONS: Final = 1000
 _MOST_WAITING: Final = 1000
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 86_400.0)
@@ -35,7 +33,6 @@ _RESULTS: Final = {
     OutcomeStatus.MISMATCHED: "mismatched",
     OutcomeStatus.INTERRUPTED: "interrupted",
 }
-_NEEDED: Final = "Metrics need the package `prometheus-client`: pip install 'holdfast[metrics]'."
 
 
 class _Counter:
@@ -88,12 +85,11 @@ class FunctionMetrics:
     prometheus-client: `REGISTRY.register(metrics)`."""
 
     def __init__(self, *, most_functions: int = _MOST_FUNCTIONS) -> None:
-        _client()
+        prometheus_client()
         self._most = most_functions
         self._functions: set[str] = set()
         self._lock = threading.Lock()
         self._sight: Sight | None = None
-        self._registry: CollectorRegistry | None = None
         one = ("function",)
         self._started = _Counter("holdfast_executions_started", "Executions that began.", one)
         self._closed = _Counter("holdfast_executions_closed", "Executions that ended, by their status.", ("function", "status"))
@@ -170,11 +166,7 @@ class FunctionMetrics:
 
     def text(self) -> str:
         """All metrics in Prometheus's text format. Blocks, because it reads from the store how many executions wait."""
-        client = _client()
-        if self._registry is None:
-            self._registry = client.CollectorRegistry()
-            self._registry.register(self)
-        return str(client.generate_latest(self._registry).decode())
+        return text_of(self)
 
     def _now(self) -> Sequence[Metric]:
         from prometheus_client.core import GaugeMetricFamily
@@ -190,11 +182,3 @@ class FunctionMetrics:
         found.append(GaugeMetricFamily("holdfast_executions_ready", f"Executions that wait for a runner here, {upto}", ready))
         found.append(GaugeMetricFamily("holdfast_executions_due", f"Executions with a timer that is due, {upto}", due))
         return found
-
-
-def _client() -> Any:
-    try:
-        import prometheus_client
-    except ImportError:
-        raise ExtraMissing(_NEEDED) from None
-    return prometheus_client

@@ -120,13 +120,10 @@ class FunctionTraces:
     def _trace(self, header: Execution) -> TraceParent:
         found = self._traces.get(header.id)
         if found is None:
-            found = self._traces[header.id] = self._found(header)
+            found = self._traces[header.id] = execution_trace(header, lambda id: None if self._sight is None else self._sight.find(id))
             if len(self._traces) > _MOST_KEPT:
                 self._traces.popitem(last=False)
         return found
-
-    def _found(self, header: Execution) -> TraceParent:
-        return execution_trace(header, lambda id: None if self._sight is None else self._sight.find(id))
 
 
 def execution_trace(header: Execution, find: Callable[[str], Execution | None]) -> TraceParent:

@@ -15,14 +15,12 @@ from holdfast.model.errors import ExtraMissing
 from holdfast.signals.observers import EndSeen, NodeSeen, RefusalSeen, RunObserver, RunSeen
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS_MS: Final = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000)
 OTHER: Final = "other"
 _MOST_SERIES: Final = 10_000
-_NEEDED: Final = "Metrics need the package `prometheus-client`: pip install 'holdfast[metrics]'."
 MetricLabels = tuple[str, ...]
 
 
@@ -63,7 +61,7 @@ class Metrics(RunObserver):
         """`tenants`: whether the metrics have the label `tenant`; this makes many series. `most_series`: if a metric has this many series,
         everything that would need a further series is counted in one series, whose labels are all `other`. Raises ExtraMissing if
         prometheus-client is not installed."""
-        _client()
+        prometheus_client()
         self._names: MetricLabels = ("worker_id", "version", *(("tenant",) if tenants else ()))
         self._node_names: MetricLabels = ("pipeline", "node", "state", *(("tenant",) if tenants else ()))
         self._tenants = tenants
@@ -74,7 +72,6 @@ class Metrics(RunObserver):
         self._retries: dict[MetricLabels, int] = {}
         self._durations: dict[MetricLabels, _Durations] = {}
         self._nodes: dict[MetricLabels, int] = {}
-        self._registry: CollectorRegistry | None = None
 
     def ended(self, run: RunSeen, end: EndSeen) -> None:
         """Count a run that ended: as a success if its status is `ok`, else as a failure, with its retries and its duration."""
@@ -134,11 +131,7 @@ class Metrics(RunObserver):
 
     def text(self) -> str:
         """All metrics in Prometheus's text format. The media type of this text is `CONTENT_TYPE`."""
-        client = _client()
-        if self._registry is None:
-            self._registry = client.CollectorRegistry()
-            self._registry.register(self)
-        return str(client.generate_latest(self._registry).decode())
+        return text_of(self)
 
     def _counts(self, name: str, what: str, series: dict[MetricLabels, int], names: MetricLabels) -> Metric:
         # The type is `unknown` on purpose: prometheus-client adds `_total` to the names of counters, and the protocol promises the plain
@@ -169,9 +162,18 @@ class Metrics(RunObserver):
         return family
 
 
-def _client() -> Any:
+def prometheus_client() -> Any:
+    """The package prometheus-client. Raises ExtraMissing if it is not installed."""
     try:
         import prometheus_client
     except ImportError:
-        raise ExtraMissing(_NEEDED) from None
+        raise ExtraMissing("Metrics need the package `prometheus-client`: pip install 'holdfast[metrics]'.") from None
     return prometheus_client
+
+
+def text_of(collector: Any) -> str:
+    """What a collector of prometheus-client collects, in Prometheus's text format."""
+    client = prometheus_client()
+    registry = client.CollectorRegistry()
+    registry.register(collector)
+    return str(client.generate_latest(registry).decode())

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from holdfast.model.errors import PatternInvalid
@@ -147,39 +148,32 @@ def _folding(given: Any, path: str, compare: Callable[[str, str], bool]) -> Even
     return lambda value: isinstance(value, str) and compare(value, wanted)
 
 
-def _prefix(given: Any, path: str) -> EventTest:
-    return _folding(given, path, str.startswith)
-
-
-def _suffix(given: Any, path: str) -> EventTest:
-    return _folding(given, path, str.endswith)
-
-
 def _ignoring_case(given: Any, path: str) -> EventTest:
     folded = _text(given, path).casefold()
     return lambda value: isinstance(value, str) and value.casefold() == folded
 
 
 def _wildcard(given: Any, path: str) -> EventTest:
-    first, *others = _parts(_text(given, path), path)
-    if not others:
-        return lambda value: _same(value, first)
-    *middle, last = others
+    parts = _parts(_text(given, path), path)
+    if len(parts) == 1:
+        return lambda value: _same(value, parts[0])
+    return lambda value: isinstance(value, str) and fits_wildcard(value, parts)
 
-    def matches(value: Any) -> bool:
-        """Whether a text matches the wildcard. Each part between two stars is searched from the left, and its first place is taken. That
-        leaves the most room for the parts after it, so no other place has to be tried."""
-        if not isinstance(value, str) or len(value) < len(first) + len(last) or not (value.startswith(first) and value.endswith(last)):
+
+def fits_wildcard(text: str, parts: Sequence[str]) -> bool:
+    """Whether a text matches a wildcard. `parts` are the texts before, between and after its stars, at least two; a star stands for any
+    text. Each part between two stars is searched from the left, and its first place is taken. That leaves the most room for the parts after
+    it, so no other place has to be tried."""
+    first, *middle, last = parts
+    if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
+        return False
+    at, end = len(first), len(text) - len(last)
+    for part in middle:
+        found = text.find(part, at, end)
+        if found < 0:
             return False
-        at, end = len(first), len(value) - len(last)
-        for part in middle:
-            found = value.find(part, at, end)
-            if found < 0:
-                return False
-            at = found + len(part)
-        return True
-
-    return matches
+        at = found + len(part)
+    return True
 
 
 def _parts(text: str, path: str) -> list[str]:
@@ -251,8 +245,8 @@ def _kind(value: Any) -> str:
 
 
 _OPERATORS: Final[Mapping[str, Callable[[Any, str], EventTest]]] = {
-    "prefix": _prefix,
-    "suffix": _suffix,
+    "prefix": partial(_folding, compare=str.startswith),
+    "suffix": partial(_folding, compare=str.endswith),
     "anything-but": _anything_but,
     "exists": _exists,
     "numeric": _numeric,

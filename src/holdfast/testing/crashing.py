@@ -36,12 +36,6 @@ class CrashDiffers(HoldfastError, AssertionError):
     code = "crash_differs"
 
 
-class Answers(msgspec.Struct, frozen=True):
-    """The answers to callbacks, by the callback's name: a text or an error."""
-
-    by_name: Mapping[str, str | Exception]
-
-
 class ComparedRun(msgspec.Struct, frozen=True):
     """The parts of a run that must be the same with and without a crash."""
 
@@ -91,7 +85,6 @@ def crash_everywhere(
     `function` may invoke, `stubs` replace invoked functions by name, `workers` are the workers that it may run, all in the forms that
     `Runner` accepts. Ids and times of runs of workers are not compared.
     """
-    script = Answers(answers or {})
 
     def run(point: int, when: str) -> tuple[ComparedRun, int]:
         if reset is not None:
@@ -99,7 +92,7 @@ def crash_everywhere(
         crash = Crash(point, when)
         with Runner(function, functions=functions, stubs=stubs, workers=workers, replay=True) as runner:
             runner.wrap = lambda host: Crashing(host.unhurried(), [function.name], crash)
-            result = _driven(runner, input, script)
+            result = _driven(runner, input, answers or {})
             return _meaning(result, effects() if effects is not None else None), crash.seen
 
     straight, points = run(0, BEFORE)
@@ -114,13 +107,13 @@ def crash_everywhere(
     return len(places)
 
 
-def _driven(runner: Runner, input: Any, script: Answers) -> Result:
+def _driven(runner: Runner, input: Any, answers: Mapping[str, str | Exception]) -> Result:
     arn = runner.run_async(input)
     while True:
-        callback = runner.wait_for_callback_or_end(arn, among=script.by_name)
+        callback = runner.wait_for_callback_or_end(arn, among=answers)
         if callback is None:
             return runner.look(arn)
-        answer = next(script.by_name[name] for name in callback.names if name in script.by_name)
+        answer = next(answers[name] for name in callback.names if name in answers)
         if isinstance(answer, Exception):
             runner.send_callback_failure(callback.id, str(answer), type(answer).__name__)
         else:

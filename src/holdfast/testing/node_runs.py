@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
+from holdfast.descriptions.executions import listed
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.store.seam import Filter, Store
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.run_lookup import accepted_in, response_of
-
-_PAGE: Final = 200
 
 
 class NodeRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,10 +36,7 @@ class NodeRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _children(store: Store, header: Execution) -> Iterator[Execution]:
-    beyond: str | None = None
-    while page := store.list(Filter(parent=header.id, oldest_first=True, beyond=beyond, limit=_PAGE)):
-        yield from page
-        beyond = page[-1].id
+    return listed(store, Filter(parent=header.id, oldest_first=True, limit=sys.maxsize))
 
 
 def below(store: Store, header: Execution) -> Iterator[Execution]:

@@ -17,42 +17,14 @@ import msgspec
 
 from holdfast.contract.protocol import Response
 from holdfast.pipelines.builder.pipeline import Pipeline
-from holdfast.pipelines.record.states import NodeStatus
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
 from holdfast.testing.crashing import AFTER, BEFORE, LAST, Crash, CrashDiffers
 from holdfast.testing.node_runs import NodeRun
-from holdfast.testing.pipeline_stage import EndingCrash, ObservedRun, play
+from holdfast.testing.pipeline_stage import EndingCrash, PipelineRan, play
 from holdfast.testing.worker_kit import meaning
 from holdfast.workers.approvals import Approval
-from holdfast.workers.events import RunEvent
 
 _PATIENCE = 60.0
-
-
-class PipelineRan(msgspec.Struct, frozen=True):
-    """A run of a pipeline: its response, and what happened during the run. Members of the response can be read directly: `ran.status`,
-    `ran.outputs`, `ran.error`. If the test restarted the run (`again`), all members describe the last restart, but the calls are those of
-    all runs together."""
-
-    response: Response
-    nodes: dict[str, NodeStatus]
-    """Each node with its state: `ran.nodes["publish"].state`."""
-    runs: dict[str, tuple[NodeRun, ...]]
-    """The runs that each node asked for: items, rounds, fallbacks and undos. They are in the order in which they began; those of a map with
-    shards are in the order of the shards."""
-    events: tuple[RunEvent, ...]
-    """The events of the run, as `holdfast runs follow` shows them."""
-    questions: tuple[Approval, ...]
-    """What people were asked, in the order of the questions, with what they decided."""
-    stub_calls: tuple[tuple[str, dict[str, Any]], ...] = ()
-    """Each call of a stubbed worker: the worker's id, and the inputs."""
-    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
-    """Each call of a stubbed tool: the tool's name, and the arguments."""
-    writes: tuple[tuple[str, dict[str, Any]], ...] = ()
-    """The calls of stubbed tools whose effect is `write`."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.response, name)
 
 
 def run(
@@ -91,9 +63,7 @@ def run(
     Raises `NotYet` if a run reaches neither its end nor a question without a decision within `timeout` seconds of real time.
     """
     asked = {"inputs": dict(inputs), **request}
-    return _ran(
-        asyncio.run(play(pipeline, asked, workers or {}, tools or {}, decisions or {}, name, worker_settings, timeout, None, again))
-    )
+    return asyncio.run(play(pipeline, asked, workers or {}, tools or {}, decisions or {}, name, worker_settings, timeout, None, again))
 
 
 def crash_everywhere(
@@ -122,9 +92,9 @@ def crash_everywhere(
     """
     asked = {"inputs": dict(inputs), **request}
 
-    def once(crash: EndingCrash) -> Compared:
+    def once(crash: EndingCrash) -> dict[str, Any]:
         played = play(pipeline, asked, workers or {}, tools or {}, decisions or {}, name, worker_settings, timeout, crash, again)
-        return _compared(_ran(asyncio.run(played)))
+        return _compared(asyncio.run(played))
 
     counting = EndingCrash(0, BEFORE)
     straight = once(counting)
@@ -133,60 +103,28 @@ def crash_everywhere(
     places += [(point, LAST) for point in range(1, ends + 1)]
     for point, when in places:
         crashed = once(EndingCrash(point, when))
-        for what in straight.__struct_fields__:
-            was, now = getattr(straight, what), getattr(crashed, what)
-            if was != now:
-                raise CrashDiffers(f"A crash {_told(point, when, writes, ends)} changes {_WORDS[what]}: it was {was!r}, now it is {now!r}.")
+        for what, was in straight.items():
+            if was != (now := crashed[what]):
+                raise CrashDiffers(f"A crash {_told(point, when, writes, ends)} changes {what}: it was {was!r}, now it is {now!r}.")
     return len(places)
-
-
-class Compared(msgspec.Struct, frozen=True):
-    """The parts of a run that no crash may change, without times, ids and costs."""
-
-    response: Any
-    nodes: Any
-    runs: Any
-    questions: Any
-    effects: Any
-
-
-_WORDS = {
-    "response": "the response",
-    "nodes": "the nodes",
-    "runs": "the runs of a node",
-    "questions": "what people were asked",
-    "effects": "the side effects",
-}
 
 
 def _told(point: int, when: str, writes: int, ends: int) -> str:
     return f"at end {point} of {ends}" if when == LAST else f"{when} write {point} of {writes}"
 
 
-def _ran(seen: ObservedRun) -> PipelineRan:
-    return PipelineRan(
-        seen.response,
-        {node_status.node: node_status for node_status in seen.nodes},
-        {node_status.node: tuple(one for one in seen.runs if one.node == node_status.node) for node_status in seen.nodes},
-        tuple(seen.events),
-        tuple(seen.questions),
-        tuple(seen.stub_calls),
-        tuple(seen.calls),
-        tuple(seen.writes),
-    )
-
-
-def _compared(ran: PipelineRan) -> Compared:
-    """The parts that must be the same. Runs, questions and calls are sorted, because their order may differ if they happen at the same
-    time."""
-    effects = sorted(map(repr, (*ran.stub_calls, *ran.writes)))
-    return Compared(
-        _meaning(ran.response),
-        {name: (node_status.state, node_status.round, node_status.error_code) for name, node_status in ran.nodes.items()},
-        {name: sorted(repr(msgspec.structs.replace(one, run_id="")) for one in runs) for name, runs in ran.runs.items()},
-        sorted(repr(_asked(one)) for one in ran.questions),
-        effects,
-    )
+def _compared(ran: PipelineRan) -> dict[str, Any]:
+    """The parts of a run that no crash may change, without times, ids and costs. Runs, questions and calls are sorted, because their order
+    may differ if they happen at the same time."""
+    return {
+        "the response": _meaning(ran.response),
+        "the nodes": {name: (node_status.state, node_status.round, node_status.error_code) for name, node_status in ran.nodes.items()},
+        "the runs of a node": {
+            name: sorted(repr(msgspec.structs.replace(one, run_id="")) for one in runs) for name, runs in ran.runs.items()
+        },
+        "what people were asked": sorted(repr(_asked(one)) for one in ran.questions),
+        "the side effects": sorted(map(repr, (*ran.stub_calls, *ran.writes))),
+    }
 
 
 def _asked(one: Approval) -> tuple[Any, ...]:

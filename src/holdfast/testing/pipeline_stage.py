@@ -58,17 +58,30 @@ _PAGE: Final = 200
 _SPINS: Final = 500
 
 
-class ObservedRun(msgspec.Struct):
-    """What happened in a run. If the request was refused, only `response` has content."""
+class PipelineRan(msgspec.Struct, frozen=True):
+    """A run of a pipeline: its response, and what happened during the run. Members of the response can be read directly: `ran.status`,
+    `ran.outputs`, `ran.error`. If the test restarted the run (`again`), all members describe the last restart, but the calls are those of
+    all runs together."""
 
     response: Response
-    nodes: Sequence[NodeStatus]
-    runs: Sequence[NodeRun]
-    events: Sequence[RunEvent]
-    questions: Sequence[Approval]
-    stub_calls: Sequence[tuple[str, dict[str, Any]]]
-    calls: Sequence[tuple[str, dict[str, Any]]]
-    writes: Sequence[tuple[str, dict[str, Any]]]
+    nodes: dict[str, NodeStatus]
+    """Each node with its state: `ran.nodes["publish"].state`."""
+    runs: dict[str, tuple[NodeRun, ...]]
+    """The runs that each node asked for: items, rounds, fallbacks and undos. They are in the order in which they began; those of a map with
+    shards are in the order of the shards."""
+    events: tuple[RunEvent, ...]
+    """The events of the run, as `holdfast runs follow` shows them."""
+    questions: tuple[Approval, ...]
+    """What people were asked, in the order of the questions, with what they decided."""
+    stub_calls: tuple[tuple[str, dict[str, Any]], ...] = ()
+    """Each call of a stubbed worker: the worker's id, and the inputs."""
+    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
+    """Each call of a stubbed tool: the tool's name, and the arguments."""
+    writes: tuple[tuple[str, dict[str, Any]], ...] = ()
+    """The calls of stubbed tools whose effect is `write`."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.response, name)
 
 
 class EndingCrash(Crash):
@@ -97,7 +110,7 @@ async def play(
     timeout: float,
     crash: Crash | None,
     again: Sequence[Mapping[str, Any]] = (),
-) -> ObservedRun:
+) -> PipelineRan:
     """Run a pipeline to its end, or to a question that the test does not answer, and return what happened. `asked` are the members of the
     request, without the pipeline's id. The other arguments are those of `pipeline_kit.run`; `crash` says where the runner crashes, None:
     nowhere."""
@@ -112,7 +125,7 @@ async def play(
         request = read_request({"worker_id": served.pipeline_id(name), **asked})
         begun = request if isinstance(request, Response) else await engine.worker_service.begin(request, _TESTER)
         if isinstance(begun, Response):
-            return ObservedRun(begun, [], [], [], [], [], [], [])
+            return PipelineRan(begun, {}, {}, (), ())
         header, accepted = begun
         await people.attend(header.id, timeout)
         for asked_again in again:
@@ -168,7 +181,6 @@ class PipelineWorkers(TestWorkers):
         return name or (known[0] if self._own is None else self._own[1].graph.pipeline_id)
 
     def graph(self, accepted: AcceptedRequest) -> Graph:
-        """The graph of a run."""
         return next(one.graph for one in self._found_pipelines if one.package == accepted.package)
 
     def crashable(self) -> set[str]:
@@ -337,20 +349,22 @@ def _decided(approval: Approval, does: Any) -> dict[str, Any]:
 # --- what happened
 
 
-def seen(served: PipelineWorkers, store: Store, run_id: str, accepted: AcceptedRequest) -> ObservedRun:
+def seen(served: PipelineWorkers, store: Store, run_id: str, accepted: AcceptedRequest) -> PipelineRan:
     """Everything that happened in a run."""
     header = store.find(run_id)
     assert header is not None
     graph = served.graph(accepted)
     every = [header, *below(store, header)]
     questions = [approval for each in every for approval, _, _ in approvals_of(each, store.operations(each.id))]
-    return ObservedRun(
-        response_of(store, header, accepted),
-        node_states(graph, structure_of(graph), header, store.operations(run_id)),
-        list(runs_of(store, header)),
-        events_so_far(store, run_id, accepted),
-        sorted(questions, key=lambda one: one.requested_at),
-        served.stub_calls(),
-        list(served.calls),
-        served.writes(),
+    nodes = node_states(graph, structure_of(graph), header, store.operations(run_id))
+    runs = list(runs_of(store, header))
+    return PipelineRan(
+        response=response_of(store, header, accepted),
+        nodes={node_status.node: node_status for node_status in nodes},
+        runs={node_status.node: tuple(one for one in runs if one.node == node_status.node) for node_status in nodes},
+        events=tuple(events_so_far(store, run_id, accepted)),
+        questions=tuple(sorted(questions, key=lambda one: one.requested_at)),
+        stub_calls=tuple(served.stub_calls()),
+        calls=tuple(served.calls),
+        writes=tuple(served.writes()),
     )

@@ -103,8 +103,10 @@ class Seen(msgspec.Struct, _Named, frozen=True):
         default serdes reads. If the default serdes cannot read the text, the text itself. None without a payload."""
         if self.payload is None:
             return None
-        if self.type in (Type.CALLBACK, Type.CHAINED_INVOKE):
-            return self.payload if self.type is Type.CALLBACK else codec.loads(self.payload)
+        if self.type is Type.CALLBACK:
+            return self.payload
+        if self.type is Type.CHAINED_INVOKE:
+            return codec.loads(self.payload)
         try:
             return deserialize(None, self.payload, self.id, "")
         except SerDesError:
@@ -145,13 +147,13 @@ def seen(store: Store, header: Execution, function: DurableFunction | None = Non
         status=header.status,
         payload=None if failed else payload,
         error=codec.failure_from(payload or "{}") if failed else None,
-        operations=_tree(store.operations(header.id), None),
+        operations=_tree(store.operations(header.id)),
         history=events_of(store, header),
         function=function,
     )
 
 
-def _tree(operations: Sequence[Operation], parent: str | None) -> tuple[Seen, ...]:
+def _tree(operations: Sequence[Operation]) -> tuple[Seen, ...]:
     below: dict[str | None, list[Operation]] = {}
     for operation in operations:
         below.setdefault(operation.parent_id, []).append(operation)
@@ -159,7 +161,7 @@ def _tree(operations: Sequence[Operation], parent: str | None) -> tuple[Seen, ..
     def grown(at: str | None) -> tuple[Seen, ...]:
         return tuple(_seen(operation, grown(operation.id)) for operation in below.get(at, ()))
 
-    return grown(parent)
+    return grown(None)
 
 
 def _seen(op: Operation, inside: tuple[Seen, ...]) -> Seen:

@@ -191,8 +191,7 @@ class Runner:
     def wait_for_result(self, execution_arn: str, timeout: float = _PATIENCE) -> Result:
         """Let time pass until the execution is over. Raises NotYet after `timeout` seconds of real time, and ExecutionQuarantined if the
         execution is quarantined."""
-        self._wait(lambda: self._header(execution_arn).state in _AT_REST, timeout, "the execution to end", execution_arn)
-        self._check_not_aside(execution_arn)
+        self._wait(execution_arn, lambda _: False, timeout, "the execution to end")
         return self.look(execution_arn)
 
     def wait_for_callback(self, execution_arn: str, name: str | None = None, timeout: float = _PATIENCE) -> str:
@@ -202,12 +201,7 @@ class Runner:
         Raises NotYet if the execution ends first, or after `timeout` seconds of real time; ExecutionQuarantined if the execution is
         quarantined.
         """
-
-        def reached() -> bool:
-            return self._open_callback(execution_arn, name) is not None or self._header(execution_arn).state in _AT_REST
-
-        self._wait(reached, timeout, f"callback {name!r}", execution_arn)
-        self._check_not_aside(execution_arn)
+        self._wait(execution_arn, lambda _: self._open_callback(execution_arn, name) is not None, timeout, f"callback {name!r}")
         found = self._open_callback(execution_arn, name)
         if found is None or self._header(execution_arn).state is State.CLOSED:
             raise NotYet(f"The execution ended, {self._header(execution_arn).status.value}, without waiting for callback {name!r}.")
@@ -221,18 +215,8 @@ class Runner:
         def found() -> WaitingCallback | None:
             return next((open_ for open_ in self._open_callbacks(execution_arn) if any(name in among for name in open_.names)), None)
 
-        def reached() -> bool:
-            state = self._header(execution_arn).state
-            return state in _AT_REST or (state is State.SUSPENDED and found() is not None)
-
-        self._wait(reached, timeout, "a callback or the end", execution_arn)
-        self._check_not_aside(execution_arn)
+        self._wait(execution_arn, lambda state: state is State.SUSPENDED and found() is not None, timeout, "a callback or the end")
         return None if self._header(execution_arn).state is State.CLOSED else found()
-
-    def _check_not_aside(self, execution_arn: str) -> None:
-        header = self._header(execution_arn)
-        if header.state is State.QUARANTINED:
-            raise quarantined(self._store, header)
 
     def _open_callback(self, execution_arn: str, name: str | None) -> WaitingCallback | None:
         found = [open_ for open_ in self._open_callbacks(execution_arn) if name in (None, open_.name, *open_.names)]
@@ -250,13 +234,7 @@ class Runner:
         Raises NotYet if the execution ends first, or after `timeout` seconds of real time; ExecutionQuarantined if the execution is
         quarantined.
         """
-
-        def reached() -> bool:
-            state = self._header(execution_arn).state
-            return state in _AT_REST or (state is State.SUSPENDED and bool(self._approvals()))
-
-        self._wait(reached, timeout, "an approval", execution_arn)
-        self._check_not_aside(execution_arn)
+        self._wait(execution_arn, lambda state: state is State.SUSPENDED and bool(self._approvals()), timeout, "an approval")
         for approval in self._approvals():
             return approval
         ended = self.look(execution_arn)
@@ -346,19 +324,29 @@ class Runner:
         _ = self.engine
         self._opening.inside(lambda engine: engine.look_for_work())
 
-    def _wait(self, fact: Callable[[], bool], seconds: float, what: str, execution_arn: str) -> None:
+    def _wait(self, execution_arn: str, wanted: Callable[[State], bool], seconds: float, what: str) -> None:
+        """Let time pass until the execution is at rest, or until `wanted` is true in the state that it is in. Raises NotYet, and
+        ExecutionQuarantined."""
+
+        def reached() -> bool:
+            state = self._header(execution_arn).state
+            return state in _AT_REST or wanted(state)
+
         deadline = monotonic() + seconds
         never = threading.Event()
-        self.clock.reached = fact
+        self.clock.reached = reached
         try:
             self._look_around()
-            while not fact():
+            while not reached():
                 if monotonic() > deadline:
                     told = self.engine.get(execution_arn).describe()
                     raise NotYet(f"Waited {seconds:g} s for {what}. {told.why}")
                 never.wait(_POLL_SECONDS)
         finally:
             self.clock.reached = lambda: True
+        header = self._header(execution_arn)
+        if header.state is State.QUARANTINED:
+            raise quarantined(self._store, header)
 
 
 def _kept(function: DurableFunction) -> DurableFunction:

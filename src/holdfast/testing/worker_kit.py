@@ -55,7 +55,7 @@ class Stub:
         self._answer = answer
         self._calls = calls
         self.name, self.effect, self.arguments_schema = tool.name, tool.effect, tool.arguments_schema
-        self._given: dict[str, int] = {}
+        self._given = 0
         self._happened: dict[str, Any] = {}
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
@@ -69,8 +69,8 @@ class Stub:
         if callable(answer):
             answer = answer(**arguments)
         elif isinstance(answer, list):
-            at = self._given[self.name] = self._given.get(self.name, -1) + 1
-            answer = answer[min(at, len(answer) - 1)]
+            answer = answer[min(self._given, len(answer) - 1)]
+            self._given += 1
         if isinstance(answer, BaseException):
             raise answer
         self._happened[call.idempotency_key] = answer

@@ -29,18 +29,14 @@ class Connection(Protocol):
     """What `Connections` needs of a connection."""
 
     @property
-    def address(self) -> str:
-        """The address of its client."""
-        ...
+    def address(self) -> str: ...
 
     @property
     def is_idle(self) -> bool:
         """Whether no request of the connection is being answered now."""
         ...
 
-    def end(self) -> None:
-        """Close the connection."""
-        ...
+    def end(self) -> None: ...
 
 
 class Connections:

@@ -23,7 +23,6 @@ class Sender:
         """Whether the sending has begun, so that no other reply can be sent."""
 
     async def send(self, reply: Response) -> None:
-        """Send a whole reply."""
         self._begin(reply)
         await reply(self._request.scope, self._request.receive, self._send)
 

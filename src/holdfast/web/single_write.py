@@ -44,7 +44,6 @@ class SingleWrite:
             self._transport.writelines((self._head, data))
 
     def close(self) -> None:
-        """Close the connection."""
         self._transport.close()
 
     def is_closing(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from holdfast.console.page_request import PageRequest
 from holdfast.console.rendering import address
-from holdfast.console.site import Site, redirect
+from holdfast.console.site import PageGroup, redirect
 from holdfast.console.sources.approvals import Card
 from holdfast.model.durations import HINT, parsed
 from holdfast.model.errors import CallbackClosed, InvalidParameter, Rejected
@@ -25,11 +25,8 @@ _CONFLICTS: Final = (CallbackClosed, ApproverRefused, VotedBefore)
 """For these errors the status of the reply is 409: the person cannot correct them by sending the form with other values."""
 
 
-class ApprovalsPages:
+class ApprovalsPages(PageGroup):
     """The pages of approvals."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
 
     def routes(self) -> list[Route]:
         site = self._site
@@ -63,7 +60,6 @@ class ApprovalsPages:
         return self._page(request, "approvals_count.html", waiting=request.source.approvals.waiting())
 
     def one(self, request: PageRequest) -> Reply:
-        """The page of one approval."""
         return self._one(request, request.label)
 
     def _values(self, request: PageRequest) -> dict[str, Any]:
@@ -91,7 +87,7 @@ class ApprovalsPages:
     def _page(self, request: PageRequest, template: str, status: int = 200, **values: Any) -> Reply:
         usual: dict[str, Any] = {"problem": "", "given": {}, "link": None, "told": None, "run": None, "state": "open"}
         pieces = {"fields_of": fields_of, "choices_of": choices_of, "pretty": _pretty}
-        return self._site.rendering.page(request, template, status, **(usual | pieces | values))
+        return self._render(request, template, status, **(usual | pieces | values))
 
     # --- deciding
 

@@ -8,10 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.console.page_request import PageRequest
-from holdfast.console.pages.table_pages import csv_reply, shown
+from holdfast.console.pages.table_pages import TablePages, csv_reply
 from holdfast.console.query import moment_of
 from holdfast.console.rendering import address, iso
-from holdfast.console.site import Site
 from holdfast.console.tables import (
     NOTHING,
     Age,
@@ -42,11 +41,8 @@ _COLUMNS: Final = ("number", "at", "kind", "who", "what", "on", "from", "outcome
 _ID: Final = 36
 
 
-class AuditPages:
+class AuditPages(TablePages):
     """The pages of the audit log. Only callers who may administer all tenants can open them."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
 
     def routes(self) -> list[Route]:
         site = self._site
@@ -90,7 +86,7 @@ class AuditPages:
             problem=problem,
             sections=(ConsoleSection(id="notes", table=table, live=not request.text("before")),),
         )
-        return shown(self._site.rendering, request, page, 422 if problem else 200)
+        return self._tables(request, page)
 
     def file(self, request: PageRequest) -> Reply:
         """The lines that match the filter, as CSV: the newest, at most 10,000. Raises InvalidParameter if the filter cannot be read."""

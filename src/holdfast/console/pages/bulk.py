@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.console.bulk_jobs import KEPT, MOST_FAILURES, BulkJob, BulkJobs
 from holdfast.console.page_request import PageRequest
-from holdfast.console.pages.table_pages import shown
+from holdfast.console.pages.table_pages import TablePages
 from holdfast.console.query import query_from
 from holdfast.console.rendering import address
 from holdfast.console.site import Site, redirect
@@ -41,11 +41,11 @@ _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _JOB: Final = "runs/-/bulk/([^/]+)"
 
 
-class BulkPages:
+class BulkPages(TablePages):
     """The pages of actions on many runs."""
 
     def __init__(self, site: Site, jobs: BulkJobs) -> None:
-        self._site = site
+        super().__init__(site)
         self._jobs = jobs
 
     def routes(self) -> list[Route]:
@@ -95,7 +95,7 @@ class BulkPages:
             lead=_MEMORY,
             sections=(_progress(job, stop), _failures(job)),
         )
-        return shown(self._site.rendering, request, page)
+        return self._tables(request, page)
 
     def cancel(self, request: PageRequest) -> Reply:
         """Cancel the job. The job still finishes the run on which it acts now, and acts on no further run."""
@@ -129,7 +129,7 @@ class BulkPages:
             problem=problem,
             sections=(_matches(plan, verb, text, here, request.field("reason")), *((_all(jobs),) if jobs else ())),
         )
-        return shown(self._site.rendering, request, page, 422 if problem else 200)
+        return self._tables(request, page)
 
 
 def _verb(text: str) -> Verb:

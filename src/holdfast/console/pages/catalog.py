@@ -12,7 +12,7 @@ from holdfast.console.page_errors import error_page
 from holdfast.console.page_request import PageRequest
 from holdfast.console.rendering import address
 from holdfast.console.schema_form import SchemaForm, form_of, rows_of
-from holdfast.console.site import Site, redirect
+from holdfast.console.site import PageGroup, redirect
 from holdfast.console.sources.catalog import CatalogDetails
 from holdfast.console.sources.gate_verdicts import DECISIONS, VERDICTS
 from holdfast.contract.refusals import InvalidRequest
@@ -28,11 +28,8 @@ _KINDS = {"worker": Kind.WORKER, "pipeline": Kind.PIPELINE, "function": Kind.FUN
 _MOST_PAGES = 10_000
 
 
-class CatalogPages:
+class CatalogPages(PageGroup):
     """The pages of the catalog."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
 
     def routes(self) -> list[Route]:
         site = self._site
@@ -50,7 +47,7 @@ class CatalogPages:
         asked = request.text("page")
         number = min(int(asked), _MOST_PAGES) if asked.isdecimal() and len(asked) < 6 and int(asked) else 1
         page = request.source.catalog.page(kind, text, number)
-        return self._site.rendering.page(request, "catalog.html", page=page, kind="" if kind is None else kind.value, text=text)
+        return self._render(request, "catalog.html", page=page, kind="" if kind is None else kind.value, text=text)
 
     def show(self, request: PageRequest) -> Reply:
         """The page of one worker, pipeline or function; an error page (404) if there is none of this name."""
@@ -62,9 +59,7 @@ class CatalogPages:
 
     def recent(self, request: PageRequest) -> Reply:
         """Only the newest runs and the figures of a worker, pipeline or function. An open page asks for this part again."""
-        return self._site.rendering.page(
-            request, "catalog_recent.html", name=request.label, recent=request.source.catalog.recent(request.label)
-        )
+        return self._render(request, "catalog_recent.html", name=request.label, recent=request.source.catalog.recent(request.label))
 
     def gates(self, request: PageRequest) -> Reply:
         """The verdicts of a pipeline's gates, beside the decisions of people. A script asks for this part after the page is shown, because
@@ -72,9 +67,7 @@ class CatalogPages:
         subject = request.source.catalog.find(request.label)
         gates, looked = request.source.catalog.gates(subject)
         page = "catalog_gates.html" if request.is_fragment else "catalog_gates_page.html"
-        return self._site.rendering.page(
-            request, page, name=request.label, gates=gates, looked=looked, verdicts=VERDICTS, decisions=DECISIONS
-        )
+        return self._render(request, page, name=request.label, gates=gates, looked=looked, verdicts=VERDICTS, decisions=DECISIONS)
 
     def start(self, request: PageRequest) -> Reply:
         """Start a run of a worker or a pipeline, or an execution of a function, with the form that a person filled in, and show the page of
@@ -113,7 +106,7 @@ class CatalogPages:
 
     def _shown(self, request: PageRequest, subject: CatalogDetails, form: SchemaForm | None = None, status: int = 200) -> Reply:
         contract = _of_version(subject, request.field("version") or request.text("version"))
-        return self._site.rendering.page(
+        return self._render(
             request,
             "catalog_one.html",
             status,

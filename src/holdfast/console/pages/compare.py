@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.console.page_request import PageRequest
-from holdfast.console.site import Site
+from holdfast.console.site import PageGroup
 from holdfast.model.errors import InvalidParameter
 from holdfast.web.replies import Reply
 from holdfast.web.routing import Route
@@ -11,11 +11,8 @@ from holdfast.web.routing import Route
 _LONGEST = 200
 
 
-class ComparePages:
+class ComparePages(PageGroup):
     """The page of a comparison."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
 
     def routes(self) -> list[Route]:
         return [self._site.page("compare", self.show, "ComparePage")]
@@ -28,7 +25,7 @@ class ComparePages:
             raise InvalidParameter("Open a run, and choose Compare there: the address needs ?left=ID.")
         if right and right != left:
             view = request.source.compare.view(left, right)
-            return self._site.rendering.page(request, "compare.html", view=view, everything=request.text("all") == "1")
+            return self._render(request, "compare.html", view=view, everything=request.text("all") == "1")
         text = request.text("q")[:_LONGEST].strip()
         facts, rows = request.source.compare.candidates(left, text)
-        return self._site.rendering.page(request, "compare_choose.html", facts=facts, rows=rows, text=text)
+        return self._render(request, "compare_choose.html", facts=facts, rows=rows, text=text)

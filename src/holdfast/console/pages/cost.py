@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.console.page_request import PageRequest
-from holdfast.console.pages.table_pages import csv_reply, runs_of, shown
+from holdfast.console.pages.table_pages import TablePages, csv_reply, runs_of
 from holdfast.console.rendering import address, usd
-from holdfast.console.site import Site
 from holdfast.console.sources.cost import DIMENSIONS
 from holdfast.console.tables import (
     MOST_ROWS,
@@ -25,7 +24,7 @@ from holdfast.console.tables import (
     Table,
     TextCell,
 )
-from holdfast.costs.reports import CostLine, CostQuestion, CostReport
+from holdfast.costs.reports import CostLine, CostQuestion, CostReport, csv_rows
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.ledger import Dimension
 from holdfast.web.replies import Reply
@@ -40,11 +39,8 @@ _FILTERS: Final = (("pipeline", "Pipeline"), ("worker", "Worker"), ("tenant", "T
 _QUALIFIERS: Final = {Dimension.PIPELINE: "pipeline", Dimension.WORKER: "worker", Dimension.TENANT: "tenant"}
 
 
-class CostPages:
+class CostPages(TablePages):
     """The page of costs. A caller of one tenant sees only the costs of that tenant."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
 
     def routes(self) -> list[Route]:
         site = self._site
@@ -70,12 +66,12 @@ class CostPages:
             problem=problem,
             sections=() if report is None else (ConsoleSection(id="sums", table=_sums(report, by), live=True),),
         )
-        return shown(self._site.rendering, request, page, 422 if problem else 200)
+        return self._tables(request, page)
 
     def file(self, request: PageRequest) -> Reply:
         """The sums as CSV: at most 10,000 groups. Raises InvalidParameter if `?by=`, a time or a filter is wrong."""
         by = self._by(request)
-        columns, *rows = request.source.cost.table(request.source.cost.report(_question(request, by)))
+        columns, *rows = csv_rows(request.source.cost.report(_question(request, by)))
         return csv_reply(f"cost-by-{by.value}", columns, rows)
 
     @staticmethod

@@ -12,8 +12,8 @@ from markupsafe import Markup
 from holdfast.console.charts import ChartBar, bars
 from holdfast.console.page_request import PageRequest
 from holdfast.console.rendering import usd
-from holdfast.console.site import Site
-from holdfast.console.sources.home import HOUR_MS, MOST_IN_PART, HomeSource, HomeView, RunCounts
+from holdfast.console.site import PageGroup, Site
+from holdfast.console.sources.home import HOUR_MS, MOST_IN_PART, HomeView, RunCounts
 from holdfast.model.clock import monotonic
 from holdfast.web.replies import Reply
 from holdfast.web.routing import Route
@@ -27,11 +27,11 @@ _MOST_KEPT: Final = 100
 _MOST_PARTS: Final = 5_000
 
 
-class HomePages:
+class HomePages(PageGroup):
     """The first page and its parts."""
 
     def __init__(self, site: Site, tick: Callable[[], float] = monotonic) -> None:
-        self._site = site
+        super().__init__(site)
         self._tick = tick
         self._kept: dict[str | None, tuple[float, HomeView]] = {}
         """By tenant: when the view was read, and the view. A view is used again for a few seconds, so that many open pages do not each read
@@ -51,26 +51,25 @@ class HomePages:
     def home(self, request: PageRequest) -> Reply:
         """The whole page without the charts of runs. A script asks for the charts afterwards, because reading their counts may take a
         second."""
-        return self._site.rendering.page(request, "home.html", needs=request.source.home.needs(), **self._values(request))
+        return self._render(request, "home.html", needs=request.source.home.needs(), **self._values(request))
 
     def needs(self, request: PageRequest) -> Reply:
         """Only the part that says what needs a person. An open page asks for it again when the store has changed (ticks.py)."""
-        return self._site.rendering.page(request, "home_needs.html", needs=request.source.home.needs())
+        return self._render(request, "home_needs.html", needs=request.source.home.needs())
 
     def runs(self, request: PageRequest) -> Reply:
         """Only the charts of runs."""
-        source, now = request.source.home, request.source.home.now
-        told = []
+        now, told = request.now, []
         for name, query, unit, count, length in (("hour", "1h", "5 minutes", 12, HOUR_MS // 12), ("day", "24h", "1 hour", 24, HOUR_MS)):
-            parts = [self._part(source, since, length, now) for since in _slices(now, count, length)]
+            parts = [self._part(request, since, length) for since in _slices(now, count, length)]
             told.append(
                 {"name": name, "query": query, "unit": unit, "parts": parts, "chart": _throughput(parts, f"Runs of the last {name}")}
             )
-        return self._site.rendering.page(request, "home_runs.html", charts=told, most=MOST_IN_PART)
+        return self._render(request, "home_runs.html", charts=told, most=MOST_IN_PART)
 
     def body(self, request: PageRequest) -> Reply:
         """Only the part of the page below what needs a person, without the charts of runs."""
-        return self._site.rendering.page(request, "home_body.html", **self._values(request))
+        return self._render(request, "home_body.html", **self._values(request))
 
     def _values(self, request: PageRequest) -> dict[str, Any]:
         view = self._view(request)
@@ -82,7 +81,7 @@ class HomePages:
         }
 
     def _view(self, request: PageRequest) -> HomeView:
-        tenant, now = request.source.home.tenant, self._tick()
+        tenant, now = request.source.viewer.tenant, self._tick()
         at, view = self._kept.get(tenant, (None, None))
         if at is None or view is None or now - at > _FRESH_SECONDS or view.is_new:
             view = request.source.home.view()
@@ -91,12 +90,12 @@ class HomePages:
             self._kept[tenant] = (now, view)
         return view
 
-    def _part(self, source: HomeSource, since: int, length: int, now: int) -> RunCounts:
-        key, tick = (source.tenant, since, length), self._tick()
+    def _part(self, request: PageRequest, since: int, length: int) -> RunCounts:
+        key, tick = (request.source.viewer.tenant, since, length), self._tick()
         at, part = self._parts.get(key, (None, None))
-        if at is not None and part is not None and tick - at <= _fresh(part, now):
+        if at is not None and part is not None and tick - at <= _fresh(part, request.now):
             return part
-        part = source.part(since, since + length)
+        part = request.source.home.part(since, since + length)
         if len(self._parts) >= _MOST_PARTS:
             self._parts.clear()
         self._parts[key] = (tick, part)

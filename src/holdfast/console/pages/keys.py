@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from holdfast.console.page_request import PageRequest
-from holdfast.console.pages.table_pages import missing_is_no_page, part_of_path, shown
-from holdfast.console.site import Site, redirect
+from holdfast.console.pages.table_pages import TablePages, missing_is_no_page, part_of_path
+from holdfast.console.site import redirect
 from holdfast.console.sources.keys import KeyNotFound, TokenAsked
 from holdfast.console.tables import (
     MOST_ROWS,
@@ -51,11 +51,8 @@ _ROLES: Final = {
 _ID: Final = "keys/([^/]+)"
 
 
-class KeysPages:
+class KeysPages(TablePages):
     """The pages of credentials. Only callers who may administer all tenants can open them."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
 
     def routes(self) -> list[Route]:
         site = self._site
@@ -82,7 +79,7 @@ class KeysPages:
             issued = request.source.keys.make(asked)
         except InvalidParameter as wrong:
             return self._page(request, asked, str(wrong))
-        return shown(self._site.rendering, request, _made(request, issued))
+        return self._tables(request, _made(request, issued))
 
     @missing_is_no_page(KeyNotFound)
     def show(self, request: PageRequest) -> Reply:
@@ -126,7 +123,7 @@ class KeysPages:
                 ConsoleSection(id="revoke", title="Revoke", note=note, form=gone),
             ),
         )
-        return shown(self._site.rendering, request, page, 422 if problem else 200)
+        return self._tables(request, page)
 
     def _page(self, request: PageRequest, asked: TokenAsked | None = None, problem: str = "") -> Reply:
         found = request.source.keys.all()
@@ -138,7 +135,7 @@ class KeysPages:
             problem=problem,
             sections=(ConsoleSection(id="keys", table=_table(found, request)), _new(asked or TokenAsked())),
         )
-        return shown(self._site.rendering, request, page, 422 if problem else 200)
+        return self._tables(request, page)
 
 
 def _table(found: Sequence[Credential], request: PageRequest) -> Table:

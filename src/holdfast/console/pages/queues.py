@@ -10,7 +10,7 @@ from typing import Any, Final
 from holdfast.console.admission_counts import AdmissionCounts
 from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.queue_tables import counts, lanes, parked, queues, settings
-from holdfast.console.pages.table_pages import missing_is_no_page, part_asked, part_of_path, shown
+from holdfast.console.pages.table_pages import TablePages, missing_is_no_page, part_asked, part_of_path
 from holdfast.console.rendering import address
 from holdfast.console.site import Site, redirect
 from holdfast.console.sources.queues import MOST_REDRIVEN
@@ -32,12 +32,12 @@ _MARKS: Final = {
 }
 
 
-class QueuesPages:
+class QueuesPages(TablePages):
     """The pages of queues. Actions that concern all tenants (pause, resume, drain, set) are refused to a caller who belongs to one
     tenant."""
 
     def __init__(self, site: Site) -> None:
-        self._site = site
+        super().__init__(site)
         self._admissions = AdmissionCounts()
 
     def routes(self) -> list[Route]:
@@ -71,11 +71,10 @@ class QueuesPages:
             lead=lead,
             sections=(ConsoleSection(id="queues", table=queues(found, sparks, request), live=True),),
         )
-        return shown(self._site.rendering, request, page)
+        return self._tables(request, page)
 
     @missing_is_no_page(QueueNotFound)
     def show(self, request: PageRequest) -> Reply:
-        """The page of one queue."""
         return self._queue(request)
 
     @missing_is_no_page(QueueNotFound)
@@ -132,7 +131,7 @@ class QueuesPages:
         section = ConsoleSection(id="redrive", note=note, form=form if count else None)
         above = (("Queues", "queues"), (name, here))
         page = ConsolePage(title="Redrive all parked runs", path=f"{here}/redrive", above=above, problem=problem, sections=(section,))
-        return shown(self._site.rendering, request, page, 422 if problem else 200)
+        return self._tables(request, page)
 
     def _queue(self, request: PageRequest, problem: str = "", said: dict[str, str] | None = None) -> Reply:
         source, name = request.source.queues, request.label
@@ -155,7 +154,7 @@ class QueuesPages:
             problem=problem,
             sections=tuple(make() for part, make in made.items() if part == (part_asked(request) or part)),
         )
-        return shown(self._site.rendering, request, page, 422 if problem else 200)
+        return self._tables(request, page)
 
     def _spark(self, request: PageRequest, view: QueueView) -> tuple[int, ...] | None:
         if request.source.viewer.tenant is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 from holdfast.console.page_request import PageRequest
-from holdfast.console.site import Site, redirect
+from holdfast.console.site import PageGroup, redirect
 from holdfast.console.sources.restarts import RestartChoice, RestartView
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.errors import Rejected
@@ -17,11 +17,8 @@ _CHANGED = "You changed the form after the plan was made. This is what the resta
 _MOST_RESEND = 100
 
 
-class RestartPages:
+class RestartPages(PageGroup):
     """The page of a restart."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
 
     def routes(self) -> list[Route]:
         site = self._site
@@ -41,7 +38,7 @@ class RestartPages:
         """Show the plan of the restart that the form describes. Nothing is started."""
         view = request.source.restarts.view(request.label, _choice(request))
         if request.is_fragment:
-            return self._site.rendering.page(request, "restart_plan.html", view=view, planned=_mark(view), notice="")
+            return self._render(request, "restart_plan.html", view=view, planned=_mark(view), notice="")
         return self._shown(request, view)
 
     def start(self, request: PageRequest) -> Reply:
@@ -62,7 +59,7 @@ class RestartPages:
         return redirect(request, f"runs/{made}")
 
     def _shown(self, request: PageRequest, view: RestartView, *, notice: str = "", status: int = 200) -> Reply:
-        return self._site.rendering.page(request, "restart.html", status, view=view, planned=_mark(view), notice=notice)
+        return self._render(request, "restart.html", status, view=view, planned=_mark(view), notice=notice)
 
 
 def _choice(request: PageRequest) -> RestartChoice:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.run_wire import picture_html, slice_json
 from holdfast.console.rendering import address
-from holdfast.console.site import Site, redirect
+from holdfast.console.site import PageGroup, Site, redirect
 from holdfast.console.sources.run_operation import IMAGES, MOST_IMAGE
 from holdfast.console.sources.timeline import PAGE, Trees
 from holdfast.console.sources.timeline_tree import TimelineFilter
@@ -37,12 +37,12 @@ _PLAIN: Final[tuple[Header, ...]] = (
 _JSON: Final[Header] = (b"content-type", b"application/json")
 
 
-class RunPages:
+class RunPages(PageGroup):
     """The pages of one run. They keep the trees of the last timelines in memory (`Trees`), so that a page need not read a whole run
     again."""
 
     def __init__(self, site: Site) -> None:
-        self._site = site
+        super().__init__(site)
         self._trees = Trees()
 
     def routes(self) -> list[Route]:
@@ -65,10 +65,10 @@ class RunPages:
 
     def show(self, request: PageRequest) -> Reply:
         """The whole page; with `?part=head`, `graph` or `panel` only that part."""
-        header = request.source.run.find(request.label)
+        header = request.source.viewer.find(request.label)
         part = request.text("part")
         if part in _PARTS:
-            return self._site.rendering.page(request, _PARTS[part], **self._part(request, header, part))
+            return self._render(request, _PARTS[part], **self._part(request, header, part))
         return self._page(request, header)
 
     def _page(self, request: PageRequest, header: Execution, status: int = 200, **more: Any) -> Reply:
@@ -89,7 +89,7 @@ class RunPages:
             after = _number(request, "after")
             rows, is_more = request.source.run.events(header, after)
             values |= {"events": rows, "is_more": is_more, "after": after}
-        return self._site.rendering.page(request, "run.html", status, **(values | more))
+        return self._render(request, "run.html", status, **(values | more))
 
     def _part(self, request: PageRequest, header: Execution, part: str) -> dict[str, Any]:
         if part == "head":
@@ -105,7 +105,7 @@ class RunPages:
 
     def timeline(self, request: PageRequest) -> Reply:
         """A slice of the timeline's rows, as JSON."""
-        header = request.source.run.find(request.label)
+        header = request.source.viewer.find(request.label)
         wanted = request.text("op") or None
         found = request.source.timeline.slice(header, self._trees, _choice(request), _number(request, "from"), wanted)
         return Reply(200, slice_json(found), (_JSON, *_PLAIN))
@@ -113,20 +113,20 @@ class RunPages:
     def raw(self, request: PageRequest) -> Reply:
         """One operation and its first events (at most 200), as a JSON file, without secrets."""
         execution, operation = request.labels
-        header = request.source.run.find(execution)
+        header = request.source.viewer.find(execution)
         body = request.source.operations.raw(header, self._trees, operation)
         return Reply(200, body, (_JSON, *_PLAIN, _saved(f"{header.id}-{operation[:12]}.json")))
 
     def export(self, request: PageRequest) -> Reply:
         """The whole execution as a JSON file, without secrets. Raises InvalidParameter if it is too large."""
-        header = request.source.run.find(request.label)
+        header = request.source.viewer.find(request.label)
         return Reply(200, request.source.run.export(header), (_JSON, *_PLAIN, _saved(f"{header.id}.json")))
 
     def artifact(self, request: PageRequest) -> Reply:
         """The bytes of an artifact. The browser shows a small picture if the address has `?view=1`, and saves everything else as a file.
         Raises InvalidParameter if the artifact is too large for a page."""
         execution, artifact = request.labels
-        header = request.source.run.find(execution)
+        header = request.source.viewer.find(execution)
         ref, descriptor = request.source.operations.artifact(header, artifact)
         with os.fdopen(descriptor, "rb") as file:
             if ref.size_bytes > _MOST_FILE:
@@ -142,19 +142,19 @@ class RunPages:
 
     def stop(self, request: PageRequest) -> Reply:
         """Stop the run, with the reason of the form. A run of a worker or a pipeline is cancelled."""
-        header = request.source.run.find(request.label)
+        header = request.source.viewer.find(request.label)
         request.source.run.stop(header, request.field("reason"))
         return redirect(request, f"runs/{header.id}")
 
     def release(self, request: PageRequest) -> Reply:
         """Let a run continue that is quarantined, or that waits for another try after its runners died."""
-        header = request.source.run.find(request.label)
+        header = request.source.viewer.find(request.label)
         request.source.run.release(header)
         return redirect(request, f"runs/{header.id}")
 
     def redrive(self, request: PageRequest) -> Reply:
         """Start the parked run again, and show the page of the new run."""
-        header = request.source.run.find(request.label)
+        header = request.source.viewer.find(request.label)
         return redirect(request, f"runs/{request.source.run.redrive(header)}")
 
     def succeed(self, request: PageRequest) -> Reply:
@@ -173,7 +173,7 @@ class RunPages:
         """Answer a callback, or send a heartbeat, as `how` says. If the answer is refused, show the page of the run again, with what is
         wrong."""
         execution, wanted = request.labels
-        header = request.source.run.find(execution)
+        header = request.source.viewer.find(execution)
         operation = request.source.operations.operation(header, wanted)
         try:
             if how == "succeed":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.console.page_errors import SAFE_HEADERS
 from holdfast.console.page_request import PageRequest
 from holdfast.console.run_as_test import RecordedRun, written
-from holdfast.console.site import Site
+from holdfast.console.site import PageGroup
 from holdfast.model.errors import InvalidParameter
 from holdfast.web.replies import Reply
 from holdfast.web.routing import Route
@@ -14,11 +14,8 @@ _PLAIN = (b"content-type", b"text/plain; charset=utf-8")
 _LOCKED = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 
 
-class RunTestPages:
+class RunTestPages(PageGroup):
     """The page with a test that is made from a run, and the test as a file."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
 
     def routes(self) -> list[Route]:
         return [
@@ -35,7 +32,7 @@ class RunTestPages:
         except InvalidParameter as refused:
             recorded, problem = None, str(refused)
         text = "" if recorded is None else written(recorded)
-        return self._site.rendering.page(request, "run_test.html", header=header, recorded=recorded, text=text, problem=problem)
+        return self._render(request, "run_test.html", header=header, recorded=recorded, text=text, problem=problem)
 
     def file(self, request: PageRequest) -> Reply:
         """The test as a Python file. Raises InvalidParameter if no test can be made from the run."""

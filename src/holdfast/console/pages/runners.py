@@ -4,8 +4,7 @@ published."""
 from __future__ import annotations
 
 from holdfast.console.page_request import PageRequest
-from holdfast.console.pages.table_pages import part_of_path, runs_of, shown
-from holdfast.console.site import Site
+from holdfast.console.pages.table_pages import TablePages, part_of_path, runs_of
 from holdfast.console.sources.runners import RunnersView
 from holdfast.console.tables import (
     MOST_ROWS,
@@ -31,11 +30,8 @@ _LEAD = (
 )
 
 
-class RunnersPages:
+class RunnersPages(TablePages):
     """The page of runners. It concerns all tenants, so credentials of one tenant are refused."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
 
     def routes(self) -> list[Route]:
         return [self._site.page("runners", self.list, "ListRunnersPage", reach=Reach.NONE)]
@@ -44,7 +40,7 @@ class RunnersPages:
         """The page with the registered runners, and with the functions, workers and pipelines that runners have published."""
         view = request.source.runners.all()
         sections = (_runners(view, request.now), _hosted(view))
-        return shown(self._site.rendering, request, ConsolePage(title="Runners", path="runners", lead=_LEAD, sections=sections))
+        return self._tables(request, ConsolePage(title="Runners", path="runners", lead=_LEAD, sections=sections))
 
 
 def _runners(view: RunnersView, now: int) -> ConsoleSection:

@@ -10,7 +10,7 @@ from holdfast.console.page_errors import SAFE_HEADERS
 from holdfast.console.page_request import PageRequest
 from holdfast.console.query import FACETS, TIMES, Query, query_from
 from holdfast.console.rendering import address
-from holdfast.console.site import Site, redirect
+from holdfast.console.site import PageGroup, redirect
 from holdfast.model.errors import InvalidParameter
 from holdfast.web.policy import Needs
 from holdfast.web.replies import Reply, json_reply
@@ -19,11 +19,8 @@ from holdfast.web.routing import Route
 RANGES = (("1h", "1 hour"), ("24h", "1 day"), ("7d", "7 days"), ("30d", "30 days"))
 
 
-class RunsPages:
+class RunsPages(PageGroup):
     """The pages of the list."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
 
     def routes(self) -> list[Route]:
         site = self._site
@@ -43,21 +40,19 @@ class RunsPages:
             asked = query_from(request.text("q"))
         except InvalidParameter as wrong:
             problem = str(wrong)
-        return self._site.rendering.page(
-            request, "runs.html", 422 if problem else 200, problem=problem, ranges=RANGES, **self._values(request, asked)
-        )
+        return self._render(request, "runs.html", 422 if problem else 200, problem=problem, ranges=RANGES, **self._values(request, asked))
 
     def rows(self, request: PageRequest) -> Reply:
         """Only the rows. An open page asks for them again when the store has changed. Raises InvalidParameter if the question cannot be
         read."""
-        return self._site.rendering.page(request, "runs_rows.html", **self._values(request, query_from(request.text("q"))))
+        return self._render(request, "runs_rows.html", **self._values(request, query_from(request.text("q"))))
 
     def facets(self, request: PageRequest) -> Reply:
         """Only the facets: how many runs have each status, worker, queue and so on. A script asks for them after the rows are shown. Raises
         InvalidParameter if the question cannot be read."""
         asked = query_from(request.text("q"))
         counts = request.source.runs.facets(asked)
-        return self._site.rendering.page(request, "runs_facets.html", query=asked, counts=counts)
+        return self._render(request, "runs_facets.html", query=asked, counts=counts)
 
     def complete(self, request: PageRequest) -> Reply:
         """Completions for what a person types, as a JSON list. With `?key=`: values of that qualifier that begin with `?prefix=`. Without

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from holdfast.console.page_request import PageRequest
-from holdfast.console.pages.table_pages import missing_is_no_page, part_of_path, runs_of, shown
+from holdfast.console.pages.table_pages import TablePages, missing_is_no_page, part_of_path, runs_of
 from holdfast.console.rendering import address, moment
-from holdfast.console.site import Site, redirect
+from holdfast.console.site import redirect
 from holdfast.console.tables import (
     NOTHING,
     Actions,
@@ -51,11 +51,8 @@ whose status the page can show instead. An outcome that is not here looks like `
 _EXAMPLES: Final = 10
 
 
-class SchedulesPages:
+class SchedulesPages(TablePages):
     """The pages of schedules. A caller of one tenant sees and changes only the schedules of that tenant."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
 
     def routes(self) -> list[Route]:
         site, one = self._site, "schedules/([^/]+)"
@@ -88,11 +85,10 @@ class SchedulesPages:
             lead=_LEAD,
             sections=(ConsoleSection(id="schedules", table=table, live=True),),
         )
-        return shown(self._site.rendering, request, page)
+        return self._tables(request, page)
 
     @missing_is_no_page(ScheduleNotFound)
     def show(self, request: PageRequest) -> Reply:
-        """The page of one schedule."""
         state = request.source.schedules.get(request.label)
         here = f"schedules/{part_of_path(state.name)}"
         buttons = (*_pause_button(state, ""), Button(label="Backfill…", to=f"{here}/backfill", needs="operate", style="", is_link=True))
@@ -110,7 +106,7 @@ class SchedulesPages:
                 _input(state),
             ),
         )
-        return shown(self._site.rendering, request, page)
+        return self._tables(request, page)
 
     @missing_is_no_page(ScheduleNotFound)
     def pause(self, request: PageRequest) -> Reply:
@@ -177,7 +173,7 @@ class SchedulesPages:
             problem=problem,
             sections=tuple(sections),
         )
-        return shown(self._site.rendering, request, page, 422 if problem else 200)
+        return self._tables(request, page)
 
     def _planned(self, request: PageRequest, here: str, begin: str, end: str) -> ConsoleSection:
         plan = request.source.schedules.backfill_plan(request.label, _moment(begin), _moment(end))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.console.page_request import PageRequest
-from holdfast.console.pages.table_pages import shown
+from holdfast.console.pages.table_pages import TablePages
 from holdfast.console.rendering import address
-from holdfast.console.site import Site
 from holdfast.console.sources.signals import DeadLetter, SignalsView
 from holdfast.console.tables import Age, Cell, Column, ConsolePage, ConsoleSection, LinkCell, Number, StatusMark, Table, TextCell
 from holdfast.model.errors import HoldfastError, InvalidParameter
@@ -38,11 +37,8 @@ _LARGE: Final = 1000
 behind."""
 
 
-class SignalsPages:
+class SignalsPages(TablePages):
     """The page of signals. It concerns all tenants, so credentials of one tenant are refused."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
 
     def routes(self) -> list[Route]:
         return [self._site.page("signals", self.list, "ListSignalsPage", reach=Reach.NONE)]
@@ -60,7 +56,7 @@ class SignalsPages:
             lead=_LEAD,
             sections=(_subscribers(view), _letters(view), _signals(view, first=bool(text))),
         )
-        return shown(self._site.rendering, request, page)
+        return self._tables(request, page)
 
 
 def _subscribers(view: SignalsView) -> ConsoleSection:

@@ -9,22 +9,26 @@ from urllib.parse import quote
 from holdfast.console.page_errors import SAFE_HEADERS
 from holdfast.console.page_request import PageRequest
 from holdfast.console.query import Query
-from holdfast.console.rendering import Rendering, address
+from holdfast.console.rendering import address
+from holdfast.console.site import PageGroup
 from holdfast.console.tables import ConsolePage, csv_text
 from holdfast.web.refusals import Refused
 from holdfast.web.replies import Reply
 
 
-def shown(rendering: Rendering, request: PageRequest, page: ConsolePage, status: int = 200) -> Reply:
-    """The reply with the page and the HTTP status `status`. If a script asks for one section (`?part=`), the reply has only that section,
-    with status 200. Raises Refused (status 404) if the page has no section of this name."""
-    wanted = part_asked(request)
-    if not wanted:
-        return rendering.page(request, "table.html", status, page=page)
-    section = page.section(wanted)
-    if section is None:
-        raise Refused(404, "NotFound", "There is no such part of this page.")
-    return rendering.page(request, "table_part.html", page=page, section=section)
+class TablePages(PageGroup):
+    """A group of pages that are made of tables."""
+
+    def _tables(self, request: PageRequest, page: ConsolePage) -> Reply:
+        """The reply with the page; its HTTP status is 422 if the page says what is wrong. If a script asks for one section (`?part=`), the
+        reply has only that section, with status 200. Raises Refused (status 404) if the page has no section of this name."""
+        wanted = part_asked(request)
+        if not wanted:
+            return self._render(request, "table.html", 422 if page.problem else 200, page=page)
+        section = page.section(wanted)
+        if section is None:
+            raise Refused(404, "NotFound", "There is no such part of this page.")
+        return self._render(request, "table_part.html", page=page, section=section)
 
 
 def part_asked(request: PageRequest) -> str:

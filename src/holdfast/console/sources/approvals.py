@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.console.sources.viewer import Viewer
+from holdfast.console.sources.viewer import CallerSource
 from holdfast.costs.estimates import Estimates, rest_in_words, without_workers
 from holdfast.model.audit import NoteFilter, NoteKind
 from holdfast.model.credentials import Credential
@@ -52,7 +52,6 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """The id of the approval."""
         return self.approval.approval_id
 
     @property
@@ -96,11 +95,8 @@ class DecisionReport(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class ApprovalsSource:
+class ApprovalsSource(CallerSource):
     """Reads approvals, and decides them, for one caller."""
-
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
 
     # --- looking
 

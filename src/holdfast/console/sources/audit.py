@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.console.sources.viewer import Viewer
+from holdfast.console.sources.viewer import CallerSource
 from holdfast.model.audit import Noted, NoteFilter
 
 PAGE: Final = 100
@@ -15,11 +15,8 @@ MOST_LINES: Final = 10_000
 """The file with the audit log has at most this many lines."""
 
 
-class AuditSource:
+class AuditSource(CallerSource):
     """Reads the audit log."""
-
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
 
     def page(self, wanted: NoteFilter) -> tuple[Sequence[Noted], int | None]:
         """Returns a page of the lines that match, newest first; and the number of the last line of this page, before which the next page

@@ -9,7 +9,7 @@ from typing import Final, assert_never
 import msgspec
 
 from holdfast.console.query import Query
-from holdfast.console.sources.viewer import READ_SECONDS, Viewer
+from holdfast.console.sources.viewer import READ_SECONDS, CallerSource
 from holdfast.engine.restarts import check_restartable, restarted
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus, State
@@ -75,11 +75,8 @@ class BulkPlan(msgspec.Struct, frozen=True, kw_only=True):
         return self.items[0].id if self.items else ""
 
 
-class BulkSource:
+class BulkSource(CallerSource):
     """Finds the runs that match a search, and acts on one run at a time."""
-
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
 
     @property
     def tenant(self) -> str | None:

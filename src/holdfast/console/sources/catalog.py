@@ -12,7 +12,7 @@ from holdfast.console.server_process import ServerProcess
 from holdfast.console.sources.figures import MOST_ROWS, Figures, figures_by_function, figures_of
 from holdfast.console.sources.gate_verdicts import GateVerdicts, few_enough, gate_verdicts
 from holdfast.console.sources.runs import RunRow, RunsSource
-from holdfast.console.sources.viewer import READ_SECONDS, Viewer
+from holdfast.console.sources.viewer import READ_SECONDS, CallerSource
 from holdfast.contract.terms import Contract
 from holdfast.model.errors import FunctionNotFound, HoldfastError
 from holdfast.model.execution import Execution, Terms
@@ -93,11 +93,8 @@ class Recent(msgspec.Struct, frozen=True, kw_only=True):
     """Whether more runs may have begun in the last 24 hours than the figures count."""
 
 
-class CatalogSource:
+class CatalogSource(CallerSource):
     """Reads the catalog for one caller. Functions are shared by all tenants; their runs are not."""
-
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
 
     def page(self, kind: Kind | None, text: str, number: int) -> CatalogPage:
         """A page of the list, in the order of names: the workers, pipelines and functions whose names contain `text`. Upper and lower case

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -12,10 +11,11 @@ from holdfast.console.query import Query
 from holdfast.console.schema_form import loads
 from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.runs import RunRow, RunsSource
-from holdfast.console.sources.viewer import Viewer
+from holdfast.console.sources.viewer import CallerSource
 from holdfast.model import codec
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution
+from holdfast.model.ledger import nanos_of
 from holdfast.model.operations import Operation, Type
 from holdfast.model.shown_status import ShownStatus
 from holdfast.pipelines.restart.compare import Difference, NodeComparison, Side, differences
@@ -27,7 +27,6 @@ from holdfast.workers.run_lookup import accepted_in, calls_of, response_of
 MOST_PARTS: Final = 1_000
 """At most this many operations, or calls of tools, of each run are compared."""
 _CANDIDATES: Final = 20
-_NANO: Final = Decimal(1_000_000_000)
 Clean = Callable[[str], str]
 
 
@@ -84,11 +83,8 @@ class CompareView(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.inputs or self.outputs or any(one.differs for one in self.parts)) and self.left.status is self.right.status
 
 
-class CompareSource:
+class CompareSource(CallerSource):
     """Compares runs that one caller may see."""
-
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
 
     def view(self, left: str, right: str) -> CompareView:
         """Compare two runs. Raises ExecutionNotFound if one of them does not exist, or if the caller may not see it."""
@@ -232,7 +228,7 @@ def _call(one: Try | None) -> PartSide | None:
     if one.receipt is None:
         return PartSide(state="waiting")
     error, used = one.receipt.error, one.receipt.usage
-    cost = int(used.cost_usd * _NANO) if used.cost_usd else None
+    cost = nanos_of(used.cost_usd) if used.cost_usd else None
     return PartSide(
         state="ok" if error is None else "failed", took=one.at - one.began, cost=cost, note="" if error is None else error.error_code
     )
@@ -257,7 +253,7 @@ def _node_side(side: Side | None) -> PartSide | None:
         *(["reused"] if side.reused else []),
         *([f"round {side.round}"] if side.round > 1 else []),
     ]
-    return PartSide(state=side.state, took=side.duration_ms, cost=int(side.cost_usd * _NANO) or None, note=", ".join(notes))
+    return PartSide(state=side.state, took=side.duration_ms, cost=nanos_of(side.cost_usd) or None, note=", ".join(notes))
 
 
 def _part(

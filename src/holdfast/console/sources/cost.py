@@ -6,19 +6,16 @@ from typing import Final
 
 import msgspec
 
-from holdfast.console.sources.viewer import Viewer
-from holdfast.costs.reports import CostQuestion, CostReport, csv_rows
+from holdfast.console.sources.viewer import CallerSource
+from holdfast.costs.reports import CostQuestion, CostReport
 from holdfast.model.ledger import Dimension
 
 DIMENSIONS: Final = (Dimension.PIPELINE, Dimension.NODE, Dimension.MODEL, Dimension.TENANT, Dimension.WORKER, Dimension.DAY)
 """The fields by which the page can group its sums."""
 
 
-class CostSource:
+class CostSource(CallerSource):
     """Reads from the ledger what runs have cost."""
-
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
 
     def report(self, asked: CostQuestion) -> CostReport:
         """The sums of each group. `asked` says how to group, and what is summed. If the caller belongs to a tenant, only that tenant is
@@ -26,7 +23,3 @@ class CostSource:
         tenant = self._viewer.tenant
         confined = asked if tenant is None else msgspec.structs.replace(asked, tenant=tenant)
         return self._viewer.client.cost(**msgspec.structs.asdict(confined))
-
-    def table(self, report: CostReport) -> list[list[str]]:
-        """The report as rows for a spreadsheet, the names of the columns first."""
-        return csv_rows(report)

@@ -50,8 +50,7 @@ class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def against(self) -> int:
         """How often a person disagreed with the gate: rejected or edited what it had allowed, or approved what it had blocked."""
-        held = sum(self.cell(verdict, "approved") for verdict in ("block",))
-        return self.cell("allow", "rejected") + self.cell("allow", "edited") + held
+        return self.cell("allow", "rejected") + self.cell("allow", "edited") + self.cell("block", "approved")
 
 
 def few_enough(runs: Iterable[Execution]) -> list[Execution]:

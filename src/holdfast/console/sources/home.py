@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from holdfast.console.sources.runs import MOST_LOOKED
-from holdfast.console.sources.viewer import READ_SECONDS, Viewer
+from holdfast.console.sources.viewer import READ_SECONDS, CallerSource
 from holdfast.costs.reports import CostQuestion, cost_report, day_text
 from holdfast.descriptions.why import MOST_OPERATIONS, why
 from holdfast.model.execution import Execution, State
@@ -138,21 +138,8 @@ class HomeView(msgspec.Struct, frozen=True, kw_only=True):
     coming: tuple[Coming, ...]
 
 
-class HomeSource:
+class HomeSource(CallerSource):
     """Reads the first page for one caller."""
-
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
-
-    @property
-    def now(self) -> int:
-        """The present time, in milliseconds."""
-        return self._viewer.now
-
-    @property
-    def tenant(self) -> str | None:
-        """The tenant that the caller belongs to; None if the caller sees all tenants."""
-        return self._viewer.tenant
 
     @property
     def place(self) -> str | None:

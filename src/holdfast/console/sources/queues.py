@@ -12,7 +12,7 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution
 from holdfast.model.places import tenant_lane
 from holdfast.model.queues import LaneState, QueueRow
-from holdfast.queues.documents import settings_document
+from holdfast.queues.documents import setting_text, settings_document
 from holdfast.queues.redrives import Redriven
 from holdfast.queues.setting_names import MEMBERS, read_assignment
 from holdfast.queues.store_queues import ParkedRun, QueueView
@@ -147,19 +147,11 @@ def settings_of(row: QueueRow) -> tuple[QueueSetting, ...]:
             name=name,
             declared=_said(told["declared"], name),
             operator=_said(told["operator"], name),
-            counts=_text(told["counts"][name]),
+            counts=setting_text(told["counts"][name]),
         )
         for name in MEMBERS
     )
 
 
 def _said(document: Mapping[str, Any], name: str) -> str | None:
-    return _text(document[name]) if name in document else None
-
-
-def _text(value: Any) -> str:
-    if value is None or value in ([], ()):
-        return "none"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return setting_text(document[name]) if name in document else None

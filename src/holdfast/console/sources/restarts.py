@@ -9,7 +9,6 @@ code, because the code is replayed on the part of the history that is kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +16,7 @@ import msgspec
 from holdfast.console.schema_form import loads
 from holdfast.console.sources.contracts import contract_of, encoded, same, with_secrets, without_secrets
 from holdfast.console.sources.run_secrets import Veil
-from holdfast.console.sources.viewer import Viewer
+from holdfast.console.sources.viewer import CallerSource
 from holdfast.contract.checking import told_of
 from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.refusals import InvalidRequest
@@ -26,6 +25,7 @@ from holdfast.engine.restarts import check_restartable, restarted
 from holdfast.hosts.evaluator.schema_check import problems_now
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import FAILED_STATUSES, Execution
+from holdfast.model.ledger import nanos_of
 from holdfast.model.operations import Operation, Type
 from holdfast.model.operations import Status as OperationStatus
 from holdfast.model.restart_errors import RestartRefused
@@ -129,11 +129,8 @@ class RestartView(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.refusal or self.problem or self.problems)
 
 
-class RestartSource:
+class RestartSource(CallerSource):
     """Plans and starts restarts for one caller."""
-
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
 
     def view(self, execution: str, choice: RestartChoice | None = None) -> RestartView:
         """What a restart would do. `choice` says where it begins. Without a choice, a failed run repeats what failed, and a pipeline's run
@@ -202,9 +199,9 @@ class RestartSource:
         if plan.nodes:
             by_node = {one.node: one for one in plan.nodes}
             places = tuple(msgspec.structs.replace(one, plan=by_node.get(one.key)) for one in view.places)
-            may = view.may_cost if plan.may_cost_usd is None else _nanos(plan.may_cost_usd)
+            may = view.may_cost if plan.may_cost_usd is None else nanos_of(plan.may_cost_usd)
             use = view.may_use if plan.may_use_tokens is None else plan.may_use_tokens
-            view = msgspec.structs.replace(view, places=places, last_cost=_nanos(plan.last_cost_usd), may_cost=may, may_use=use)
+            view = msgspec.structs.replace(view, places=places, last_cost=nanos_of(plan.last_cost_usd), may_cost=may, may_use=use)
         redone = {one.node for one in plan.nodes if one.what != "reused"}
         return msgspec.structs.replace(view, writes=self._writes(header, accepted, picture, redone))
 
@@ -355,12 +352,8 @@ def _input(choice: RestartChoice) -> str | None:
 
 def _cap(accepted: AcceptedRequest) -> int | None:
     cap = accepted.limits.max_cost_usd
-    return None if cap is None else _nanos(cap)
+    return None if cap is None else nanos_of(cap)
 
 
 def _cost(header: Execution) -> int | None:
     return None if header.summary is None else header.summary.cost
-
-
-def _nanos(usd: Decimal) -> int:
-    return int(usd * 1_000_000_000)

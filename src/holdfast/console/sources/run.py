@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.console.sources.run_secrets import Veil
-from holdfast.console.sources.viewer import Viewer
+from holdfast.console.sources.viewer import CallerSource
 from holdfast.contract.protocol import Response
 from holdfast.costs.reports import CostLine
 from holdfast.descriptions.executions import arn_of
@@ -93,7 +93,6 @@ class RunHead(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """The id of the execution."""
         return self.header.id
 
     @property
@@ -138,15 +137,8 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     """For each node that has begun, the id of its operation (of the newest, if it began several times), by the name of the node."""
 
 
-class RunSource:
+class RunSource(CallerSource):
     """Reads one execution for one caller, and acts on it."""
-
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
-
-    def find(self, execution: str) -> Execution:
-        """The execution with this id. Raises ExecutionNotFound if there is none, and the same error if it belongs to another tenant."""
-        return self._viewer.find(execution)
 
     # --- the head
 

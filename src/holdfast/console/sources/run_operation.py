@@ -15,7 +15,7 @@ from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.timeline import Trees
 from holdfast.console.sources.timeline_tree import TimelineEntry, TimelineTree
 from holdfast.console.sources.timeline_words import bare
-from holdfast.console.sources.viewer import Viewer
+from holdfast.console.sources.viewer import CallerSource
 from holdfast.contract.protocol import ArtifactRef
 from holdfast.model import codec, json_structs
 from holdfast.model.error_text import place_of
@@ -144,11 +144,8 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
         return op.type is Type.CALLBACK and op.status is Status.STARTED and op.sub_type not in KEPT and op.callback_id is not None
 
 
-class OperationSource:
+class OperationSource(CallerSource):
     """Reads operations and artifacts for one caller."""
-
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
 
     def detail(self, header: Execution, trees: Trees, operation: str, items_at: int = 0) -> Detail:
         """What the panel shows of the operation with this id, without secrets. `items_at` is the number of the first item of a map, or

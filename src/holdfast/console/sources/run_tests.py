@@ -19,7 +19,7 @@ from holdfast.console.run_as_test import CallbackAnswer, Gave, RecordedRun
 from holdfast.console.schema_form import loads
 from holdfast.console.sources.contracts import Cleaner, blank, contract_of, same, without_secrets
 from holdfast.console.sources.run_secrets import Veil
-from holdfast.console.sources.viewer import Viewer
+from holdfast.console.sources.viewer import CallerSource, Viewer
 from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.protocol import Response
 from holdfast.contract.redaction import REDACTED, redacted
@@ -43,11 +43,8 @@ _DIFFERS: Final = "A worker or a function gave different answers to the same que
 _OUTPUTS_NOTE: Final = "The outputs are not compared, because something was taken out of them."
 
 
-class RunTestSource:
+class RunTestSource(CallerSource):
     """Makes tests of runs that one caller may see."""
-
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
 
     def recorded(self, execution: str) -> RecordedRun:
         """Everything that the test of a run needs. Raises InvalidParameter if the run has not ended. Raises ExecutionNotFound if there is

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.console.sources.viewer import Viewer
+from holdfast.console.sources.viewer import CallerSource
 from holdfast.store.browse import RunnerStatus
 from holdfast.store.values import Hosted
 
@@ -21,11 +21,8 @@ class RunnersView(msgspec.Struct, frozen=True, kw_only=True):
     of the oldest schema, which does not tell it."""
 
 
-class RunnersSource:
+class RunnersSource(CallerSource):
     """Reads the runners."""
-
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
 
     def all(self) -> RunnersView:
         """All registered runners, also those that sent no heartbeat in time; and at most 10,000 of the functions, workers and pipelines

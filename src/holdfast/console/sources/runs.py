@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from holdfast.console.query import FACETS, Query
-from holdfast.console.sources.viewer import READ_SECONDS, Viewer
+from holdfast.console.sources.viewer import READ_SECONDS, CallerSource
 from holdfast.descriptions.why import MOST_OPERATIONS, Why, why
 from holdfast.model.console_state import SavedView
 from holdfast.model.execution import Execution, ExecutionStatus, State
@@ -41,7 +41,6 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """The id of the execution."""
         return self.header.id
 
     @property
@@ -78,11 +77,8 @@ class FacetCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether more executions may match than were counted."""
 
 
-class RunsSource:
+class RunsSource(CallerSource):
     """Reads the list for one caller."""
-
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
 
     def page(self, query: Query, beyond: str | None = None, limit: int = PAGE) -> RunPage:
         """One page of at most `limit` executions that match, newest first. It begins after the execution with the id `beyond`; if that is
@@ -124,7 +120,6 @@ class RunsSource:
         return self._viewer.store.values(Completed(field), prefix, 10, self._viewer.tenant)
 
     def views(self) -> Sequence[SavedView]:
-        """The views that the caller has saved."""
         return self._viewer.store.views(self._viewer.owner)
 
     def save_view(self, name: str, query: Query) -> None:

@@ -32,22 +32,18 @@ class Backfill(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.due)
 
 
-class SchedulesSource:
-    """Reads and changes schedules."""
+class SchedulesSource(Schedules):
+    """The schedules that one caller sees and changes, with what only the pages ask for."""
 
     def __init__(self, viewer: Viewer) -> None:
+        super().__init__(viewer.store, viewer.clock, actor=viewer.actor, tenant=viewer.tenant)
         self._viewer = viewer
-        self._verbs = Schedules(viewer.store, viewer.clock, actor=viewer.actor, tenant=viewer.tenant)
 
     def page(self, beyond: str) -> tuple[Sequence[ScheduleState], str | None]:
         """Returns a page of schedules, in the order of their names: those after the name `beyond`, or the first ones if `beyond` is empty;
         and the name after which the next page begins, None if this is the last page."""
-        found = list(islice(self._verbs.list(PAGE + 1, beyond), PAGE + 1))
+        found = list(islice(self.list(PAGE + 1, beyond), PAGE + 1))
         return found[:PAGE], found[PAGE - 1].name if len(found) > PAGE else None
-
-    def get(self, name: str) -> ScheduleState:
-        """One schedule. Raises ScheduleNotFound if there is none."""
-        return self._verbs.get(name)
 
     def statuses(self, state: ScheduleState) -> Mapping[str, ShownStatus]:
         """The statuses of the executions that belong to the newest occurrences of a schedule (`state.recent`), by execution id. An
@@ -68,26 +64,3 @@ class SchedulesSource:
         if len(due) > MAX_ASKED:
             raise ScheduleInvalid(f"More than {MAX_ASKED:,} occurrences were due in that time. Choose a shorter time.")
         return Backfill(begin=begin, end=end, due=tuple(due))
-
-    # --- changing
-
-    def pause(self, name: str) -> None:
-        """Pause a schedule: nothing that is due is started until the schedule is resumed. `run_now` and `backfill` still start
-        occurrences."""
-        self._verbs.pause(name)
-
-    def resume(self, name: str) -> None:
-        """Resume a schedule. Occurrences that were due during the pause are not started, and neither are those that still waited for an
-        earlier occurrence to end."""
-        self._verbs.resume(name)
-
-    def run_now(self, name: str) -> None:
-        """Ask for one occurrence now, also if another one still runs or the schedule is paused. A runner that hosts the function starts
-        it. Raises ScheduleInvalid if too many such requests wait already."""
-        self._verbs.run_now(name)
-
-    def backfill(self, name: str, begin: int, end: int) -> int:
-        """Ask for the occurrences that were due from `begin` on and before `end` (both in milliseconds), and return how many these are. A
-        runner that hosts the function starts them, except those whose execution is still in the store. Raises ScheduleInvalid if there are
-        too many, or if `end` is not after `begin`."""
-        return self._verbs.backfill(name, begin, end).due

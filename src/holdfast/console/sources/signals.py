@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.console.sources.viewer import Viewer
+from holdfast.console.sources.viewer import CallerSource
 from holdfast.model.signals import StatusSignal
 from holdfast.store.browse import SubscriberPosition
 
@@ -39,11 +39,8 @@ class SignalsView(msgspec.Struct, frozen=True, kw_only=True):
     """The next page has the signals whose numbers are below this one. None if the store has no signal older than those of this page."""
 
 
-class SignalsSource:
+class SignalsSource(CallerSource):
     """Reads subscribers and signals."""
-
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
 
     def page(self, before: int | None) -> SignalsView:
         """The subscribers, the dead letters, and one page of signals: the newest of those whose number is below `before`, or the newest of

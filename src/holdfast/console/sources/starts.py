@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.console.sources.viewer import Viewer
+from holdfast.console.sources.viewer import CallerSource
 from holdfast.contract.protocol import Response, WorkerRequest
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.errors import ExecutionAlreadyStarted, FunctionNotFound, HoldfastError
@@ -16,11 +16,8 @@ from holdfast.model.starts import Start, Started
 from holdfast.workers.accept import traced
 
 
-class StartSource:
+class StartSource(CallerSource):
     """Starts work for one caller. The audit log names the caller."""
-
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
 
     def why_not(self, name: str, kind: Kind) -> str:
         """Why this console cannot start this worker or pipeline, as a sentence; empty if it can. Always empty for a function."""

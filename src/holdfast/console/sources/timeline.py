@@ -14,7 +14,7 @@ from holdfast.console.sources.run_logs import logs_of
 from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.timeline_tree import TimelineEntry, TimelineFilter, TimelineTree
 from holdfast.console.sources.timeline_words import Said
-from holdfast.console.sources.viewer import Viewer
+from holdfast.console.sources.viewer import CallerSource, Viewer
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import RUN, Operation, Type
 from holdfast.pipelines.graph.graph import kind_of
@@ -162,11 +162,8 @@ def _children(store: ExecutionStore, header: Execution) -> dict[str, Execution]:
     return {child.parent_operation: child for child in reversed(found) if child.parent_operation is not None}
 
 
-class TimelineSource:
+class TimelineSource(CallerSource):
     """Reads timelines for one caller."""
-
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
 
     def slice(
         self, header: Execution, trees: Trees, choice: TimelineFilter, at: int = 0, wanted: str | None = None, limit: int = PAGE

@@ -120,7 +120,6 @@ class TimelineTree:
         self.by_place = {entry.op.place: at for at, entry in own}
         self.by_id = {entry.op.id: at for at, entry in own}
         self.counts = Counter(entry.status for _, entry in own)
-        self.until = now
         self.scale = self.measured(now)
 
     # --- building

@@ -82,3 +82,10 @@ class Viewer:
         if header is None or not self.may_see(header):
             raise ExecutionNotFound(f"There is no execution {execution!r:.100}.")
         return header
+
+
+class CallerSource:
+    """What one caller, the viewer, may read and do on a group of pages. The base class of the sources."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer

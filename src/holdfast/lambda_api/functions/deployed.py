@@ -74,7 +74,6 @@ class DeployedFunctions:
         return found
 
     def folder(self, version: Version) -> Path:
-        """The folder with the code of a version."""
         return self.keeper.code_folder(version.code)
 
     # --- functions

@@ -143,25 +143,19 @@ class FunctionFolder:
         return self._code / code.id
 
     def intact(self, code: Code, looked: CodeCache | None = None) -> bool:
-        """Whether the files of this code in the folder are still as they were deployed. False also if they cannot be read. If no hash was
-        stored with the code (an older release wrote it), True, and the hash of the files as they are now is stored. If `looked` has the
-        answer for this code, the files are not read again. Blocks. Bytecode that earlier runs left is removed first, because Python would
-        run it instead of the code."""
+        """Whether the files of this code in the folder are still as they were deployed. False also if they or their hash cannot be read.
+        If `looked` has the answer for this code, the files are not read again. Blocks. Bytecode that earlier runs left is removed first,
+        because Python would run it instead of the code."""
         looked = looked or CodeCache()
         if code.id not in looked.intact:
             looked.intact[code.id] = self._is_intact(code)
         return looked.intact[code.id]
 
     def _is_intact(self, code: Code) -> bool:
-        place, noted = self.code_folder(code), self._noted(code)
+        place = self.code_folder(code)
         code_files.remove_bytecode(place)
         try:
-            found = code_files.content_of(place)
-            if not noted.exists():  # an older release wrote this code without a hash: the files are accepted as they are
-                with _told(self.folder):
-                    self._note(code, found)
-                return True
-            return noted.read_text() == found
+            return code_files.content_of(place) == self._noted(code).read_text()
         except (CodeInvalid, OSError):
             return False
 

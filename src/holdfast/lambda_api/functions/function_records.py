@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from holdfast.lambda_api.operations.checks import function_arn
-from holdfast.lambda_api.runtime.runtime_description import APPLICATION_LEVELS, MAX_TIMEOUT_SECONDS, RESERVED, SYSTEM_LEVELS, Runtime
+from holdfast.lambda_api.runtime.runtime_description import MAX_TIMEOUT_SECONDS, RESERVED, Runtime
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Terms
 from holdfast.model.ids import LATEST
@@ -72,16 +72,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def logging(self) -> Wire:
         """The function's LoggingConfig. As on AWS, it has log levels only if the LogFormat is JSON."""
-        kept = self.other.get("LoggingConfig", {})  # its LogGroup; documents of older releases have their levels there too
-        shown: Wire = {"LogFormat": self.log_format}
-        if self.log_format == "JSON":
-            for name, level, known in (
-                ("ApplicationLogLevel", self.application_log_level, APPLICATION_LEVELS),
-                ("SystemLogLevel", self.system_log_level, SYSTEM_LEVELS),
-            ):
-                before = kept.get(name)
-                shown[name] = level or (before if before in known else "INFO")
-        return shown | {name: value for name, value in kept.items() if name == "LogGroup"}
+        levels = {"ApplicationLogLevel": self.application_log_level or "INFO", "SystemLogLevel": self.system_log_level or "INFO"}
+        group: Wire = self.other.get("LoggingConfig", {})  # its LogGroup
+        return {"LogFormat": self.log_format} | (levels if self.log_format == "JSON" else {}) | group
 
 
 class Code(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from holdfast.engine.registry import Registry
 from holdfast.lambda_api.functions.deployed import DeployedFunctions
 from holdfast.lambda_api.functions.function_records import Version, about
 from holdfast.lambda_api.operations.checks import FunctionReference
-from holdfast.lambda_api.operations.lookup import FoundFunction, RegisteredFunctions
+from holdfast.lambda_api.operations.lookup import FoundFunction, RegisteredFunctions, list_order
 from holdfast.model.deploy_errors import CodeChanged, ResourceConflict
 from holdfast.model.errors import FunctionNotFound
 
@@ -68,7 +68,7 @@ class ServedFunctions:
             for version in entry.everything()
             if (entry.name, version.version) not in taken
         ]
-        return sorted([*own, *deployed], key=lambda found: (found.name, int(found.version) if found.version.isdigit() else 0))
+        return sorted([*own, *deployed], key=list_order)
 
     def knows(self, name: str) -> bool:
         """Whether there is a function or a worker of this name."""

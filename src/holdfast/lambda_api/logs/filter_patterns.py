@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from holdfast.model.errors import PatternInvalid
+from holdfast.signals.patterns import fits_wildcard
 
 MAX_CHARACTERS: Final = 1024
 _MAX_DEPTH: Final = 40
@@ -177,8 +178,8 @@ class _Comparisons:
             if number is None:
                 why = "a text, because it is in quotes" if given.kind == "quoted" else "not a number"
                 raise PatternInvalid(f"{given.text!r} is {why}, and {mark.text} compares numbers.")
-            return _ordered(_ORDERS[mark.text], number)
-        same = _equal(given.text) if number is None else _numerically(number)
+            return _compares(_ORDERS[mark.text], number)
+        same = _equal(given.text) if number is None else _compares(operator.eq, number)
         return same if mark.text == "=" else lambda value: _is_scalar(value) and not same(value)
 
     def _in_words(self, first: str) -> LineTest:
@@ -268,30 +269,12 @@ def _is_scalar(value: Any) -> bool:
     return isinstance(value, str | int | float | bool)
 
 
-def _ordered(compare: Callable[[Any, Any], bool], bound: float) -> LineTest:
+def _compares(compare: Callable[[Any, Any], bool], bound: float) -> LineTest:
     return lambda value: _is_number(value) and compare(value, bound)
-
-
-def _numerically(number: float) -> LineTest:
-    return lambda value: _is_number(value) and value == number
 
 
 def _equal(wanted: str) -> LineTest:
     if "*" in wanted:
-        return lambda value: isinstance(value, str) and _like(value, wanted)
+        parts = wanted.split("*")
+        return lambda value: isinstance(value, str) and fits_wildcard(value, parts)
     return lambda value: (isinstance(value, str) and value == wanted) or (isinstance(value, bool) and str(value).lower() == wanted)
-
-
-def _like(text: str, wanted: str) -> bool:
-    """Whether a text matches a pattern in which * stands for any text. Each part between two * is matched at the first place where it
-    occurs, so there is no backtracking."""
-    first, *middle, last = wanted.split("*")
-    if len(text) < len(first) + len(last) or not text.startswith(first) or not text.endswith(last):
-        return False
-    at, end = len(first), len(text) - len(last)
-    for part in middle:
-        found = text.find(part, at, end)
-        if found < 0:
-            return False
-        at = found + len(part)
-    return True

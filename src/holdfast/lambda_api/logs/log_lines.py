@@ -36,7 +36,7 @@ class LogLine(msgspec.Struct, frozen=True, gc=False):
 def record_of(line: OutputLine) -> LogLine:
     """The record that is kept for a line of output."""
     found = _object(line.text)  # for a function that logs JSON, the platform's own lines are JSON too
-    told = found or _of_text(line)
+    told = found or {"timestamp": iso(line.at), "level": line.level or "INFO", **_of_text(line)}
     told.setdefault("timestamp", iso(line.at))
     told.setdefault("level", line.level or "INFO")
     if line.request is not None:
@@ -70,13 +70,12 @@ def _object(text: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _of_text(line: OutputLine) -> dict[str, Any]:
+def _of_text(line: OutputLine) -> dict[str, str]:
+    """The message of a line that is no JSON object, and its level, if it has one in Lambda's form."""
     if line.platform:
-        return {"timestamp": iso(line.at), "level": line.level or "INFO", "message": line.text.rstrip(), "type": "platform"}
+        return {"message": line.text.rstrip(), "type": "platform"}
     begun = _PYTHON.fullmatch(line.text) or _NODE.fullmatch(line.text)
-    if begun is None:
-        return {"timestamp": iso(line.at), "level": line.level or "INFO", "message": line.text}
-    return {"timestamp": iso(line.at), "level": begun["level"], "message": begun["message"]}
+    return {"message": line.text} if begun is None else {"level": begun["level"], "message": begun["message"]}
 
 
 def encoded(told: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from holdfast.lambda_api.logs import log_requests as asking
 from holdfast.lambda_api.logs.filter_patterns import FilterPattern
 from holdfast.lambda_api.logs.log_lines import PREFIX, LogLine, group_arn
-from holdfast.lambda_api.logs.log_reader import BEGINNING, LineFilter, LogPage, LogReader, Stream
+from holdfast.lambda_api.logs.log_reader import BEGINNING, MAX_EVENTS, LineFilter, LogPage, LogReader, Stream
 from holdfast.lambda_api.logs.log_requests import DescribeLogGroups, DescribeLogStreams, FilterLogEvents, GetLogEvents, Token
 from holdfast.lambda_api.logs.log_writer import LogWriter
 from holdfast.lambda_api.logs.segments import KeptRecord, LogGroup, LogPosition
@@ -47,7 +47,7 @@ class Logs:
         first, unless the request has `startFromHead` false. Raises LogNotFound if there is no such log, and PatternInvalid if the filter
         pattern is not valid."""
         asked = asked.checked()
-        function, limit = asked.function(), asking.events_size(asked.limit)
+        function, limit = asked.function(), asking.size(asked.limit, MAX_EVENTS)
         pattern = FilterPattern(asked.filter_pattern or "")
         names, prefix = asked.log_stream_names, asked.log_stream_name_prefix
         search = asking.search_of(function, names, prefix, asked.start_time, asked.end_time, asked.filter_pattern)
@@ -73,7 +73,7 @@ class Logs:
         """GetLogEvents: a page of the events of one stream. The first page has the newest events, or the oldest ones if the request has
         `startFromHead` true. In each page the oldest event comes first. Raises LogNotFound if there is no such stream."""
         asked = asked.checked()
-        function, limit, name = asked.function(), asking.events_size(asked.limit), asked.log_stream_name
+        function, limit, name = asked.function(), asking.size(asked.limit, MAX_EVENTS), asked.log_stream_name
         search = asking.search_of(function, name)
         token = self._token(asked.next_token, search, function, tenant)
         since, until = self._since(asked.start_time), asked.end_time

@@ -10,7 +10,6 @@ from typing import Final
 import msgspec
 
 from holdfast.lambda_api.logs.log_lines import PREFIX
-from holdfast.lambda_api.logs.log_reader import MAX_EVENTS
 from holdfast.lambda_api.logs.segments import LogPosition
 from holdfast.model.errors import InvalidParameter
 
@@ -151,12 +150,6 @@ def size(limit: int | None, most: int) -> int:
     if not 1 <= limit <= most:
         raise InvalidParameter(f"limit is {limit}; use 1 to {most}.")
     return limit
-
-
-def events_size(limit: int | None) -> int:
-    """The page size of a request for events; MAX_EVENTS if it gives no limit. Raises InvalidParameter if the limit is too small or too
-    large."""
-    return size(limit, MAX_EVENTS)
 
 
 def _times(*given: int | None) -> None:

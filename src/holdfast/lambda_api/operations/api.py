@@ -9,19 +9,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from holdfast.descriptions.executions import arn_of
 from holdfast.engine.engine import Engine
 from holdfast.lambda_api.operations import checks
-from holdfast.lambda_api.operations.executions import ExecutionReads, ListRequest, found, position
+from holdfast.lambda_api.operations.executions import ExecutionReads, found, position
 from holdfast.lambda_api.operations.invoke import SYNC_BYTES, Invoke, Invoked, InvokeOperation, Tail, payload_text
-from holdfast.lambda_api.operations.lookup import FoundFunction, FunctionLookup, Plain, RegisteredFunctions, configuration, page
+from holdfast.lambda_api.operations.lookup import (
+    FoundFunction,
+    FunctionLookup,
+    Plain,
+    RegisteredFunctions,
+    changed_terms,
+    configuration,
+    page,
+)
 from holdfast.model import wire
 from holdfast.model.audit import Actor, Notes
 from holdfast.model.codec import text_of
 from holdfast.model.errors import HoldfastError, InvalidParameter, PayloadTooLarge
-from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, Terms
+from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution
 from holdfast.model.ids import IdSource, id_at
 from holdfast.model.operations import Failure
 from holdfast.model.state_pages import PAGE_BYTES, Mark, cut, state_marker, weight
@@ -32,7 +39,7 @@ MAX_CALLBACK_BYTES = 1024 * 1024
 _ACCEPTED: Wire = {}
 
 
-class LambdaApi:
+class LambdaApi(ExecutionReads):
     """The operations, on an open engine. `lookup` finds functions (None: those that the engine was opened with); `plain` calls functions
     that are not durable (None: they cannot be invoked); `tail` gives the last log lines of an execution."""
 
@@ -45,12 +52,10 @@ class LambdaApi:
         tail: Tail | None = None,
         ids: IdSource = id_at,
     ) -> None:
-        self.engine = engine
-        self.lookup = lookup or RegisteredFunctions(engine.registry)
+        super().__init__(engine, lookup or RegisteredFunctions(engine.registry))
         self._seal = engine.store.seal
         self._ids = ids
         self._invoking = InvokeOperation(engine, self.lookup, plain, tail)
-        self._showing = ExecutionReads(engine, self.lookup)
 
     def request_id(self) -> str:
         """Make a new request id."""
@@ -97,24 +102,6 @@ class LambdaApi:
         if answer.token is not None:
             shown["CheckpointToken"] = self._seal.token(answer.token)
         return shown
-
-    def state(self, arn: str, token: str, start: str | None, most: int | None) -> Wire:
-        """GetDurableExecutionState: a page of the operations of a running execution, for its handler. `token` is the current checkpoint
-        token of the execution, `start` the marker that the page before gave (None: the first page), and `most` the page size."""
-        return self._showing.state(arn, token, start, most)
-
-    def get(self, arn: str, *, include_data: bool = True) -> Wire:
-        """GetDurableExecution: one execution. If `include_data` is False, without its input, its result and its error."""
-        return self._showing.execution(arn, include_data=include_data)
-
-    def history(self, arn: str, **asked: Any) -> Wire:
-        """GetDurableExecutionHistory: a page of the events of an execution. `asked` may have `include_data` (False: events without
-        payloads), `newest_first`, `start` (the marker that the page before gave) and `most` (the page size)."""
-        return self._showing.history(arn, **asked)
-
-    def list(self, asked: ListRequest) -> Wire:
-        """ListDurableExecutionsByFunction: a page of the executions of one function, or of all functions (`asked.function` None)."""
-        return self._showing.list(asked)
 
     async def stop(self, arn: str, error: Failure, by: Actor | None = None) -> Wire:
         """StopDurableExecution. If the execution has ended already, nothing changes. If it has continued as another execution, that other
@@ -215,12 +202,8 @@ class LambdaApi:
         one = self.lookup.draw(checks.function_reference(function, qualifier))
         if one.terms is None:
             raise InvalidParameter(f"Function {one.name} is not durable.")
-        terms = Terms(
-            min(timeout_seconds, MAX_TIMEOUT_SECONDS) if timeout_seconds is not None else one.terms.timeout_seconds,
-            retention_days if retention_days is not None else one.terms.retention_days,
-            one.terms.max_operations,
-            one.terms.max_bytes,
-        ).checked()
+        timeout = None if timeout_seconds is None else min(timeout_seconds, MAX_TIMEOUT_SECONDS)
+        terms = changed_terms(one.terms, timeout, retention_days)
         checked_name = None if name is None else checks.execution_name(name)
         checked_tenant = None if tenant is None else checks.tenant_id(tenant)
         text = payload_text(payload, SYNC_BYTES)

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.descriptions.executions import arn_of
 from holdfast.engine.engine import Engine
 from holdfast.lambda_api.operations import checks
-from holdfast.lambda_api.operations.lookup import FunctionLookup, durable_config
+from holdfast.lambda_api.operations.lookup import FunctionLookup, durable_config, marked_number
 from holdfast.model import codec, wire
 from holdfast.model.errors import ExecutionNotFound, InvalidParameter, InvalidToken
 from holdfast.model.execution import Execution, ExecutionStatus, State
@@ -25,7 +25,6 @@ from holdfast.model.state_pages import (
     Mark,
     cut,
     marker,
-    number,
     read_marker,
     state_mark,
     state_marker,
@@ -81,12 +80,12 @@ class ExecutionReads:
     """The operations that read executions from an engine's store."""
 
     def __init__(self, engine: Engine, lookup: FunctionLookup) -> None:
-        self._engine = engine
+        self.engine = engine
+        self.lookup = lookup
         self._store = engine.store
-        self._lookup = lookup
         self._replayed: dict[Position, Collection[str]] = {}
 
-    def execution(self, arn: str, *, include_data: bool = True) -> Wire:
+    def get(self, arn: str, *, include_data: bool = True) -> Wire:
         """GetDurableExecution: one execution. If `include_data` is False, without its input, its result and its error."""
         header = found(self._store, arn)
         shown = _summary(header) | {
@@ -118,7 +117,7 @@ class ExecutionReads:
         header = found(self._store, arn)
         size = checks.page_size(most)
         kind = "newest" if newest_first else "oldest"
-        at = (header.events if newest_first else 0) if not start else _event_number(kind, start, header.events)
+        at = (header.events if newest_first else 0) if not start else marked_number(kind, start, header.events)
         lines, more = self._lines(header, at, size, newest_first=newest_first)
         who = (header.id, header.name)
         events = [event_to_wire(line.event, who, line.operation, include_data=include_data) for line in lines]
@@ -241,19 +240,12 @@ class ExecutionReads:
         other processes run. Raises FunctionNotFound if there is no such function or version."""
         if asked.qualifier is None and self._store.hosted(asked.name):
             return asked.name, None
-        found = self._lookup.find(asked)
+        found = self.lookup.find(asked)
         return found.name, None if asked.qualifier is None else found.version
 
 
 def _chunks() -> Iterator[int]:
     return chain(_CHUNKS, repeat(_CHUNKS[-1]))
-
-
-def _event_number(kind: str, text: str, events: int) -> int:
-    parts = read_marker(kind, text)
-    if len(parts) != 1:
-        raise InvalidParameter("Invalid Marker")
-    return number(parts[0], events)
 
 
 def _summary(header: Execution) -> Wire:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.descriptions.executions import check_will_end
+from holdfast.descriptions.executions import arn_of, check_will_end
 from holdfast.engine.engine import Engine
 from holdfast.lambda_api.operations import checks
 from holdfast.lambda_api.operations.lookup import FoundFunction, FunctionLookup, Plain, PlainCall
@@ -17,7 +17,6 @@ from holdfast.model import codec
 from holdfast.model.errors import ExecutionQuarantined, InvalidParameter, PayloadNotJson, PayloadTooLarge
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.history import EventType
-from holdfast.model.ids import Arn
 from holdfast.model.shapes import crowding
 
 SYNC_BYTES: Final = 6 * 1024 * 1024
@@ -113,7 +112,7 @@ class InvokeOperation:
             return Invoked(status=204, version=found.version)
         header = await self.start(found, payload, name=name, tenant=tenant, trace=trace)
         if kind == "Event":
-            return Invoked(status=202, version=found.version, arn=_arn(header))
+            return Invoked(status=202, version=found.version, arn=arn_of(header))
         return await self._result(header, tail=asked.log_type == "Tail")
 
     async def start(self, found: FoundFunction, payload: str, **asked: Any) -> Execution:
@@ -130,12 +129,12 @@ class InvokeOperation:
             # This is an answer, not a service error: clients retry service errors, and a retry without a name would start another
             # execution.
             told = msgspec.json.encode({"errorMessage": str(aside), "errorType": aside.code})
-            return Invoked(status=200, version=header.version, arn=_arn(header), error="Unhandled", payload=told)
+            return Invoked(status=200, version=header.version, arn=arn_of(header), error="Unhandled", payload=told)
         succeeded = ended.status is ExecutionStatus.SUCCEEDED
         log = base64.b64encode(self._logged(ended)[-TAIL_BYTES:]).decode() if tail else None
         answer = (payload or "null").encode() if succeeded else error_answer(ended.status, payload)
         error = None if succeeded else "Unhandled"
-        return Invoked(status=200, version=header.version, arn=_arn(header), error=error, log=log, payload=answer)
+        return Invoked(status=200, version=header.version, arn=arn_of(header), error=error, log=log, payload=answer)
 
     async def _call(self, call: PlainCall, *, dry: bool, tail: bool) -> Invoked:
         """Call a function that is not durable. `dry`: only check the payload. `tail`: the answer has the end of the log, if the caller
@@ -222,7 +221,3 @@ def error_answer(status: ExecutionStatus, payload: str | None) -> bytes:
     if failure.data is not None:
         told["errorData"] = failure.data
     return msgspec.json.encode(told)
-
-
-def _arn(header: Execution) -> str:
-    return str(Arn(header.function, header.version, header.name, header.id))

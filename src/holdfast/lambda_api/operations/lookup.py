@@ -111,16 +111,16 @@ class RegisteredFunctions:
 
     def all(self) -> Sequence[FoundFunction]:
         """Every version of every function, sorted by name, then by version number; `$LATEST` comes before the numbers."""
-        hosted = sorted(self._hosted(), key=lambda hosted: (hosted.function, _order(hosted.version)))
-        return [FoundFunction(name=one.function, version=one.version, terms=one.terms) for one in hosted]
+        return sorted((FoundFunction(name=one.function, version=one.version, terms=one.terms) for one in self._hosted()), key=list_order)
 
     def _hosted(self) -> Sequence[Hosted]:
         """The functions of the engine, without workers: a worker is not a function, so the API does not show it."""
         return [hosted for hosted in self._registry.hosted() if hosted.kind is Kind.FUNCTION]
 
 
-def _order(version: str) -> int:
-    return int(version) if version.isdigit() else 0
+def list_order(found: FoundFunction) -> tuple[str, int]:
+    """The key by which lists are sorted: the name, then the version number; `$LATEST` comes before the numbers."""
+    return found.name, int(found.version) if found.version.isdigit() else 0
 
 
 def configuration(found: FoundFunction, arn: str, *, values: bool) -> Wire:
@@ -155,18 +155,29 @@ def page(member: str, everything: Sequence[Wire], start: str | None, most: int |
     """One page of a list of functions, versions or aliases. `member` is the name of the list in the answer, `start` the marker that the
     page before gave (None: the first page), and `most` the page size. Raises InvalidParameter if the marker or the size is not valid."""
     size = page_size(most, _DEFAULT_ITEMS, _MAX_ITEMS)
-    first = 0
-    if start:
-        parts = read_marker(member, start)
-        first = number(parts[0], len(everything)) if len(parts) == 1 else -1
-        if first < 0:
-            raise InvalidParameter("Invalid Marker")
+    first = marked_number(member, start, len(everything)) if start else 0
+    if first < 0:
+        raise InvalidParameter("Invalid Marker")
     shown: Wire = {member: everything[first : first + size]}
     if first + size < len(everything):
         shown["NextMarker"] = marker(member, first + size)
     return shown
 
 
+def marked_number(kind: str, text: str, most: int) -> int:
+    """The number in a marker, from -1 to `most`. Raises InvalidParameter if the text is not a marker of this kind with one number."""
+    parts = read_marker(kind, text)
+    if len(parts) != 1:
+        raise InvalidParameter("Invalid Marker")
+    return number(parts[0], most)
+
+
 def durable_config(terms: Terms) -> Wire:
     """The DurableConfig of these terms."""
     return {"ExecutionTimeout": terms.timeout_seconds, "RetentionPeriodInDays": terms.retention_days}
+
+
+def changed_terms(terms: Terms, timeout_seconds: int | None, retention_days: int | None) -> Terms:
+    """These terms with another timeout and another retention; None: as they are. Raises InvalidParameter if a value is not allowed."""
+    asked = {"timeout_seconds": timeout_seconds, "retention_days": retention_days}
+    return msgspec.structs.replace(terms, **{name: value for name, value in asked.items() if value is not None}).checked()

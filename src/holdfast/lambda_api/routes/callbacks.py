@@ -25,7 +25,6 @@ class Callbacks:
         self._api = api
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers."""
         routes = [
             Route("POST", f"{_CALLBACK}/succeed", self.succeed, _answers("SendDurableExecutionCallbackSuccess")),
             Route("POST", f"{_CALLBACK}/fail", self.fail, _answers("SendDurableExecutionCallbackFailure")),
@@ -42,5 +41,4 @@ class Callbacks:
         return json_reply(await self._api.fail_callback(request.label, request.decoded(Failure), request.actor))
 
     async def heartbeat(self, request: Request) -> Reply:
-        """SendDurableExecutionCallbackHeartbeat."""
         return json_reply(await self._api.heartbeat_callback(request.label))

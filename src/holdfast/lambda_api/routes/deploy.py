@@ -41,7 +41,6 @@ class DeployRoutes:
         self._deployed = service.deployed
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers."""
         one = f"{_FUNCTIONS}/([^/]+)"
         routes = [
             Route("POST", f"{_FUNCTIONS}/?", self.create, _deploys("CreateFunction", MOST_BYTES)),
@@ -60,7 +59,6 @@ class DeployRoutes:
     # --- functions
 
     async def create(self, request: Request) -> Reply:
-        """CreateFunction."""
         asked = request.decoded(Create)
         name = self._deployable(asked.function_name, None)
         if asked.package_type != "Zip" or asked.code.image is not None:
@@ -78,7 +76,6 @@ class DeployRoutes:
         return self._configuration(name, await self._service.change(name, verb), 201)
 
     async def update_code(self, request: Request) -> Reply:
-        """UpdateFunctionCode."""
         asked = request.decoded(UpdateCode)
         name = self._deployable(request.label, request.text("Qualifier"))
 
@@ -97,7 +94,6 @@ class DeployRoutes:
         return self._configuration(name, await self._service.change(name, verb))
 
     async def update_configuration(self, request: Request) -> Reply:
-        """UpdateFunctionConfiguration."""
         asked = request.decoded(Configured)
         name = self._deployable(request.label, request.text("Qualifier"))
 
@@ -112,7 +108,6 @@ class DeployRoutes:
         return self._configuration(name, await self._service.change(name, verb))
 
     async def delete(self, request: Request) -> Reply:
-        """DeleteFunction."""
         asked = checks.function_reference(request.label, request.text("Qualifier"))
         name = self._deployable(asked.name, None)
         await self._service.change(name, lambda: self._deployed.delete(name, asked.qualifier))
@@ -121,7 +116,6 @@ class DeployRoutes:
     # --- versions
 
     async def publish(self, request: Request) -> Reply:
-        """PublishVersion."""
         asked = request.decoded(Publish)
         name = self._deployable(request.label, request.text("Qualifier"))
         made = await self._service.change(
@@ -133,7 +127,6 @@ class DeployRoutes:
     # --- aliases
 
     async def create_alias(self, request: Request) -> Reply:
-        """CreateAlias."""
         asked = request.decoded(AliasAsked)
         name = self._deployable(request.label, None)
         if asked.function_version is None:
@@ -146,7 +139,6 @@ class DeployRoutes:
         return json_reply(made.to_wire(name), 201)
 
     async def update_alias(self, request: Request) -> Reply:
-        """UpdateAlias."""
         asked = request.decoded(AliasAsked)
         name, alias = self._deployable(request.labels[0], None), request.labels[1]
 
@@ -163,13 +155,11 @@ class DeployRoutes:
         return json_reply((await self._service.change(name, verb)).to_wire(name))
 
     async def delete_alias(self, request: Request) -> Reply:
-        """DeleteAlias."""
         name, alias = self._deployable(request.labels[0], None), request.labels[1]
         await self._service.change(name, lambda: self._deployed.delete_alias(name, alias))
         return Reply(204)
 
     async def alias(self, request: Request) -> Reply:
-        """GetAlias."""
         name = checks.function_reference(request.labels[0], None).name
         return json_reply(self._deployed.alias(name, request.labels[1]).to_wire(name))
 

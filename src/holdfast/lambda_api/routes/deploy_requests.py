@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.lambda_api.operations.lookup import changed_terms
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Terms
 
@@ -30,10 +31,7 @@ class Durable(msgspec.Struct, rename="pascal"):
         default. Raises InvalidParameter if ExecutionTimeout is absent and `before` is None, or if a value is not allowed."""
         if self.execution_timeout is None and before is None:
             raise InvalidParameter("You cannot create a function with a durable configuration without an executionTimeout")
-        known = before or Terms()
-        timeout = known.timeout_seconds if self.execution_timeout is None else self.execution_timeout
-        retention = known.retention_days if self.retention_period_in_days is None else self.retention_period_in_days
-        return Terms(timeout, retention, known.max_operations, known.max_bytes).checked()
+        return changed_terms(before or Terms(), self.execution_timeout, self.retention_period_in_days)
 
 
 class Logging(msgspec.Struct, rename="pascal", omit_defaults=True):

@@ -60,7 +60,6 @@ class Executions:
             raise InvalidToken from None
 
     async def state(self, request: Request) -> Reply:
-        """GetDurableExecutionState."""
         token = request.text("CheckpointToken")
         if not token:
             raise InvalidParameter("CheckpointToken: must have 1 to 2048 characters.")
@@ -68,11 +67,9 @@ class Executions:
         return json_reply(self._api.state(request.label, token.replace(" ", "+"), request.text("Marker"), request.number("MaxItems")))
 
     async def get(self, request: Request) -> Reply:
-        """GetDurableExecution."""
         return json_reply(self._api.get(request.label, include_data=request.flag("IncludeExecutionData", True)))
 
     async def history(self, request: Request) -> Reply:
-        """GetDurableExecutionHistory."""
         return json_reply(
             self._api.history(
                 request.label,
@@ -88,7 +85,6 @@ class Executions:
         return json_reply(await self._api.stop(request.label, request.decoded(Failure), request.actor))
 
     async def list(self, request: Request) -> Reply:
-        """ListDurableExecutionsByFunction."""
         return json_reply(self._api.list(_asked(request, request.label)))
 
     async def list_all(self, request: Request) -> Reply:

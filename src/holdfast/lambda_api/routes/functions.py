@@ -32,7 +32,6 @@ class Functions:
         self._api = api
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers."""
         routes = [
             Route("POST", f"{_FUNCTIONS}/([^/]+)/invocations", self.invoke, _INVOKE),
             Route("GET", f"{_FUNCTIONS}/([^/]+)/configuration", self.configuration, _shows("GetFunctionConfiguration")),
@@ -58,11 +57,9 @@ class Functions:
         return _invoked(await self._api.invoke(asked))
 
     async def get(self, request: Request) -> Reply:
-        """GetFunction."""
         return json_reply(self._api.get_function(request.label, request.text("Qualifier"), values=request.sees_values))
 
     async def configuration(self, request: Request) -> Reply:
-        """GetFunctionConfiguration."""
         return json_reply(self._api.get_function_configuration(request.label, request.text("Qualifier"), values=request.sees_values))
 
     async def list(self, request: Request) -> Reply:
@@ -71,7 +68,6 @@ class Functions:
         return json_reply(self._api.list_functions(*asked, values=request.sees_values))
 
     async def versions(self, request: Request) -> Reply:
-        """ListVersionsByFunction."""
         asked = request.label, request.text("Marker"), request.number("MaxItems")
         return json_reply(self._api.list_versions(*asked, values=request.sees_values))
 

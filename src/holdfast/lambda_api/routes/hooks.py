@@ -33,7 +33,6 @@ class HookRoutes:
         self._api = api
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers."""
         routes = [
             Route("POST", "/start-durable-execution", self.start, RoutePolicy("StartDurableExecution", Needs.OPERATE, Reach.NONE)),
             Route("GET", "/health", self.health, _PROBE),

@@ -76,15 +76,15 @@ def _shown(failure: Failure) -> bytes:
 
 def addressed(failure: Failure, request: str) -> Failure:
     """An error of the platform with the request id in its message, in Lambda's wording. A function's own error is returned unchanged."""
-    if failure.type not in _PLATFORM:
+    if not is_platforms(failure):
         return failure
     return Failure(message=f"RequestId: {request} Error: {failure.message}", type=failure.type)
 
 
-def is_platforms(failure: Failure | None) -> bool:
-    """Whether the platform made this failure: the process did not start, exited, or reached the timeout. False for None, for an error of
-    the function, and for an answer that is too large."""
-    return failure is not None and failure.type in _PLATFORM
+def is_platforms(failure: Failure) -> bool:
+    """Whether the platform made this failure: the process did not start, exited, or reached the timeout. False for an error of the
+    function, and for an answer that is too large."""
+    return failure.type in _PLATFORM
 
 
 def exit_reason(code: int) -> str:

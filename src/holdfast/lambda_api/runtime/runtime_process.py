@@ -84,7 +84,8 @@ class RuntimeProcess:
         self._gone = gone
         self._around = around
         self._loop = asyncio.get_running_loop()
-        self._job: Job | None = None
+        self.job: Job | None = None
+        """The current job of the process; None if it has none."""
         self._asked: asyncio.Future[tuple[Job, bytes]] | None = None
         self._asked_by: tuple[str, int] | None = None
         self._verdict: Failure | None = None
@@ -94,7 +95,8 @@ class RuntimeProcess:
         self._is_out_of_memory = False
         self._began = monotonic()
         self._init_ms: float | None = None
-        self._deadline = 0
+        self.deadline = 0
+        """When its current or last job reaches its timeout, in milliseconds since 1970; 0 before the first job."""
         stream = stream_of(runtime.version, name, around.clock.now())
         self._output = ProcessOutput(runtime, stream, around.clock.now, around.log)
         self._spawned: GuardedProcess | None = None
@@ -102,19 +104,9 @@ class RuntimeProcess:
         self._opening = self._loop.create_task(self._start(stream))
 
     @property
-    def job(self) -> Job | None:
-        """The current job of the process; None if it has none."""
-        return self._job
-
-    @property
     def tail(self) -> bytes:
         """The last 4 KB of its log since its current or last job began; before the first job, since the process began."""
         return self._output.tail()
-
-    @property
-    def deadline(self) -> int:
-        """When its current or last job reaches its timeout, in milliseconds since 1970; 0 before the first job."""
-        return self._deadline
 
     # --- its life
 
@@ -171,7 +163,7 @@ class RuntimeProcess:
 
     def abandon(self) -> None:
         """Begin to kill the process. Its job gets no result."""
-        self._job = None
+        self.job = None
         self.kill()
 
     def close_now(self) -> None:
@@ -200,7 +192,7 @@ class RuntimeProcess:
             self._listener.close()
         self._output.close()
         failure = self._verdict
-        job, self._job = self._job, None
+        job, self.job = self.job, None
         if failure is None and (job is not None or (never_asked and self._exit_code is not None)):
             code = -signal.SIGKILL if self._exit_code is None else self._exit_code
             failure = Failure(message=jobs.exit_reason(code), type=jobs.EXITED)
@@ -269,10 +261,10 @@ class RuntimeProcess:
         assert self._asked is not None
         seconds = self.runtime.timeout_seconds
         self.stage = Stage.BUSY
-        self._job = job
+        self.job = job
         self.served += 1
         self._began = monotonic()
-        self._deadline = self._around.clock.now() + round(seconds * 1000)
+        self.deadline = self._around.clock.now() + round(seconds * 1000)
         self._limit(seconds)
         if self._spawned is not None:
             self._spawned.drain()  # output printed between two jobs does not belong to this job
@@ -305,10 +297,10 @@ class RuntimeProcess:
             self.kill()
 
     def _answered(self, request: str) -> Job | None:
-        job = self._job
+        job = self.job
         if job is None or job.request.id != request or self.stage is not Stage.BUSY:
             return None
-        self._job = None
+        self.job = None
         self._stop_timer()
         self.stage = Stage.RETURNING
         self._timer = self._loop.call_later(_RETURN_SECONDS, self.kill)

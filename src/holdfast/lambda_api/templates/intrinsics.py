@@ -92,7 +92,6 @@ class Resolver:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """All warnings, each once."""
         return tuple(self._warnings)
 
     def wrong(self, path: YamlPath, message: str) -> TemplateInvalid:

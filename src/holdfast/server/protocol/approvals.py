@@ -10,10 +10,10 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.contract.refusals import InvalidRequest
-from holdfast.model import json_structs
 from holdfast.model.durations import HINT, parsed
 from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.model.threads import Purpose, in_thread
+from holdfast.server.protocol.request_parts import body_of
 from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.server.protocol.worker_replies import document_reply
 from holdfast.web.caller import caller_of
@@ -189,10 +189,7 @@ class Approvals:
 def _said(request: Request, kind: type[Any]) -> Any:
     """Read the body as a `kind`. Raises InvalidRequest if the body does not fit `kind`, or if its comment is too long. A body with a member
     that `kind` does not have does not fit, so a caller cannot name another person as the one who decides."""
-    try:
-        said = json_structs.decoded(request.content or b"{}", kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest(f"The body is not valid: {error}") from None
+    said = body_of(request, kind)
     if said.comment is not None and len(said.comment) > _MAX_COMMENT:
         raise InvalidRequest(f"The comment has more than {_MAX_COMMENT} characters. Make it shorter.")
     return said

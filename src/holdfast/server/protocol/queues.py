@@ -36,7 +36,7 @@ from holdfast.queues.documents import parked_document, queue_document, queue_pag
 from holdfast.queues.redrives import start_again
 from holdfast.queues.setting_names import flattened
 from holdfast.queues.store_queues import QueueView, StoreQueues, new_queue, note_of_queue
-from holdfast.server.protocol.request_head import trace_of
+from holdfast.server.protocol.request_parts import body_of, trace_of
 from holdfast.server.protocol.worker_replies import WORKERS, document_reply
 from holdfast.web.caller import caller_of
 from holdfast.web.policy import Needs, Reach, RoutePolicy
@@ -135,7 +135,7 @@ class Queues:
     async def push(self, request: Request) -> Reply:
         """Enqueue one message, or a list of messages. The reply to one message is its run. The reply to a list has a run or an error for
         each message."""
-        said = _body(request, dict[str, Any])
+        said = body_of(request, dict[str, Any])
         if "messages" not in said:
             message = _converted(said, _Message)
             await self._check_known(request)
@@ -209,7 +209,7 @@ class Queues:
     async def set(self, request: Request) -> Reply:
         """Set settings of the queue (`set`), and remove settings that an operator set (`reset`), so that the declared ones are in force
         again. A queue that does not exist yet is made."""
-        said = _converted(_body(request, dict[str, Any]), _Set)
+        said = _converted(body_of(request, dict[str, Any]), _Set)
         is_new = await in_thread(Purpose.STORE, new_queue, self._queues(request), request.label) is not None
         row = (await in_thread(Purpose.HOUSE, self._queues(request).set, request.label, flattened(said.set), said.reset)).row
         self._engine.look_for_work()
@@ -218,7 +218,7 @@ class Queues:
     async def redrive(self, request: Request) -> Reply:
         """Start parked runs of the queue again: those that the body names, or all, or all with one error code; at most a thousand in one
         request. The reply has a new run or an error for each of them."""
-        said, tenant, queues = _converted(_body(request, dict[str, Any]), _Redrive), _kept_to(request), self._queues(request)
+        said, tenant, queues = _converted(body_of(request, dict[str, Any]), _Redrive), _kept_to(request), self._queues(request)
         if said.all is bool(said.runs) or (said.error is not None and not said.all) or len(said.runs) > _MOST_REDRIVEN:
             raise InvalidRequest(
                 f"Give `runs` with 1 to {_MOST_REDRIVEN:,} ids, or `all` as true. `error` is allowed only together with `all`."
@@ -290,13 +290,6 @@ def _many_reply(told: Sequence[dict[str, Any]]) -> Reply:
     headers: tuple[Header, ...] = ((b"retry-after", str(max(waits)).encode()),) if waits else ()
     accepted = any("error" not in one for one in told)
     return document_reply({"runs": told}, 202 if accepted else 503 if waits else 400, headers)
-
-
-def _body(request: Request, kind: type[Any]) -> Any:
-    try:
-        return json_structs.decoded(request.content or b"{}", kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest(f"The body is not valid: {error}") from None
 
 
 def _converted(said: dict[str, Any], kind: type[Any]) -> Any:

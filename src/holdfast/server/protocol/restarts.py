@@ -13,7 +13,7 @@ from holdfast.model.codec import MAX_PAYLOAD_BYTES
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.restarts.comparisons import compare_runs
 from holdfast.restarts.runs import RestartAsked, prepare, restart_run
-from holdfast.server.protocol.request_head import patience
+from holdfast.server.protocol.request_parts import patience
 from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.server.protocol.worker_replies import document_reply
 from holdfast.web.caller import caller_of

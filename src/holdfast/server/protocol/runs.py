@@ -20,7 +20,7 @@ from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.pipelines.draw.svg import draw_svg
-from holdfast.server.protocol.request_head import patience
+from holdfast.server.protocol.request_parts import patience
 from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.web import sse
 from holdfast.web.caller import caller_of

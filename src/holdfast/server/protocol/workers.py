@@ -12,7 +12,7 @@ from holdfast.contract.protocol import Response, WorkerRequest, request_from
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Contract
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
-from holdfast.server.protocol.request_head import is_async, patience, trace_of
+from holdfast.server.protocol.request_parts import is_async, patience, trace_of
 from holdfast.server.protocol.served_workers import ServedWorkers
 from holdfast.server.protocol.worker_replies import document_reply, response_reply
 from holdfast.web.caller import caller_of

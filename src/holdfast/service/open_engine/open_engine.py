@@ -12,9 +12,9 @@ from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
 from holdfast.hosts.inline import InlineHost
 from holdfast.model import codec
-from holdfast.model.errors import ExecutionNotFound, InvalidParameter
+from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution
-from holdfast.model.ids import Arn, checked_mention, checked_version
+from holdfast.model.ids import checked_version
 from holdfast.model.operations import Failure
 from holdfast.model.ports import Host
 from holdfast.model.schedules import Origin
@@ -24,7 +24,7 @@ from holdfast.queues.store_queues import warn_of_new_queues
 from holdfast.schedules.declarations import Schedule
 from holdfast.schedules.store_schedules import declare_all
 from holdfast.service.open_engine.interpreter_tuning import tune
-from holdfast.service.open_engine.open_execution import OpenExecution, input_text
+from holdfast.service.open_engine.open_execution import OpenExecution, input_text, mentioned
 from holdfast.service.open_engine.queue_verbs import QueueVerbs
 from holdfast.service.open_engine.registered import registered
 from holdfast.service.open_engine.restart_verbs import RestartVerbs
@@ -227,18 +227,9 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         is for Holdfast's own servers, and its methods may change without notice."""
         return self._serving().worker_service
 
-    def _serving(self) -> WorkerRuntime:
-        if self._runtime is None:
-            raise InvalidParameter('No workers are served here: open the engine with workers=["worker.py"].')
-        return self._runtime
-
     async def get(self, execution: str) -> OpenExecution:
         """The execution with this ARN or id. Raises ExecutionNotFound if there is none, and InvalidParameter if an ARN is not valid."""
-        wanted = Arn.parse(execution).id if checked_mention(execution).startswith("arn:") else execution
-        header = self._store.find(wanted)
-        if header is None:
-            raise ExecutionNotFound(f"There is no execution {execution}.")
-        return OpenExecution(self._engine, header, self._functions)
+        return OpenExecution(self._engine, mentioned(self._store, execution), self._functions)
 
     async def release_all(self, function: str | DurableFunction) -> int:
         """Let all quarantined executions of a function run again. Returns how many this call released."""

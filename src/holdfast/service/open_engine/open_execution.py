@@ -14,9 +14,11 @@ from holdfast.exports.exporting import exported
 from holdfast.model import codec
 from holdfast.model.errors import ExecutionNotFound, PayloadNotJson
 from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.model.ids import Arn, checked_mention
 from holdfast.model.operations import Failure
 from holdfast.model.outside import Stopped
 from holdfast.model.typed import Unwritable, without_models
+from holdfast.store.seam import ExecutionStore
 
 
 class OpenExecution:
@@ -91,6 +93,14 @@ class OpenExecution:
         if header is None:
             raise ExecutionNotFound(f"There is no execution {self.id} any more.")
         return header
+
+
+def mentioned(store: ExecutionStore, execution: str) -> Execution:
+    """The execution that an ARN or an id names. Raises ExecutionNotFound if there is none, and InvalidParameter if an ARN is not valid."""
+    header = store.find(Arn.parse(execution).id if checked_mention(execution).startswith("arn:") else execution)
+    if header is None:
+        raise ExecutionNotFound(f"There is no execution {execution}.")
+    return header
 
 
 def input_text(input: object) -> str:

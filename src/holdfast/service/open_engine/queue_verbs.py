@@ -9,12 +9,12 @@ from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
 from holdfast.engine.enqueues import Item, enqueue_of, indexed, of_input
 from holdfast.model.audit import principal
-from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParameter
+from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import Execution
-from holdfast.model.ids import Arn, checked_mention, checked_version
+from holdfast.model.ids import checked_version
 from holdfast.model.queue_errors import QueueFull
 from holdfast.queues.redrives import start_again
-from holdfast.service.open_engine.open_execution import OpenExecution, input_text
+from holdfast.service.open_engine.open_execution import OpenExecution, input_text, mentioned
 
 if TYPE_CHECKING:
     from holdfast.contract.protocol import WorkerRequest
@@ -111,11 +111,7 @@ class QueueVerbs:
         """Enqueue a parked execution or run again, under its name; `execution` is its ARN or id. The parked one stays, superseded by the
         new one. Raises `ExecutionNotFound` if there is none, `InvalidParameter` or `RestartRefused` if it may not be enqueued again, for
         example because it is not parked, and `QueueFull` if its queue accepts no more."""
-        wanted = Arn.parse(execution).id if checked_mention(execution).startswith("arn:") else execution
-        header = self._engine.store.find(wanted)
-        if header is None:
-            raise ExecutionNotFound(f"There is no execution {execution}.")
-        return self._opened(await self._engine.redrive(header.id, start_again))
+        return self._opened(await self._engine.redrive(mentioned(self._engine.store, execution).id, start_again))
 
     def _workers_of(self, target: str) -> WorkerService | None:
         """The worker service, if it serves a worker or a pipeline with this id; else None."""

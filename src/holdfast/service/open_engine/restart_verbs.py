@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # a program without workers does not load their modules
     from holdfast.restarts.runs import RestartAsked
     from holdfast.service.runtimes.worker_runtime import WorkerRuntime
     from holdfast.workers.run_lookup import Caller
-    from holdfast.workers.service import WorkerService
 
 
 class RestartVerbs:
@@ -76,7 +75,7 @@ class RestartVerbs:
         plan of `retry`. Nothing starts."""
         from holdfast.restarts.runs import prepare, restart_asked
 
-        asked, service = restart_asked(nodes, inputs, resend), self._service()
+        asked, service = restart_asked(nodes, inputs, resend), self._serving().worker_service
         return (await in_thread(Purpose.STORE, prepare, self._engine.store, run_id, self._caller(), asked, service)).plan
 
     async def compare(self, a: str, b: str) -> Comparison:
@@ -111,14 +110,14 @@ class RestartVerbs:
     async def _restarted(self, run_id: str, asked: RestartAsked, wait: float | None) -> Response:
         from holdfast.restarts.runs import restart_run
 
-        service = self._service()
+        service = self._serving().worker_service
         header, accepted = await restart_run(service, run_id, self._caller(), asked)
         return await service.wait_for(header, accepted, wait=wait)
 
-    def _service(self) -> WorkerService:
+    def _serving(self) -> WorkerRuntime:
         if self._runtime is None:
             raise InvalidParameter('No workers are served here: open the engine with workers=["worker.py"].')
-        return self._runtime.worker_service
+        return self._runtime
 
     def _caller(self) -> Caller:
         from holdfast.workers.run_lookup import Caller

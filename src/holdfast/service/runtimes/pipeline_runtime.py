@@ -42,7 +42,6 @@ class GraphFinder:
         self.store: GraphReader | None = None
 
     def add(self, served: ServedPipeline) -> None:
-        """Add the graph of a pipeline that is served here."""
         self._served[served.id] = served.graph
 
     def find(self, sha256: str) -> Graph | None:

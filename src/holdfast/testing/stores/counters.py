@@ -11,9 +11,9 @@ from holdfast.model.life import Claimant
 from holdfast.model.operations import Action, Status, Type, Update
 from holdfast.model.verbs import Checkpoint, Checkpointed, Start, Started
 from holdfast.store.seam import Store
-from holdfast.testing.stores.opened_stores import OneHandle, Opening, TwoHandles
-from holdfast.testing.stores.races import PROCESSES, ROUNDS, together
-from holdfast.testing.stores.writes import LEASE, answers, at, checkpoint, forgotten, live, position, step, wanted
+from holdfast.testing.stores.opened_stores import PROCESSES, OneHandle, Opening, TwoHandles
+from holdfast.testing.stores.races import ROUNDS, together
+from holdfast.testing.stores.writes import answers, at, checkpoint, forgotten, live, position, step, wanted
 
 MINUTE = at(60)
 
@@ -176,10 +176,7 @@ class SharedChargingSuite(TwoHandles):
         assert amount(opening("again")) == 2
 
     @pytest.mark.parametrize("keys", [("one",), ("one", "two"), ("two", "one")])
-    def test_whoever_charges_at_once_the_limit_holds(self, opening: Opening, keys: tuple[str, ...]) -> None:
-        stores = [opening(f"p{n}") for n in range(PROCESSES)]
-        for n, store in enumerate(stores):
-            store.join(f"p{n}", LEASE)
+    def test_whoever_charges_at_once_the_limit_holds(self, stores: list[Store], keys: tuple[str, ...]) -> None:
         limit = PROCESSES * ROUNDS // 2
 
         def act(n: int, store: Store) -> int:
@@ -191,11 +188,7 @@ class SharedChargingSuite(TwoHandles):
         assert sum(together(stores, act)) == limit
         assert [amount(stores[0], key) for key in keys] == [limit] * len(keys)
 
-    def test_whatever_is_reserved_and_settled_at_once_the_limit_holds_and_the_sums_are_right(self, opening: Opening) -> None:
-        stores = [opening(f"p{n}") for n in range(PROCESSES)]
-        for n, store in enumerate(stores):
-            store.join(f"p{n}", LEASE)
-
+    def test_whatever_is_reserved_and_settled_at_once_the_limit_holds_and_the_sums_are_right(self, stores: list[Store]) -> None:
         def act(n: int, store: Store) -> int:
             used = 0
             for k in range(ROUNDS):

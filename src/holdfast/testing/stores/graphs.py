@@ -14,11 +14,10 @@ from holdfast.model.verbs import Start, Started
 from holdfast.store.seam import Filter, Store
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.stores.chained_writes import birth, invoking
-from holdfast.testing.stores.opened_stores import OneHandle, Opening, TwoHandles
-from holdfast.testing.stores.races import PROCESSES, ROUNDS, together
+from holdfast.testing.stores.opened_stores import PROCESSES, OneHandle, Opening, TwoHandles
+from holdfast.testing.stores.races import ROUNDS, together
 from holdfast.testing.stores.writes import (
     DAY,
-    LEASE,
     T0,
     answers,
     at,
@@ -238,12 +237,9 @@ class SharedGraphSuite(TwoHandles):
         begun(store, "b")
         assert other.graph(GRAPH.id) == GRAPH.text
 
-    def test_a_start_while_another_process_removes_finds_its_graph(self, opening: Opening) -> None:
+    def test_a_start_while_another_process_removes_finds_its_graph(self, stores: list[Store]) -> None:
         """One process removes unused graphs all the time. The others start and end executions of one graph, so that the graph becomes
         unused again and again."""
-        stores = [opening(f"p{n}") for n in range(PROCESSES)]
-        for n, store in enumerate(stores):
-            store.join(f"p{n}", LEASE)
         done: list[int] = []
 
         def act(n: int, store: Store) -> list[str | None]:

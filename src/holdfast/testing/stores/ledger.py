@@ -12,9 +12,9 @@ from holdfast.model.life import Claimant
 from holdfast.model.operations import Action, Type, Update
 from holdfast.model.outside import Fire, Stop
 from holdfast.store.seam import Store
-from holdfast.testing.stores.opened_stores import OneHandle, Opening, TwoHandles
-from holdfast.testing.stores.races import PROCESSES, together
-from holdfast.testing.stores.writes import LEASE, T0, answers, at, checkpoint, forgotten, live, settled, step, wanted, written
+from holdfast.testing.stores.opened_stores import PROCESSES, OneHandle, TwoHandles
+from holdfast.testing.stores.races import together
+from holdfast.testing.stores.writes import T0, answers, at, checkpoint, forgotten, live, settled, step, wanted, written
 
 S = EntryState
 
@@ -147,11 +147,7 @@ class LedgerSuite(OneHandle):
 class SharedLedgerSuite(TwoHandles):
     """Tests: entries of several processes at the same time. They need a handle for each process."""
 
-    def test_whoever_adds_at_once_the_sums_are_right(self, opening: Opening) -> None:
-        stores = [opening(f"p{n}") for n in range(PROCESSES)]
-        for n, store in enumerate(stores):
-            store.join(f"p{n}", LEASE)
-
+    def test_whoever_adds_at_once_the_sums_are_right(self, stores: list[Store]) -> None:
         def act(n: int, store: Store) -> None:
             for turn in range(5):
                 header = live(store, f"{n}-{turn}")

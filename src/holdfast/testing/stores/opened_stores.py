@@ -7,6 +7,9 @@ import pytest
 from holdfast.store.seam import Store
 from holdfast.testing.stores.writes import LEASE
 
+PROCESSES = 4
+"""How many processes the fixture `stores` simulates."""
+
 Opening = Callable[[str], Store]
 """Opens the store of this test for a process (a member of the store), which the argument names. The backend's fixture closes the handles
 that are still open at the end of the test.
@@ -37,3 +40,11 @@ class TwoHandles(OneHandle):
         store.changed()
         other.changed()
         return other
+
+    @pytest.fixture
+    def stores(self, opening: Opening) -> list[Store]:
+        """One store handle per simulated process, called `p0`, `p1` and so on."""
+        made = [opening(f"p{n}") for n in range(PROCESSES)]
+        for n, store in enumerate(made):
+            store.join(f"p{n}", LEASE)
+        return made

@@ -5,7 +5,7 @@ from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import OutcomeStatus, State
 from holdfast.model.rates import TOKENS, Rate
 from holdfast.store.seam import Filter, Store, Target
-from holdfast.testing.stores.opened_stores import Opening, TwoHandles
+from holdfast.testing.stores.opened_stores import PROCESSES, TwoHandles
 from holdfast.testing.stores.queue_settings import made
 from holdfast.testing.stores.queue_writes import (
     MAIL,
@@ -21,8 +21,8 @@ from holdfast.testing.stores.queue_writes import (
     several,
 )
 from holdfast.testing.stores.queues import QueueHandle
-from holdfast.testing.stores.races import PROCESSES, ROUNDS, together
-from holdfast.testing.stores.writes import LEASE, ORDER, answers, at, forgotten
+from holdfast.testing.stores.races import ROUNDS, together
+from holdfast.testing.stores.writes import ORDER, answers, at, forgotten
 
 SLOW = (Rate(1, 10, 1),)
 """One run in ten seconds."""
@@ -93,11 +93,8 @@ class QueueRateSuite(QueueHandle):
 class SharedQueueRateSuite(TwoHandles):
     """Tests: rates of functions in a store that several processes use. They need two handles of the store."""
 
-    def test_of_many_processes_that_admit_from_different_lanes_none_goes_beyond_a_shared_rate(self, opening: Opening) -> None:
-        stores = [opening(f"p{n}") for n in range(PROCESSES)]
+    def test_of_many_processes_that_admit_from_different_lanes_none_goes_beyond_a_shared_rate(self, stores: list[Store]) -> None:
         rate = (Rate(20, 3600, 20),)
-        for n, store in enumerate(stores):
-            store.join(f"p{n}", LEASE)
 
         def act(n: int, store: Store) -> list[str]:
             taken = []

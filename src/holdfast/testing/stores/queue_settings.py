@@ -14,7 +14,7 @@ from holdfast.model.queues import Mode, QueueRow
 from holdfast.model.rates import TOKENS, Rate
 from holdfast.model.verbs import Started
 from holdfast.store.seam import Store
-from holdfast.testing.stores.opened_stores import Opening, TwoHandles
+from holdfast.testing.stores.opened_stores import PROCESSES, Opening, TwoHandles
 from holdfast.testing.stores.queue_writes import (
     MAIL,
     admitted,
@@ -30,7 +30,7 @@ from holdfast.testing.stores.queue_writes import (
     several,
 )
 from holdfast.testing.stores.queues import QueueHandle
-from holdfast.testing.stores.races import PROCESSES, ROUNDS, together
+from holdfast.testing.stores.races import ROUNDS, together
 from holdfast.testing.stores.writes import DAY, LEASE, ORDER, T0, answers, at, callback, forgotten, now_at, written
 
 
@@ -289,11 +289,8 @@ class SharedQueueSuite(TwoHandles):
 
     @pytest.mark.parametrize("limits", [{"limits": {"at_once": 3}}, {"per_tenant": {"at_once": 2}}, {"limits": {"rates": ["20/h"]}}])
     def test_of_many_processes_that_enqueue_and_admit_at_once_none_goes_beyond_a_limit(
-        self, opening: Opening, limits: dict[str, Any]
+        self, stores: list[Store], limits: dict[str, Any]
     ) -> None:
-        stores = [opening(f"p{n}") for n in range(PROCESSES)]
-        for n, store in enumerate(stores):
-            store.join(f"p{n}", LEASE)
         declare(stores[0], MAIL, **limits)
 
         def act(n: int, store: Store) -> list[str]:

@@ -112,11 +112,10 @@ def counted(store: Store, queue: str = MAIL) -> dict[str, tuple[int, int]]:
     """The slots that are held and the executions that wait in each lane of a queue, by its key, as the lanes have them. Lanes with neither
     are left out."""
     found: dict[str, tuple[int, int]] = {}
-    page, beyond = store.lanes(queue, limit=_PAGE), ""
-    while page:
+    beyond = ""
+    while page := store.lanes(queue, beyond, _PAGE):
         found |= {lane.key: (lane.held, lane.waiting) for lane in page if lane.held or lane.waiting}
         beyond = page[-1].key
-        page = store.lanes(queue, beyond, _PAGE)
     return found
 
 
@@ -124,14 +123,14 @@ def recounted(store: Store, queue: str = MAIL) -> dict[str, tuple[int, int]]:
     """The slots that are held and the executions that wait in each lane of a queue, by its key, counted from the headers of the executions.
     Lanes with neither are left out."""
     held, waiting = Counter[str](), Counter[str]()
-    page = store.list(Filter(queue=queue, limit=_PAGE))
-    while page:
+    beyond: str | None = None
+    while page := store.list(Filter(queue=queue, limit=_PAGE, beyond=beyond)):
         for header in page:
             assert header.place is not None
             for key in path(header.place.lane):
                 held[key] += holds(header)
                 waiting[key] += waits(header)
-        page = store.list(Filter(queue=queue, limit=_PAGE, beyond=page[-1].id))
+        beyond = page[-1].id
     return {key: (held[key], waiting[key]) for key in held if held[key] or waiting[key]}
 
 

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import msgspec
-import pytest
 
 from holdfast.model.errors import ExecutionAlreadyStarted, HoldfastError, LeaseLost
 from holdfast.model.execution import Execution, ExecutionStatus, Outcome, OutcomeStatus
@@ -20,9 +19,8 @@ from holdfast.model.outside import Answering, Stop
 from holdfast.model.verbs import Answer, Started
 from holdfast.store.seam import Filter, Store
 from holdfast.testing.stores.chained_writes import birth, invoking
-from holdfast.testing.stores.opened_stores import Opening, TwoHandles
+from holdfast.testing.stores.opened_stores import PROCESSES, TwoHandles
 from holdfast.testing.stores.writes import (
-    LEASE,
     answers,
     at,
     callback,
@@ -40,7 +38,6 @@ from holdfast.testing.stores.writes import (
     written,
 )
 
-PROCESSES = 4
 ROUNDS = 25
 TOLD = 2 * ROUNDS * (PROCESSES - 1)
 RaceAnswers = list[Answer | HoldfastError]
@@ -61,14 +58,6 @@ def together(stores: list[Store], act: Callable[[int, Store], T]) -> list[T]:
 
 class RaceSuite(TwoHandles):
     """Tests: several processes at the same moment. They need a handle for each process."""
-
-    @pytest.fixture
-    def stores(self, opening: Opening) -> list[Store]:
-        """One store handle per simulated process, called `p0`, `p1` and so on."""
-        made = [opening(f"p{n}") for n in range(PROCESSES)]
-        for n, store in enumerate(made):
-            store.join(f"p{n}", LEASE)
-        return made
 
     def test_a_name_that_many_want_at_once_belongs_to_one(self, stores: list[Store]) -> None:
         def start(n: int, store: Store) -> RaceAnswers:

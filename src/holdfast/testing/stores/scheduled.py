@@ -12,8 +12,8 @@ from holdfast.model.schedules import Definition, Occurrence, Origin, ScheduleSta
 from holdfast.model.timing import Timing
 from holdfast.model.verbs import Start, Started
 from holdfast.store.seam import Store
-from holdfast.testing.stores.opened_stores import OneHandle, Opening, TwoHandles
-from holdfast.testing.stores.races import PROCESSES, ROUNDS, together
+from holdfast.testing.stores.opened_stores import PROCESSES, OneHandle, Opening, TwoHandles
+from holdfast.testing.stores.races import ROUNDS, together
 from holdfast.testing.stores.writes import SECOND, T0, answers, at, started, wanted
 
 HOUR = 3600

@@ -1,10 +1,14 @@
-"""What the worker protocol reads in the head of a request: how long the caller waits, and the caller's trace."""
+"""What the worker protocol reads of a request: the body, how long the caller waits, and the caller's trace."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
+import msgspec
+
+from holdfast.contract.refusals import InvalidRequest
+from holdfast.model import json_structs
 from holdfast.model.errors import InvalidParameter
 from holdfast.signals.traceparent import CallerSpan, parent_of
 from holdfast.web.requests import Request
@@ -36,3 +40,11 @@ def patience(request: Request, default: float, most: float) -> float:
             f"wait: {text!r:.100} is not accepted. Write seconds with at most 6 digits before the point and 3 after it, such as 2.5."
         )
     return min(float(text), most)
+
+
+def body_of(request: Request, kind: type[Any]) -> Any:
+    """The body as a `kind`; an empty body is the object `{}`. Raises InvalidRequest if the body does not fit."""
+    try:
+        return json_structs.decoded(request.content or b"{}", kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest(f"The body is not valid: {error}") from None
