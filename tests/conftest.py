@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.model.clock import SystemClock
 from holdfast.model.ids import Ids, id_at
-from tests import costs, forks, memory, parts
+from tests import checkout, costs, forks, memory, parts
 
 # A shell starts what it runs in the background with interrupts ignored, and a test's processes would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -29,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     parts.choose(config)
     costs.watch(config)
+    checkout.watch(config, ROOT)
     forks.choose(config)
     memory.choose(config)
 
