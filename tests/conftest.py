@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import costs, forks, memory, parts
+from holdfast.model.clock import SystemClock
+from holdfast.model.ids import Ids, id_at
+from tests import checkout, costs, forks, memory, parts
 
 # A shell starts what it runs in the background with interrupts ignored, and a test's processes would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -27,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     parts.choose(config)
     costs.watch(config)
+    checkout.watch(config, ROOT)
     forks.choose(config)
     memory.choose(config)
 
@@ -36,6 +39,17 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()  # the tests themselves stay, so that a collection in one of them need not look through all the others
     gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def _ids_of_now() -> Iterator[None]:
+    """A test may let the process make ids of a later time than now. Ids only grow, so all later ids of the process would be of that time,
+    and the next test would not find its runs among those of the last hour. So the ids go back to now after such a test."""
+    yield
+    now = SystemClock().now()
+    assert isinstance(id_at, Ids)
+    if id_at._last > now:
+        id_at._last = now
 
 
 @pytest.fixture(scope="session")

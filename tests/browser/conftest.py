@@ -10,15 +10,17 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
-from tests.browser.watched_page import Pages
+from tests.browser.watched_page import PATIENCE_MS, Pages
 from tests.surface.serve_program import Programs, programs
 
 _FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
 ]
+
+expect.set_options(timeout=PATIENCE_MS)  # Playwright's own 5 seconds are not longer than an open page's pause between two questions
 
 
 @pytest.fixture(scope="module")

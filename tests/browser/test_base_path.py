@@ -77,7 +77,7 @@ def test_behind_a_proxy_with_a_path_of_its_own_an_order_is_started_watched_and_a
     serve: Programs, pages: Pages, tmp_path: Path
 ) -> None:
     (tmp_path / "orders.py").write_text(ORDER)
-    with proxying() as proxy:
+    with proxying() as proxy, closing(pages):
         server = serve("orders.py", "--allow-origin", f"http://{proxy.place}")
         proxy.to = ("127.0.0.1", int(server.url.rpartition(":")[2]))
         page = pages.open(f"http://{proxy.place}{BASE.decode()}/console/workers/order")

@@ -83,7 +83,7 @@ def test_forty_thousand_rows_are_scrolled_with_few_elements_and_short_tasks(page
             run.step(f"step-{number}-{item}", parent=batch)
     with closing(open_store(str(store), id_at(SystemClock().now()))) as opened:
         header = run.kept(opened)
-    with console(store) as url:
+    with console(store) as url, closing(pages):
         page = pages.open(f"{url}/console/runs/{header.id}")
         expect(page.locator("#timeline")).to_contain_text("40,000 operations", timeout=60_000)
         page.keyboard.press("Escape")
@@ -142,6 +142,6 @@ def test_a_script_that_is_slow_to_arrive_does_not_break_the_parts_of_a_page(page
     """The script that allows other scripts to change the page is the last file to arrive."""
     store = tmp_path / "slow.db"
     open_store(str(store), "test", None).close()
-    with console(store) as url:
+    with console(store) as url, closing(pages):
         page = pages.open(f"{url}/console/runs", last="hx-csp")
         expect(page.locator("#facets")).to_contain_text("0 matches")

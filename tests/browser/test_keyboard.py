@@ -32,7 +32,7 @@ def stored(store: Path) -> str:
 def test_a_run_is_read_and_found_without_a_mouse(pages: Pages, tmp_path: Path) -> None:
     """Arrows, expand and collapse, errors only, search, the list of keys, and a link to an operation; then the search of the list."""
     run = stored(tmp_path / "one.db")
-    with console(tmp_path / "one.db") as url:
+    with console(tmp_path / "one.db") as url, closing(pages):
         page = pages.open(f"{url}/console/runs/{run}")
         rows, chosen = page.locator("#timeline .tl-row:visible"), page.locator("#timeline .tl-row[aria-selected=true]")
         expect(rows).to_have_count(2)
@@ -84,7 +84,7 @@ def test_a_run_is_read_and_found_without_a_mouse(pages: Pages, tmp_path: Path) -
 
 def test_on_a_phone_no_time_of_a_row_is_cut(pages: Pages, tmp_path: Path) -> None:
     run = stored(tmp_path / "one.db")
-    with console(tmp_path / "one.db") as url:
+    with console(tmp_path / "one.db") as url, closing(pages):
         page = pages.open(f"{url}/console/runs/{run}", width=390)
         expect(page.locator("#timeline .tl-row:visible")).to_have_count(2)
         cut = "[...document.querySelectorAll('.tl-row:not([hidden]) .tl-took')].filter(cell => cell.scrollWidth > cell.clientWidth).length"

@@ -8,6 +8,9 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Route
 
+PATIENCE_MS = 30_000
+"""How long a test waits for what a page must show, if the page does not show it."""
+
 
 class Pages:
     """Opens pages, each in a browser of its own: no cookies, nothing kept."""
@@ -25,7 +28,7 @@ class Pages:
         context = self._browser.new_context(
             viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", reduced_motion="reduce", **options
         )
-        context.set_default_timeout(30_000)
+        context.set_default_timeout(PATIENCE_MS)
         self._contexts.append(context)
         page = context.new_page()
         page.on("console", self._said)
@@ -46,9 +49,10 @@ class Pages:
             self.trouble.append(f"another host: {request.url}")
 
     def close(self) -> None:
-        """Close all pages. What they said is a failure, if it was an error."""
-        for context in self._contexts:
-            context.close()
+        """Close all pages. What they said is a failure, if it was an error. A test that ends its server itself closes the pages first: an
+        open page says that its server has gone."""
+        while self._contexts:
+            self._contexts.pop().close()
         if self.trouble:
             pytest.fail("\n".join(self.trouble))
 

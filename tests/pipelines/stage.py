@@ -14,6 +14,7 @@ import holdfast
 from holdfast.contract.protocol import Response, WorkerRequest
 from holdfast.contract.terms import Contract, Retries, RunLimits
 from holdfast.costs.estimates import Estimates
+from holdfast.durable.execution import DurableFunction
 from holdfast.model.clock import VirtualClock
 from holdfast.model.execution import Execution
 from holdfast.model.ids import Ids
@@ -111,8 +112,9 @@ async def stage(
     steps: Any = None,
     crash: Crash | None = None,
     model: ModelSettings | None = None,
+    functions: Sequence[DurableFunction] = (),
 ) -> AsyncIterator[Stage]:
-    """A stage on which these pipelines and workers are served."""
+    """A stage on which these pipelines, workers and durable functions are served."""
     policy = policy or Policy()
     known = GraphFinder()
 
@@ -136,7 +138,7 @@ async def stage(
     estimates = service.estimates = Estimates(service.served, model or ModelSettings(), policy)
     clock = clock or VirtualClock()
     settings = Settings(clock=clock, ids=Ids(Random(seed)), resting=resting, tune=False)
-    opening = holdfast.open(where, functions=service.functions(), settings=settings)
+    opening = holdfast.open(where, functions=[*functions, *service.functions()], settings=settings)
     if crash is not None:
         opening.wrap = lambda host: Crashing(host.unhurried(), ["p"], crash)
     async with opening as engine:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from holdfast import AsyncDurableContext, durable_execution
 from holdfast.cli.cost import _print_report
 from holdfast.contract.terms import RunLimits, ToolGrant
 from holdfast.costs.reports import CostQuestion, CostReport, cost_report
@@ -91,6 +92,32 @@ async def test_entries_days_usage_and_counters_are_the_same_sums_at_every_level(
             "a contract",
             "2026-11-01",
         )
+
+
+@durable_execution
+async def top(event: Any, context: AsyncDurableContext) -> Any:
+    return await context.invoke("middle", event)
+
+
+@durable_execution
+async def middle(event: Any, context: AsyncDurableContext) -> Any:
+    return await context.invoke("bottom", event)
+
+
+@durable_execution
+async def bottom(event: Any, context: AsyncDurableContext) -> Any:
+    await context.run("w", {})
+    await context.run("inner", {})
+
+
+async def test_the_cost_of_a_durable_function_has_the_runs_of_every_function_that_it_invokes(where: str, tmp_path: Path) -> None:
+    async with stage([INNER], payer(), folder=tmp_path, where=where, functions=[top, middle, bottom]) as on:
+        await (await on.engine.start(top, None)).result()
+        await (await on.engine.start(bottom, None)).result()
+        found = {one.function: one.id for one in on.engine._store.list(Filter()) if one.parent is not None or one.function == "top"}
+        told = {name: report(on, run=found[name]).total.settled.calls for name in ("top", "middle", "bottom", "inner")}
+        assert told == {"top": 2, "middle": 2, "bottom": 2, "inner": 1}
+        assert report(on).total.settled.calls == 4, "the calls of all runs, of which two are not below `top`"
 
 
 async def test_a_report_with_more_groups_than_lines_says_so_and_its_total_counts_all(

@@ -67,7 +67,8 @@ async def opened(where: str, folder: Path, **more: Any) -> AsyncIterator[OpenEng
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def where(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)  # on Postgres, the packages of workers lie in the current folder
     return str(tmp_path / "p.db") if request.param == "sqlite" else new_schema()
 
 

@@ -33,7 +33,7 @@ from holdfast.web.auth.gate import Gate, open_gate
 from holdfast.web.auth.key_sealing import Sealing
 from holdfast.web.auth.keys import Issued, new_access_key, new_token
 from holdfast.web.auth.secret import KeysSecrets
-from holdfast.web.identity import CallerIdentity
+from holdfast.web.identity import WITHOUT_CREDENTIAL, CallerIdentity
 from holdfast.web.limits import WebLimits
 from holdfast.web.policy import Waits
 from holdfast.web.replies import Reply, Response, json_reply
@@ -81,14 +81,14 @@ class Guarded(App):
 
 
 class KnownCaller(Gate):
-    """A gate that admits every request, those that read as of one caller."""
+    """A gate that admits every request, those that read as of one caller, the others as of a server without credentials."""
 
     def __init__(self, identity: CallerIdentity) -> None:
         self._identity = identity
 
     async def admit(self, request: Request) -> None:
-        if request.method == "GET" or request.policy.service == "logs":
-            request.caller = self._identity
+        reads = request.method == "GET" or request.policy.service == "logs"
+        request.caller = self._identity if reads else WITHOUT_CREDENTIAL
 
     def note_reply(self, request: Request, reply: Response) -> None:
         """It keeps no log."""

@@ -69,6 +69,18 @@ def test_a_bad_run_is_explained_in_one_place(holdfast: Program, words: list[str]
 
 
 @pytest.mark.parametrize(
+    "words", [["dev", "--no-open"], ["dev", "--no-open", "functions.py"], ["console"]], ids=["sample", "target", "console"]
+)
+@pytest.mark.parametrize("store", [":memory:", "sqlite://"])
+def test_a_store_in_memory_has_no_console_so_commands_that_are_for_it_refuse_it(holdfast: Program, words: list[str], store: str) -> None:
+    before = {path.name for path in holdfast.folder.iterdir()}
+    ended = holdfast(*words, "--port", "0", "--store", store)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert re.fullmatch(r"error\[invalid_parameter\]: .+ Name a file or a database with --store\.\n", ended.stderr)
+    assert {path.name for path in holdfast.folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(
     "words, code",
     [
         (["executions", "show", "unknown"], "execution_not_found"),

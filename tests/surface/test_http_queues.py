@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -62,8 +63,9 @@ class Scene:
 
 
 @pytest.fixture(autouse=True, params=["memory", pytest.param("postgres", marks=pytest.mark.long)])
-def where(request: pytest.FixtureRequest) -> str:
+def where(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The store of `serving`."""
+    monkeypatch.chdir(tmp_path)  # on Postgres, the packages of workers lie in the current folder
     stores["now"] = ":memory:" if request.param == "memory" else new_schema()
     return stores["now"]
 

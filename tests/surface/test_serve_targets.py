@@ -75,6 +75,13 @@ def test_functions_of_a_python_file_run_in_the_server_itself(serve: Programs, ta
     assert 'holdfast_executions_closed_total{function="greet",status="SUCCEEDED"} 2.0' in told.text, "no worker is served here"
 
 
+def test_a_server_of_a_store_in_memory_serves_functions_and_says_that_it_has_no_console(serve: Programs) -> None:
+    server = serve("greeting.py", store=":memory:")
+    assert server.invoke("greet_all:$LATEST", ["a"])["Payload"] == ["hello a"]
+    assert "console: none, because this store is in memory; name a file or a database with --store to have one" in server.said
+    assert httpx.get(f"{server.url}/console/runs").status_code == 404
+
+
 def test_a_server_declares_the_schedules_of_a_python_file(serve: Programs, tmp_path: Path) -> None:
     (tmp_path / "reports.py").write_text(
         "from holdfast import Schedule, durable_execution\n\n\n@durable_execution\ndef report(event, context):\n    return event\n\n\n"

@@ -8,7 +8,18 @@ import pytest
 from holdfast.model.errors import InvalidParameter
 from holdfast.workers.tools.cassettes import Cassette, CassetteMode, CassetteSettings, cassette_settings
 from holdfast.workers.tools.language_model import LanguageModel, ModelSettings
-from holdfast.workers.tools.seam import Call, CallResult, Effect, Remaining, Reservation, ToolFailed, Unknown, cool_down_keys, verdict_on
+from holdfast.workers.tools.seam import (
+    Call,
+    CallResult,
+    Effect,
+    Happened,
+    Remaining,
+    Reservation,
+    ToolFailed,
+    Unknown,
+    cool_down_keys,
+    verdict_on,
+)
 from holdfast.workers.tools.secrets import Redactor
 from tests.tools.calls import a_call, called, failure
 from tests.tools.models import a_model
@@ -97,6 +108,27 @@ async def test_a_taped_tool_is_the_tool_in_everything_else(tmp_path: Path) -> No
     taped: Any = tape(tmp_path / "a.jsonl", CassetteMode.RECORD).wrap(Echo())
     assert (taped.name, taped.effect, taped.approval, cool_down_keys(taped, {})) == ("echo", Effect.WRITE, True, ("tool:echo",))
     assert await verdict_on(taped, a_call("echo"), {}) == Unknown()
+
+
+class Findable(Echo):
+    """A tool that looks in the real world whether a call took place, and counts how often."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    async def reconcile(self, call: Call, arguments: Any) -> Happened:
+        self.asked += 1
+        return Happened({"found": True})
+
+
+async def test_a_lost_call_is_looked_up_in_the_real_world_when_recording_and_never_when_replaying(tmp_path: Path) -> None:
+    path, tool = tmp_path / "a.jsonl", Findable()
+    recording = tape(path, CassetteMode.RECORD).wrap(tool)
+    await called(recording, {"a": 1})
+    assert (await verdict_on(recording, a_call("echo"), {"a": 1}), tool.asked) == (Happened({"found": True}), 1)
+    playing = tape(path, CassetteMode.REPLAY).wrap(tool)
+    assert (await verdict_on(playing, a_call("echo"), {"a": 1}), tool.asked) == (Unknown(), 1), "a person decides"
 
 
 def test_off_changes_nothing(tmp_path: Path) -> None:

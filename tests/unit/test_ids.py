@@ -10,8 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.model.clock import SystemClock
 from holdfast.model.errors import CallbackNotFound, InvalidParameter, InvalidToken
-from holdfast.model.ids import LATEST, Arn, Ids, Position, checked_function, checked_name, checked_version, new_span_id, new_trace_id
+from holdfast.model.ids import (
+    LATEST,
+    Arn,
+    Ids,
+    Position,
+    checked_function,
+    checked_name,
+    checked_version,
+    id_at,
+    new_span_id,
+    new_trace_id,
+)
 from holdfast.model.seal import Seal
 from tests.unit.lone import ID, T0
 
@@ -46,6 +58,14 @@ def test_ids_sort_as_they_were_made_however_many_a_millisecond_has() -> None:
     made = [ids(T0) for _ in range(10_000)]
     assert made == sorted(set(made))
     assert {uuid.UUID(text).version for text in made} == {7}
+
+
+@pytest.mark.parametrize("turn", ["a test that makes an id of tomorrow", "the next test"])
+def test_an_id_of_tomorrow_that_a_test_lets_the_process_make_does_not_reach_the_next_test(turn: str) -> None:
+    now = SystemClock().now()
+    made = int(id_at(now).replace("-", "")[:12], 16)
+    assert now <= made < now + 60_000
+    id_at(now + 86_400_000)
 
 
 def test_ids_of_two_makers_differ() -> None:

@@ -24,6 +24,9 @@ from holdfast.lambda_api.runtime.process_output import OutputLine
 from holdfast.model.clock import VirtualClock
 from holdfast.model.deploy_errors import LogNotFound
 from holdfast.model.errors import InvalidParameter
+from holdfast.model.execution import Terms
+from holdfast.model.ids import Arn, id_at
+from holdfast.model.life import new_execution
 
 GROUP = "/aws/lambda/f"
 
@@ -87,6 +90,13 @@ def test_what_was_logged_is_read_at_once_and_in_order(kept: Kept) -> None:
     assert kept.find(limit=7) == texts
     assert kept.find(limit=7, start_from_head=False) == texts[::-1]
     assert kept.find('"line 170"') == ["line 170"]
+
+
+def test_what_an_execution_logged_is_read_at_once(kept: Kept) -> None:
+    now = kept.clock.now()
+    header = new_execution(id_at(now), None, "f", "1", payload="{}", now=now, terms=Terms())
+    kept.say("everything is there", execution=str(Arn("f", "1", header.id, header.id)))
+    assert [line["message"] for line in kept.logs.of_execution(header)] == ["everything is there"]
 
 
 def test_logs_outlive_their_process_and_nobody_else_may_read_them(kept: Kept, tmp_path: Path) -> None:

@@ -559,7 +559,7 @@ def test_two_files_of_one_worker_are_refused_and_two_workers_of_one_file_are_two
         assert [engine.run(name, {}).outputs for name in ("one", "two")] == [{"name": "one"}, {"name": "two"}]
     with (
         pytest.raises(InvalidParameter, match=r"Two of these files declare one 1\.0"),
-        holdfast.open(workers=[both, again], worker_settings=worker_settings),
+        holdfast.open(":memory:", workers=[both, again], worker_settings=worker_settings),
     ):
         pass
 

@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
@@ -65,6 +65,9 @@ def local_actor() -> Actor:
     return Actor(who=principal(), origin="cli", days=kept_days(os.environ))
 
 
+NO_CONSOLE: Final = "The console cannot show a store in memory: only the connection that made such a store can read it."
+
+
 class StorePlace(msgspec.Struct, frozen=True):
     """The place of the store, its payload codec, and the options by which the user named them."""
 
@@ -84,6 +87,11 @@ class StorePlace(msgspec.Struct, frozen=True):
         said = (("--store", store) if store else ()) + (("--codec", codec) if codec else ())
         found = not store and not os.environ.get("HOLDFAST_STORE")
         return cls(placed(store or default_store()), said, codec or default_codec(), found)
+
+    def check_lasting(self, why: str) -> None:
+        """Raise InvalidParameter if this is a store in memory. The message begins with `why`."""
+        if self.where == ":memory:":
+            raise InvalidParameter(f"{why} Name a file or a database with --store.")
 
     def codec(self) -> PayloadCodec | None:
         """Import the payload codec; None if there is none. Output of its module goes to stderr, because stdout is for the command's

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.arguments import CodecOption, StoreOption, StorePlace
+from holdfast.cli.arguments import NO_CONSOLE, CodecOption, StoreOption, StorePlace
 from holdfast.cli.keys_secret import with_taken
 from holdfast.cli.serve import HostOption, HostsOption, OriginsOption, PortOption, cannot_listen, told_to_leave, url_of
 from holdfast.cli.terminal import say, warn_of_root
@@ -33,6 +33,7 @@ def console(
     """Serve the console of a store, for browsers. It runs nothing: other processes do the work. `holdfast serve` has the console as
     well."""
     place = StorePlace.of(store, codec)
+    place.check_lasting(NO_CONSOLE)
     try:
         import uvloop
 

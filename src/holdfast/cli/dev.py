@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from holdfast.cli.arguments import CodecOption, ConfigOption, StoreOption, StorePlace, TrustOption
+from holdfast.cli.arguments import NO_CONSOLE, CodecOption, ConfigOption, StoreOption, StorePlace, TrustOption
 from holdfast.cli.sample import PIPELINE, Sample, sample_of
 from holdfast.cli.serve import HostOption, ParametersOption, PortOption, ServeOptions, TargetsArgument, read_parameters, serve_until_told
 from holdfast.cli.serve_workers import IsolationOption, ServeWorkers
@@ -45,6 +45,7 @@ def dev(
     Without a target, it serves a sample pipeline and starts a run of it. The sample needs no key and no network.
     """
     place = StorePlace.of(store, codec)
+    place.check_lasting(NO_CONSOLE)
     options = ServeOptions(
         targets=targets or (),
         host=host,

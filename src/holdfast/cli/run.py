@@ -143,8 +143,7 @@ def _check_again(again: bool, name: str | None, *, is_worker: bool, estimate: bo
 def _left(options: RunOptions, loaded: LoadedFunction) -> tuple[Execution, bool]:
     """Write an execution that a runner will run later, or find the execution that has this name. Returns the execution, and whether this
     call wrote it."""
-    if options.place.where == ":memory:":
-        raise InvalidParameter("--detach needs a store that stays: a store in memory ends with this program. Name a file with --store.")
+    options.place.check_lasting("--detach needs a store that stays: a store in memory ends with this program.")
     function = loaded.function
     with options.place.client(create=True) as client:
         payload = options.payload

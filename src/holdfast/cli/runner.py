@@ -153,8 +153,7 @@ def runner(
         trust=trust,
         metrics_port=metrics_port,
     )
-    if options.place.where == ":memory:":
-        raise InvalidParameter("A store in memory belongs to one program. A runner needs a file or a database: name it with --store.")
+    options.place.check_lasting("A store in memory belongs to one program, and has nothing that a runner could run.")
     found = _found(options)
     workers = ServeWorkers.of(found, options.place, options.isolation, options.config, trust=options.trust)
     _check_chosen(options, found, workers)

@@ -111,8 +111,8 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 def sample_of(store: str) -> Sample:
-    """The sample of a store: in a folder beside the store's file; for a database or a store in memory, in the current folder."""
-    return Sample(Path("holdfast.sample").absolute() if "://" in store or store == ":memory:" else Path(f"{store}.sample").absolute())
+    """The sample of a store: in a folder beside the store's file; for a database, in the current folder."""
+    return Sample(Path("holdfast.sample").absolute() if "://" in store else Path(f"{store}.sample").absolute())
 
 
 def source_folder() -> Path:

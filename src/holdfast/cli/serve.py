@@ -23,6 +23,7 @@ import typer
 from holdfast.cli.arguments import CodecOption, ConfigOption, StoreOption, StorePlace, TrustOption
 from holdfast.cli.keys_secret import with_taken
 from holdfast.cli.operators_queues import operators_queues
+from holdfast.cli.serve_console import console_routes
 from holdfast.cli.serve_output import print_served
 from holdfast.cli.serve_schedules import ServerDeclarations, schedules_of_file
 from holdfast.cli.serve_workers import IsolationOption, ServeWorkers, served_beside
@@ -188,7 +189,6 @@ async def _serve(
     options: ServeOptions, found: FoundTargets, workers: ServeWorkers | None, schedules: Sequence[Schedule], began: int
 ) -> None:
     """`began`: when this process began to read the files of the targets."""
-    from holdfast.console.console import front_door, open_console
     from holdfast.lambda_api.logs.segments import LogRetention
     from holdfast.lambda_api.routes.app import make_app
     from holdfast.lambda_api.serving import open_serving
@@ -219,11 +219,9 @@ async def _serve(
         async with subscribers, measured, opening as service, contextlib.AsyncExitStack() as beside:
             gate, limits = _gate(options, service), WebLimits()
             served = served_beside(workers, found.inline, service, subscribers)
-            console = await beside.enter_async_context(
-                open_console(settings.store, gate, clock=service.engine.clock, ids=settings.ids, codec=settings.codec, served=served)
-            )
+            pages = await beside.enter_async_context(console_routes(settings, gate, service.engine.clock, served))
             more = _routes(service, settings, measured, workers, limits)
-            more += [*subscribers.routes(service.engine.store), *console.routes(), *front_door()]
+            more += [*subscribers.routes(service.engine.store), *pages]
             app = make_app(service.api, more=more, limits=limits, gate=gate)
             seen = await in_thread(Purpose.HOUSE, look, found.watched, service.leave_out, began) if options.reload else None
             for described in found.deployed:

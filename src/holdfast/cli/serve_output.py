@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _REGION: Final = "us-east-1"
 """The AWS region in the printed command. Any region works; every tool knows this one."""
 
+_NO_CONSOLE: Final = "console: none, because this store is in memory; name a file or a database with --store to have one"
+
 
 def print_served(where: str, service: Serving, url: str, gate: Gate, workers: ServeWorkers | None, *, deploys: bool) -> None:
     """Print the address of the server, what it serves, who may use it, and how to try it. `deploys` says whether --allow-deploy was
@@ -27,7 +29,7 @@ def print_served(where: str, service: Serving, url: str, gate: Gate, workers: Se
     if workers is not None:
         workers.print()
     print(gate.summary)
-    print(f"console: {url}/console/")
+    print(f"console: {url}/console/" if where != ":memory:" else _NO_CONSOLE)
     if functions:
         print(f"Paste this where your AWS clients run{', with the id and the secret of a key' if gate.needs_credentials else ''}:")
         print(f"  {_exported(url, needs_credentials=gate.needs_credentials)}")

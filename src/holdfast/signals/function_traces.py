@@ -131,12 +131,7 @@ def execution_trace(header: Execution, find: Callable[[str], Execution | None]) 
     chain of invokes (as far as `find` finds that chain, at most 32 executions up), and the span above it is the span of the execution that
     invoked it. For any other execution both come from the caller's trace header; without a header the trace is new, and no span is above
     it. `find` returns an execution by its id."""
-    root = header
-    for _ in range(_DEEPEST):
-        above = _above(root, find)
-        if above is None:
-            break
-        root = above
+    root = [header, *invokers(header, find)][-1]
     said = trace_of(root.trace)
     trace_id = trace_hex(root.id) if said is None else said.trace_id
     sampled = said is None or said.sampled
@@ -145,13 +140,17 @@ def execution_trace(header: Execution, find: Callable[[str], Execution | None]) 
     return TraceParent(trace_id, None if said is None else said.parent, sampled)
 
 
-def _above(header: Execution, find: Callable[[str], Execution | None]) -> Execution | None:
-    if header.parent is None:
-        return None
+def invokers(header: Execution, find: Callable[[str], Execution | None]) -> list[Execution]:
+    """The executions above an execution: the one that invoked it, then the one that invoked that one, and so on, at most 32. The list ends
+    where `find`, which returns an execution by its id, finds none or raises a HoldfastError."""
+    found: list[Execution] = []
     try:
-        return find(header.parent)
+        while header.parent is not None and len(found) < _DEEPEST and (above := find(header.parent)) is not None:
+            found.append(above)
+            header = above
     except HoldfastError:
-        return None
+        return found
+    return found
 
 
 def trace_of(header: str | None) -> TraceParent | None:

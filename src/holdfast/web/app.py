@@ -21,6 +21,7 @@ from holdfast.web.auth.gate import Gate
 from holdfast.web.bodies import HeldBodies, Incoming
 from holdfast.web.capacity import INVOKED, Capacities
 from holdfast.web.connections import Connections
+from holdfast.web.identity import WITHOUT_GATE
 from holdfast.web.limits import WebLimits
 from holdfast.web.policy import Waits
 from holdfast.web.refusals import Gone, Refused, unavailable
@@ -74,7 +75,9 @@ class App:
         """The reply to a request. An error becomes a reply too; the group of the match makes it. Raises Gone if the client closes its
         connection. None if the reply is a stream: then it has been sent, or at least begun."""
         try:
-            if self.gate is not None:
+            if self.gate is None:
+                request.caller = WITHOUT_GATE
+            else:
                 await self.gate.admit(request)
         except Refused as why:
             return match.group.denial(why, request)

@@ -28,5 +28,8 @@ class CallerIdentity(msgspec.Struct, frozen=True):
 
 WITHOUT_CREDENTIAL: Final = CallerIdentity("no-credential", (Role.ADMIN,))
 """The caller of every request to a server that needs no credentials: it may do everything."""
+WITHOUT_GATE: Final = CallerIdentity("no-gate", (Role.ADMIN,))
+"""The caller of every request to an app without a gate, as on the listener for the processes of functions: it may do everything, and the
+audit log does not name it."""
 UNKNOWN_CALLER: Final = CallerIdentity("no-credential", ())
 """The caller of a route that needs no role. The gate does not ask who this caller is."""

@@ -27,7 +27,7 @@ from holdfast.model.credentials import Role
 from holdfast.model.errors import InvalidParameter
 from holdfast.web.bodies import Incoming
 from holdfast.web.capacity import Capacities
-from holdfast.web.identity import WITHOUT_CREDENTIAL, CallerIdentity
+from holdfast.web.identity import WITHOUT_CREDENTIAL, WITHOUT_GATE, CallerIdentity
 from holdfast.web.policy import RoutePolicy
 from holdfast.web.refusals import Gone, Refused, unreadable
 
@@ -51,8 +51,7 @@ class Request(StarletteRequest):
         self.content = b""
         """The body. Empty if the handler reads the body itself (`RoutePolicy.reads_body`), and on a route with Waits.STREAM."""
         self.caller: CallerIdentity | None = None
-        """The caller. None until the gate has admitted the request. Also None if the app has no gate, as on the listener for the processes
-        of functions."""
+        """The caller. None until the gate has admitted the request. If the app has no gate, the app sets `WITHOUT_GATE`."""
         self.session_of_browser: ConsoleSession | None = None
         """The session by which the gate recognised the caller; None if it recognised the caller in another way."""
         self.timer: asyncio.Timeout | None = None
@@ -64,9 +63,10 @@ class Request(StarletteRequest):
 
     @property
     def identity(self) -> CallerIdentity:
-        """The caller; on an app without a gate, `WITHOUT_CREDENTIAL`, which may do everything. On an app with a gate, do not read this
-        before the gate has set `caller`: it would be `WITHOUT_CREDENTIAL`, too."""
-        return self.caller or WITHOUT_CREDENTIAL
+        """The caller. Raises RuntimeError if the gate has not admitted the request yet, because the caller is not known before."""
+        if self.caller is None:
+            raise RuntimeError("The caller of a request was read before the gate has admitted it.")
+        return self.caller
 
     @property
     def tenant(self) -> str | None:
@@ -82,9 +82,10 @@ class Request(StarletteRequest):
 
     @property
     def actor(self) -> Actor | None:
-        """Who makes the request, for the audit log; None until the gate has admitted the request, and if the app has no gate."""
-        found = self.caller
-        if found is None:
+        """Who makes the request, for the audit log; None if the app has no gate. Raises RuntimeError if the gate has not admitted the
+        request yet."""
+        found = self.identity
+        if found == WITHOUT_GATE:
             return None
         who = principal() if found == WITHOUT_CREDENTIAL else found.name
         return Actor(who=who, origin=self.origin, tenant=found.tenant, days=kept_days(os.environ))

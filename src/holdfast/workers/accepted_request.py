@@ -75,7 +75,8 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The executions above a run. The ledger keeps these ids longer than the store keeps the executions."""
 
     above: tuple[str, ...] = ()
-    """The ids of the executions above the run, outermost first, including shards of maps."""
+    """The ids of the executions above the run, outermost first: pipelines, shards of maps, the durable function that asked for the
+    outermost run, and the executions that invoked that function, at most 32 of them."""
     owner: str = ""
     """The id of the execution whose node or operation asked for the run; never a shard. Empty if no execution asked for it."""
 

@@ -19,7 +19,7 @@ from holdfast.durable.identifier import Identity
 from holdfast.model.credentials import tenant_of
 from holdfast.model.execution import Execution
 from holdfast.model.operations import Failure
-from holdfast.signals.function_traces import execution_trace, span_of
+from holdfast.signals.function_traces import execution_trace, invokers, span_of
 from holdfast.signals.traceparent import below
 from holdfast.workers import accept
 from holdfast.workers.accept import ServedVersion
@@ -96,7 +96,7 @@ def ancestry(
         span_id=below(above, "run", parent.id, at.operation_id),
         sampled=None if parent.trace is None else traced.sampled,
         budgets=asked.budget,
-        lineage=Lineage(above=(parent.id,), owner=parent.id),
+        lineage=Lineage(above=(*(one.id for one in reversed(invokers(parent, find))), parent.id), owner=parent.id),
     )
 
 

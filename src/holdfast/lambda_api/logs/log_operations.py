@@ -119,7 +119,9 @@ class Logs:
 
     def of_execution(self, header: Execution) -> list[dict[str, Any]]:
         """The log lines of an execution as JSON objects, the oldest first: at most `MAX_OF_EXECUTION`. The search also has limits of bytes
-        and of time; lines that it does not reach are left out."""
+        and of time; lines that it does not reach are left out. First waits until the writer has written the lines that it has, but at most
+        _FLUSH_SECONDS."""
+        self._keeper.flush(_FLUSH_SECONDS)
         since = self._since(header.started_at)
         until = None if header.ended_at is None else header.ended_at + _LATE_MS
 

@@ -29,6 +29,7 @@ from holdfast.workers.tools.seam import (
     Reservation,
     Tool,
     ToolFailed,
+    Unknown,
     Usage,
     cool_down_keys,
     verdict_on,
@@ -175,7 +176,10 @@ class TapedTool:
         return called
 
     async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> CallVerdict:
-        """Ask the tool behind the cassette, also when calls are played back, whether a call took place whose answer was lost."""
+        """Ask the tool behind the cassette whether a call took place whose answer was lost. Returns Unknown when calls are played back: the
+        tool would ask the real world, and the cassette does not know, because the call may have been made before calls were played back."""
+        if self._cassette.mode is CassetteMode.REPLAY:
+            return Unknown()
         return await verdict_on(self._tool, call, arguments)
 
 
