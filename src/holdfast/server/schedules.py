@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from holdfast.contract.refusals import InvalidRequest
+from holdfast.model import json_structs
 from holdfast.model.clock import Clock
 from holdfast.model.schedules import Origin, ScheduleState
 from holdfast.model.threads import Purpose, in_thread
@@ -149,7 +150,7 @@ def _number(request: Request, name: str, usual: int, most: int) -> int:
 
 def _body(request: Request, *known: str) -> dict[str, Any]:
     try:
-        body = msgspec.json.decode(request.content or b"{}")
+        body = json_structs.received(request.content or b"{}", Any)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"The body is not JSON: {error}") from None
     if not isinstance(body, dict):

@@ -188,7 +188,7 @@ def _said(request: Request, kind: type[Any]) -> Any:
     """Read the body as a `kind`. Raises InvalidRequest if the body does not fit `kind`, or if its comment is too long. A body with a member
     that `kind` does not have does not fit, so a caller cannot name another person as the one who decides."""
     try:
-        said = json_structs.decoded(request.content or b"{}", kind)
+        said = json_structs.received(request.content or b"{}", kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"The body is not valid: {error}") from None
     if said.comment is not None and len(said.comment) > _MAX_COMMENT:

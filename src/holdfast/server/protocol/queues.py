@@ -294,7 +294,7 @@ def _many_reply(told: Sequence[dict[str, Any]]) -> Reply:
 
 def _body(request: Request, kind: type[Any]) -> Any:
     try:
-        return json_structs.decoded(request.content or b"{}", kind)
+        return json_structs.received(request.content or b"{}", kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"The body is not valid: {error}") from None
 
