@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
+
+import pytest
 
 from holdfast.model.audit import NoteFilter
-from holdfast.web.auth.sessions import IDLE_MS, LIFE_MS, ROTATE_MS, Sessions
+from holdfast.web.auth.sessions import IDLE_MS, LIFE_MS, ROTATE_MS, Sessions, cookie_in
 from tests.console.scene import Browser, Scene, client_of
 from tests.surface.auth_server import BASE, token
 
@@ -61,3 +64,28 @@ async def test_a_login_is_in_the_audit_log_and_its_token_is_not(scene: Scene) ->
         (noted,) = [one.note for one in scene.store.audit(NoteFilter(what="log in"))]
     assert (noted.outcome, noted.origin) == ("logged in", "127.0.0.1")
     assert noted.who.startswith("hft-")
+
+
+@pytest.mark.parametrize(
+    "header, found",
+    [
+        ("holdfast_session=a-_b", "a-_b"),
+        ("theme=dark; holdfast_session=a; other=b=c", "a"),
+        (" a b=1;holdfast_session = a ;;", "a"),
+        ("holdfast_session=old; holdfast_session=new", "new"),
+        ("holdfast_session", ""),
+        ("other=holdfast_session; x_holdfast_session=a", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_cookie_of_the_session_is_found_among_others(header: str | None, found: str | None) -> None:
+    assert cookie_in(header) == found
+
+
+def test_a_cookie_full_of_backslashes_is_read_in_a_moment() -> None:
+    header = 'holdfast_session="' + "\\1" * 4_000 + '"'
+    began = time.process_time()
+    for _ in range(30):
+        cookie_in(header)
+    assert time.process_time() - began < 0.3, "no browser sends such a header, and the caller is not known yet"

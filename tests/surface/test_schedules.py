@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +18,7 @@ from holdfast import open as open_engine
 from holdfast.model.audit import NoteFilter
 from holdfast.model.clock import VirtualClock
 from holdfast.model.ids import id_at
+from holdfast.schedules.documents import described
 from holdfast.server.schedules import ScheduleRoutes
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.web.app import App
@@ -185,6 +187,21 @@ async def test_the_verbs_over_http_are_those_of_the_command_line(server: Server)
     told = ["add schedule", "add schedule", "pause schedule", "resume schedule", "run schedule", "backfill schedule", "remove schedule"]
     assert [note.what for note in noted] == told
     assert {(note.on, note.who) for note in noted} == {("s", server.issued["operator"].credential.id)}
+
+
+async def test_a_long_page_of_schedules_is_described_off_the_event_loop(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = set[threading.Thread]()
+
+    def noted(*args: Any, **options: Any) -> Any:
+        threads.add(threading.current_thread())
+        return described(*args, **options)
+
+    for name in ("a", "b"):  # each needs a search through forty years
+        await server("POST", "", {"name": name, "run": "report", "cron": "0 0 * 2 MON#5"})
+    monkeypatch.setattr("holdfast.server.schedules.described", noted)
+    assert [one["name"] for one in (await server("GET", "?after=a")).json()["schedules"]] == ["b"]
+    assert threads
+    assert threading.current_thread() not in threads
 
 
 async def test_a_viewer_looks_and_changes_nothing(server: Server) -> None:

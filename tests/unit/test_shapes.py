@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.contract.refusals import InvalidRequest
 from holdfast.hosts.sandbox.body_frames import FrameReader, Malformed, encoded
 from holdfast.model.codec import parsed, too_deep
 from holdfast.model.errors import PayloadNotJson
 from holdfast.model.shapes import MAX_CONTAINERS, MAX_DIGITS, MAX_VALUES, crowding
+from holdfast.model.wire import checkpoint_from_json
+from holdfast.server import schedules
+from holdfast.server.protocol import approvals, request_parts, restarts
 
 MEGABYTE = 1 << 20
 WORST = {
@@ -73,6 +80,23 @@ def test_a_number_may_have_many_digits_and_a_text_any_number_of_them() -> None:
     assert crowding(b"9" * MAX_DIGITS, 200) is None
     assert crowding(b'["' + b"9" * MEGABYTE + b'"]', 200) is None
     assert crowding(b'["a",' + b"9" * (MAX_DIGITS + 1) + b"]", 200) == f"holds a number of more than {MAX_DIGITS} digits"
+
+
+READERS: dict[str, Callable[[Any], Any]] = {
+    "a message for a queue": lambda request: request_parts.body_of(request, dict[str, Any]),
+    "an answer of a person": lambda request: approvals._said(request, approvals._Answered),
+    "a restart": lambda request: restarts._body(request, restarts._Restart),
+    "a schedule": schedules._body,
+    "a checkpoint": lambda request: checkpoint_from_json(request.content),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("kind", WORST)
+def test_a_request_of_the_worst_kind_is_refused_before_it_is_parsed(reader: str, kind: str) -> None:
+    request = SimpleNamespace(content=b'{"result":' + WORST[kind] + b"}")
+    with pytest.raises((InvalidRequest, msgspec.DecodeError), match=r"the text (holds|is nested) "):
+        READERS[reader](request)
 
 
 @pytest.mark.parametrize("kind", WORST)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -290,6 +291,14 @@ def test_the_header_date_will_do() -> None:
 def test_what_is_no_signature_is_refused_as_incomplete(authorization: str) -> None:
     request, body = signed()
     assert refusal(with_header(request, "authorization", authorization), body)[0] is Denial.INCOMPLETE
+
+
+def test_a_header_full_of_spaces_is_refused_in_a_moment() -> None:
+    request = with_header(signed()[0], "authorization", f"{sigv4.ALGORITHM} Credential=a{' ' * 20_000}b")
+    began = time.process_time()
+    with pytest.raises(Denied):
+        sigv4.claim_of(request)
+    assert time.process_time() - began < 0.2, "the time must not grow with the square of the spaces: the caller is not known yet"
 
 
 def test_the_host_must_be_signed_and_the_day_must_be_the_requests() -> None:

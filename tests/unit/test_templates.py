@@ -428,6 +428,34 @@ def test_an_alias_bomb_is_refused_before_it_goes_off(read: Read) -> None:
         read(bomb + FUNCTION)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        with_variables(f"A: !Sub '{'${' * 40_000}'"),
+        with_variables("A: 1" + ":1" * 130_000),
+        with_variables("A: x", more="M:\n  <<: [" + ",".join(f"{{k{number}: 1}}" for number in range(12_000)) + "]\n"),
+    ],
+    ids=["variables without an end", "a number of many parts", "merges"],
+)
+def test_a_hostile_template_takes_no_longer_than_another_of_its_size(read: Read, text: str) -> None:
+    began = time.process_time()
+    read(text)
+    spent = time.process_time() - began
+    read(with_variables("A: x", more="M: [" + ",".join(f"{{k{number}: 1}}" for number in range(12_000)) + "]\n"))
+    assert spent < 2 * (time.process_time() - began - spent)
+
+
+@pytest.mark.parametrize("text", ["${", "a ${b", "${!a", "${!a} ${b ${c"])
+def test_a_variable_without_its_end_is_text(read: Read, text: str) -> None:
+    told = only(read(with_variables(f"A: !Sub '{text}'"))).config.environment["A"]
+    assert told == text.replace("${!a}", "${a}")
+
+
+def test_a_number_with_too_many_digits_is_refused_in_json_too(read: Read) -> None:
+    with pytest.raises(TemplateInvalid, match="too many digits"):
+        read('{"Resources":\t' + "1" * 5_000 + "}")
+
+
 def test_an_alias_inside_itself_is_refused(read: Read) -> None:
     with pytest.raises(TemplateInvalid, match="refers to a value that contains it"):
         read("a: &a [*a]\n" + FUNCTION)

@@ -12,8 +12,12 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from holdfast.model.shapes import crowding
+
 T = TypeVar("T")
 
+MAX_DEPTH: Final = 500
+"""The most levels of a text that `received` reads."""
 _lock: Final = threading.Lock()
 _decoders: Final[dict[Any, msgspec.json.Decoder[Any]]] = {}
 
@@ -30,6 +34,14 @@ def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 
 def decoded(text: bytes | str, kind: type[T]) -> T:
     """JSON text, read as this type. Raises what `msgspec.json.decode` raises."""
+    return decoder(kind).decode(text)
+
+
+def received(text: bytes, kind: type[T]) -> T:
+    """JSON text that a stranger sent, read as this type. A text with too many values, levels or digits is not parsed, because parsing it
+    could take seconds: this raises msgspec.DecodeError, and else what `msgspec.json.decode` raises."""
+    if (crowded := crowding(text, MAX_DEPTH)) is not None:
+        raise msgspec.DecodeError(f"the text {crowded}")
     return decoder(kind).decode(text)
 
 

@@ -238,14 +238,11 @@ class CheckpointAsked(NamedTuple):
     client_token: str | None
 
 
-_checkpoint_decoder = json_structs.decoder(_Checkpoint)
-
-
 def checkpoint_from_json(body: bytes) -> CheckpointAsked:
-    """Read the body of a checkpoint request. Raises msgspec.DecodeError if the body is not JSON, and InvalidParameter if it does not have
-    the form of such a request."""
+    """Read the body of a checkpoint request. Raises msgspec.DecodeError if the body is not JSON or has too many values, and
+    InvalidParameter if it does not have the form of such a request."""
     try:
-        sent = _checkpoint_decoder.decode(body)
+        sent = json_structs.received(body, _Checkpoint)
     except msgspec.ValidationError as error:
         raise InvalidParameter(f"Not a checkpoint: {error}") from None
     return CheckpointAsked(sent.checkpoint_token, tuple(map(_update, sent.updates or ())), sent.client_token)

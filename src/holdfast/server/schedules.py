@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from holdfast.contract.refusals import InvalidRequest
+from holdfast.model import json_structs
 from holdfast.model.clock import Clock
 from holdfast.model.schedules import Origin, ScheduleState
 from holdfast.model.threads import Purpose, in_thread
@@ -60,9 +61,12 @@ class ScheduleRoutes:
     async def list(self, request: Request) -> Reply:
         """A page of schedules in the order of their names: those after the name in `?after=`, at most `?limit=` of them (else 100)."""
         limit = _number(request, "limit", _PAGE, _MOST)
-        found = await in_thread(Purpose.STORE, lambda: [*self._verbs(request).list(limit, request.text("after") or "")])
-        now = self._clock.now()
-        return document_reply({"schedules": [described(state, now, times=1) for state in found]})
+        now, after = self._clock.now(), request.text("after") or ""
+
+        def page() -> Reply:  # to describe a schedule takes up to two milliseconds: its next time may be years away
+            return document_reply({"schedules": [described(state, now, times=1) for state in self._verbs(request).list(limit, after)]})
+
+        return await in_thread(Purpose.STORE, page)
 
     async def show(self, request: Request) -> Reply:
         """One schedule, with at most five next times (none while it is paused) and how the last occurrences were handled."""
@@ -149,7 +153,7 @@ def _number(request: Request, name: str, usual: int, most: int) -> int:
 
 def _body(request: Request, *known: str) -> dict[str, Any]:
     try:
-        body = msgspec.json.decode(request.content or b"{}")
+        body = json_structs.received(request.content or b"{}", Any)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"The body is not JSON: {error}") from None
     if not isinstance(body, dict):

@@ -18,7 +18,7 @@ ALIAS: Final = "AWS::Lambda::Alias"
 VERSION: Final = "AWS::Lambda::Version"
 MAX_TEXT: Final = 256 * 1024
 """The most characters of a text in a template, and of a text that an intrinsic function makes (`Fn::Base64` may make a longer one)."""
-_VARIABLE: Final = re.compile(r"\$\{(!?)([^}]*)\}")
+_VARIABLE: Final = re.compile(r"\$\{(!?)([^}]*)(\}|\Z)")  # also one without its }, else each of many would be searched to the end
 _DYNAMIC: Final = "{{resolve:"
 _NAMES: Final = ("TableName", "BucketName", "FunctionName", "LogGroupName", "Name")
 """Properties with the name of a resource. For these resources `Ref` returns this name."""
@@ -308,8 +308,8 @@ class Resolver:
         def put(found: re.Match[str]) -> str:
             nonlocal unknown
             name = found[2].strip()
-            if found[1]:
-                return f"${{{found[2]}}}"
+            if found[1] or not found[3]:
+                return f"${{{found[2]}}}" if found[3] else found[0]
             put_in = own[name] if name in own else self._get_att(name, path) if "." in name else self._ref(name, path)
             unknown |= put_in is UNKNOWN
             return "" if put_in in (UNKNOWN, NO_VALUE) else text_of(put_in)

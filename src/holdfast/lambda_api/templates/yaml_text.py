@@ -22,6 +22,8 @@ MAX_MARKS: Final = 100_000
 """A template may have at most this many lines, commas and opening brackets together. Parsing takes about 30 microseconds for each of
 them."""
 MAX_DEPTH: Final = 100
+_LONGEST_NUMBER: Final = 100
+"""A longer number stays text: YAML has numbers such as 1:30:00, and the time to read one grows with the square of its length."""
 
 YamlPath = tuple[str | int, ...]
 _YAML: Final = "tag:yaml.org,2002:"
@@ -84,6 +86,8 @@ def _read_json(text: str, error: yaml.YAMLError) -> YamlDocument:
             return YamlDocument(value, {(): 1})
         except json.JSONDecodeError as wrong:
             raise TemplateInvalid(f"The template is not JSON: {wrong.msg} (line {wrong.lineno}, column {wrong.colno}).") from None
+        except ValueError:
+            raise TemplateInvalid("The template has a number with too many digits.") from None
         except RecursionError:
             raise TemplateInvalid("The template is nested too deeply.") from None
     mark = getattr(error, "problem_mark", None)
@@ -154,7 +158,8 @@ class _Walk:
                     value = self.value(part, path, inside)
                     if not isinstance(value, dict):
                         raise TemplateInvalid(f"The value that `<<` merges at line {part.start_mark.line + 1} is not a mapping.")
-                    merged = {**value, **merged}
+                    for name, part_value in value.items():
+                        merged.setdefault(name, part_value)
                 continue
             if not isinstance(key_node, yaml.ScalarNode):
                 raise TemplateInvalid(f"A key at line {key_node.start_mark.line + 1} is not a text.")
@@ -173,7 +178,7 @@ class _Walk:
             "int": lambda: self._scalars.construct_yaml_int(node),
             "float": lambda: self._scalars.construct_yaml_float(node),
         }.get(kind)
-        if make is None:  # a date stays text, because CloudFormation has no dates
+        if make is None or len(node.value) > _LONGEST_NUMBER:  # a date stays text, because CloudFormation has no dates
             return str(node.value)
         try:
             return make()

@@ -43,8 +43,8 @@ def patience(request: Request, default: float, most: float) -> float:
 
 
 def body_of(request: Request, kind: type[Any]) -> Any:
-    """The body as a `kind`; an empty body is the object `{}`. Raises InvalidRequest if the body does not fit."""
+    """The body as a `kind`; an empty body is the object `{}`. Raises InvalidRequest if the body does not fit, or has too many values."""
     try:
-        return json_structs.decoded(request.content or b"{}", kind)
+        return json_structs.received(request.content or b"{}", kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"The body is not valid: {error}") from None

@@ -95,6 +95,6 @@ class Restarts:
 
 def _body(request: Request, kind: Any) -> Any:
     try:
-        return json_structs.decoded(request.content or b"{}", kind)
+        return json_structs.received(request.content or b"{}", kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as wrong:
         raise InvalidRequest(f"The body is not valid: {wrong}.") from None

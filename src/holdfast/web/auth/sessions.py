@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from http.cookies import CookieError, SimpleCookie
 from typing import Final, NamedTuple
 
 import msgspec
@@ -90,14 +89,12 @@ class Sessions:
 
 
 def cookie_in(header: str | None) -> str | None:
-    """The value of the session's cookie in the header Cookie; None if it is not there, or if the header is too long or cannot be read."""
+    """The value of the session's cookie in the header Cookie; None if it is not there, or if the header is too long. If the header has the
+    cookie several times, the last value. `http.cookies` is not used: it takes quadratic time to read a value with many backslashes."""
     if header is None or len(header) > 8192:
         return None
-    try:
-        found = SimpleCookie(header).get(COOKIE)
-    except CookieError:
-        return None
-    return None if found is None else found.value
+    pairs = [part.partition("=") for part in header.split(";")]
+    return next((value.strip() for name, _, value in reversed(pairs) if name.strip() == COOKIE), None)
 
 
 def cookie_header(value: str, *, seconds: int, secure: bool) -> Header:
