@@ -34,7 +34,7 @@ class Exchange:
 
     async def note(self, event: str, info: Mapping[str, Any]) -> None:
         """Note what a trace event of the HTTP client says: that the request was sent, or which status the server answered with."""
-        if event.endswith(".send_request_partsers.started"):
+        if event.endswith(".send_request_headers.started"):
             self.sent = True
         elif event == "http11.receive_response_headers.complete":
             self.status = int(info["return_value"][1])
