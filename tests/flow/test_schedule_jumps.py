@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast import AsyncDurableContext, Duration, Schedule, durable_execution
+from holdfast.model.schedule_times import ClockChanges, Timing
 from holdfast.model.schedules import CatchUp, Definition, Overlap
-from holdfast.model.timing import ClockChanges, Timing
 from tests.flow.timetables import Stage, at
 from tests.postgres import new_schema
 from tests.unit.naive_firing import POLICIES, naive

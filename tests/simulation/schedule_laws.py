@@ -11,8 +11,8 @@ from random import Random
 
 from holdfast.model import codec
 from holdfast.model.execution import Execution
+from holdfast.model.schedule_times import Timing, occurrences
 from holdfast.model.schedules import CatchUp, Definition, How, Origin, Overlap, ScheduleState, new_schedule, occurrence_in
-from holdfast.model.timing import Timing, occurrences
 from holdfast.store.seam import Store
 from tests.simulation.workload import ScriptMaker
 

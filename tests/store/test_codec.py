@@ -16,8 +16,8 @@ from holdfast.model.follow_ups import Return
 from holdfast.model.operations import Action, Failure, Status, Type, Update
 from holdfast.model.outside import Fire, Release
 from holdfast.model.payloads import PayloadCodec
+from holdfast.model.schedule_times import Timing
 from holdfast.model.schedules import Definition, Occurrence, Origin, changed, new_schedule
-from holdfast.model.timing import Timing
 from holdfast.model.verbs import Checkpoint, Checkpointed, Start, Started
 from holdfast.store.encryption import AesGcm
 from holdfast.store.sqlite.connection import load_queries

@@ -11,8 +11,8 @@ import pytest
 
 from holdfast.model.credentials import Credential, CredentialKind, Role
 from holdfast.model.errors import RowDamaged, StoreBroken
+from holdfast.model.schedule_times import Timing
 from holdfast.model.schedules import Definition, Origin, new_schedule
-from holdfast.model.timing import Timing
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.seam import Filter, Store
 from holdfast.store.sqlite.store import SqliteStore

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 
-from holdfast.model.timing import ClockChanges, Timing, zone_of
+from holdfast.model.schedule_times import ClockChanges, Timing, zone_of
 
 MINUTE = 60_000
 _RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+from holdfast.model.schedule_times import ClockChanges, occurrences
 from holdfast.model.schedules import CatchUp, Definition, Overlap
-from holdfast.model.timing import ClockChanges, occurrences
 from tests.unit.calendars import MINUTE
 
 POLICIES = [

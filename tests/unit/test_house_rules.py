@@ -59,7 +59,6 @@ ACTIVITIES = {
     "contract/checking.py": "checks values against schemas",
     "lambda_api/serving.py": "builds what a server serves",
     "library/data_validation/normalizing.py": "normalizes records",
-    "model/timing.py": "a timing is what a schedule has",
     "exports/exporting.py": "exports an execution",
     "exports/importing.py": "imports an exported document",
     "service/open_engine/interpreter_tuning.py": "tunes the interpreter",

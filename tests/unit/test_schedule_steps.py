@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.schedule_errors import ScheduleInvalid
 from holdfast.model.schedule_steps import begun, due_between, due_step, resumed
+from holdfast.model.schedule_times import ClockChanges, Timing
 from holdfast.model.schedules import (
     CatchUp,
     Counted,
@@ -23,7 +24,6 @@ from holdfast.model.schedules import (
     checked_input,
     new_schedule,
 )
-from holdfast.model.timing import ClockChanges, Timing
 from tests import parts
 from tests.unit.calendars import MINUTE, minute
 from tests.unit.naive_firing import POLICIES, naive

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.model.schedule_errors import ScheduleInvalid
-from holdfast.model.timing import ClockChanges, Timing, after, checked, delay_of, in_words, newest, occurrences
+from holdfast.model.schedule_times import ClockChanges, Timing, after, checked, delay_of, in_words, newest, occurrences
 from tests import parts
 from tests.unit.calendars import MINUTE, minute, naive
 

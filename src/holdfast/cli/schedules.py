@@ -224,7 +224,7 @@ def _print_times(state: ScheduleState, count: int) -> None:
 
 
 def _print_shown(state: ScheduleState) -> None:
-    from holdfast.model.timing import in_words
+    from holdfast.model.schedule_times import in_words
     from holdfast.schedules.documents import definition_told, expression
 
     definition = state.definition

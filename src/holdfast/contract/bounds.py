@@ -280,7 +280,7 @@ def _rate(given: Given) -> RateLimit:
 def _schedule(given: Given) -> str:
     """The schedule that a value names, with its words separated by single spaces. It is a cron expression, with or without a time zone
     after it, or `every` and an interval. Raises _Wrong if the value is not a valid schedule."""
-    from holdfast.model.timing import Timing, checked  # only a page with a schedule needs it
+    from holdfast.model.schedule_times import Timing, checked  # only a page with a schedule needs it
 
     words = given.value.split() if isinstance(given.value, str) and len(given.value) <= _LONGEST_SCHEDULE else []
     every = parsed(words[1]) if len(words) == 2 and words[0] == "every" else None

@@ -34,9 +34,9 @@ from holdfast.model.outside import Stop
 from holdfast.model.run_port import OccurrenceAsked, Ordered
 from holdfast.model.schedule_errors import ScheduleChanged
 from holdfast.model.schedule_steps import ScheduleStep, begun, due_step, passed_over
+from holdfast.model.schedule_times import Timing, delay_of, occurrences
 from holdfast.model.schedules import Handled, Occurrence, Overlap, ScheduleState, execution_name
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.model.timing import Timing, delay_of, occurrences
 from holdfast.model.verbs import Start
 from holdfast.store.seam import ExecutionStore, ScheduleStore
 

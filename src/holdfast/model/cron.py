@@ -1,6 +1,6 @@
 """Cron expressions of five fields, and the wall times that match them. Only this module uses the library cronsim.
 
-A wall time is a date and a time without a zone. timing.py finds the moment of a wall time.
+A wall time is a date and a time without a zone. schedule_times.py finds the moment of a wall time.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.model.schedule_times import after, delay_of, newest
 from holdfast.model.schedules import (
     MAX_WAITING,
     CatchUp,
@@ -25,7 +26,6 @@ from holdfast.model.schedules import (
     changed,
     handled,
 )
-from holdfast.model.timing import after, delay_of, newest
 
 _SECOND: Final = 1000
 _GRACE_MS: Final = 60_000

@@ -22,7 +22,7 @@ from holdfast.model.history import SCHEDULE
 from holdfast.model.ids import checked_function
 from holdfast.model.operations import Word
 from holdfast.model.schedule_errors import ScheduleInvalid
-from holdfast.model.timing import Timing, after, checked, delay_of
+from holdfast.model.schedule_times import Timing, after, checked, delay_of
 
 MAX_INPUT: Final = 256 * 1024
 MAX_CATCH_UP: Final = 100

@@ -17,8 +17,8 @@ from holdfast.model.durations import HINT, parsed
 from holdfast.model.errors import PayloadNotJson
 from holdfast.model.ids import LATEST, checked_version
 from holdfast.model.schedule_errors import ScheduleInvalid
+from holdfast.model.schedule_times import ClockChanges, Timing, zone_of
 from holdfast.model.schedules import USUAL_CATCH_UP, CatchUp, Definition, Overlap, checked_definition, checked_input, checked_schedule_name
-from holdfast.model.timing import ClockChanges, Timing, zone_of
 from holdfast.model.typed import Unwritable, without_models
 from holdfast.model.wrong_values import wrong_value
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from holdfast.model import codec
 from holdfast.model.durations import duration_of
+from holdfast.model.schedule_times import Timing, in_words, zone_of
 from holdfast.model.schedules import CatchUp, Definition, Handled, ScheduleState, upcoming
-from holdfast.model.timing import Timing, in_words, zone_of
 
 SHOWN_TIMES = 5
 

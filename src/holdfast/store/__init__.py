@@ -4,7 +4,7 @@ Belongs: the specification of a store (seam.py, with schedule_seam.py, ledger_se
 the backends `sqlite` and `postgres`, and the choice between them (backends.py); and the neutral half, the code that both backends share:
 - a batch: decisions.py decides its entries, views.py shows them the executions, isolation.py finds the entry that makes a batch fail;
 - rows: rows.py (values to rows and back), damaged_rows.py (lists in which a row may be damaged), reads.py, list_query.py;
-- queues: lanes.py decides which queued execution is admitted next, lane_book.py keeps what a batch changes in lanes,
+- queues: admission_order.py decides which queued execution is admitted next, lane_book.py keeps what a batch changes in lanes,
   lane_rows.py has their rows, queue_reads.py reads queues for callers;
 - searches by people: browse.py has the values, browse_query.py the indexes and filters, browse_walk.py the bound,
   browse_values.py the completion of a value, browse_reads.py the other reads; console_rows.py has the rows of sessions and saved views;

@@ -34,9 +34,9 @@ from holdfast.console.tables import (
 )
 from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.model.schedule_errors import ScheduleNotFound
+from holdfast.model.schedule_times import Timing, in_words
 from holdfast.model.schedules import Handled, ScheduleState
 from holdfast.model.shown_status import ShownStatus
-from holdfast.model.timing import Timing, in_words
 from holdfast.schedules.documents import expression, in_zone, next_times
 from holdfast.web.policy import Needs
 from holdfast.web.replies import Reply

@@ -22,9 +22,9 @@ from holdfast.model.execution import Execution, State
 from holdfast.model.ledger import DAY_MS
 from holdfast.model.operations import Kind
 from holdfast.model.queues import Mode
+from holdfast.model.schedule_times import in_words
 from holdfast.model.schedules import ScheduleState
 from holdfast.model.shown_status import ShownStatus
-from holdfast.model.timing import in_words
 from holdfast.queues.store_queues import QueueView, StoreQueues
 from holdfast.schedules.store_schedules import Schedules
 from holdfast.store.browse import Browse, Facet, Facets

@@ -18,8 +18,8 @@ from holdfast.model.errors import HoldfastError, LeaseLost
 from holdfast.model.execution import Claimant, Execution, State
 from holdfast.model.places import path
 from holdfast.model.verbs import Admit, Answer
+from holdfast.store.admission_order import LaneWalk
 from holdfast.store.lane_rows import LaneRow
-from holdfast.store.lanes import LaneWalk
 from holdfast.store.postgres.batch_statement import StatementResult
 from holdfast.store.postgres.columns import texts
 from holdfast.store.postgres.decisions import PostgresBatch

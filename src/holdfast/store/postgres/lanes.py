@@ -21,9 +21,9 @@ from holdfast.model.queues import UNLIMITED, Mode, QueueRow
 from holdfast.model.rates import COOLING, NS_PER_MS, TOKENS, Rate, RateState
 from holdfast.model.verbs import Checkpoint, Start, Write
 from holdfast.store import rows
+from holdfast.store.admission_order import ROOT
 from holdfast.store.lane_book import LaneBook
 from holdfast.store.lane_rows import LaneRow, charged_rates, new_lane
-from holdfast.store.lanes import ROOT
 from holdfast.store.postgres.audit import PostgresAuditLog
 from holdfast.store.postgres.columns import arguments, texts
 from holdfast.store.postgres.older_code import QUEUES, SHARED_RATES, OlderCode

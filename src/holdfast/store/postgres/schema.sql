@@ -121,7 +121,7 @@ CREATE TABLE queues (
     revision BIGINT NOT NULL DEFAULT 0
 );
 
--- Lanes: each level of a queue, with the slots that are held and the executions that wait below it (store/lanes.py). The lane without a
+-- Lanes: each level of a queue, with the slots that are held and the executions that wait below it (store/admission_order.py). The lane without a
 -- name is above all queues.
 CREATE TABLE lanes (
     key          TEXT COLLATE "C" PRIMARY KEY,

@@ -21,10 +21,10 @@ from holdfast.model.payloads import PayloadCodec, check_text
 from holdfast.model.seal import Seal
 from holdfast.model.verbs import Answer, Write
 from holdfast.store import rows
+from holdfast.store.admission_order import ROOT
 from holdfast.store.browse_query import BrowseQuery
 from holdfast.store.isolation import Spoilt, committed_apart, refused
 from holdfast.store.lane_rows import LaneRow
-from holdfast.store.lanes import ROOT
 from holdfast.store.ledger import has_ledger
 from holdfast.store.list_query import ListQuery
 from holdfast.store.outbox import signals_of

@@ -13,8 +13,8 @@ from typing import Final
 from holdfast.model.errors import RowDamaged
 from holdfast.model.execution import Execution
 from holdfast.model.places import Level, level_of, parent_of, path
+from holdfast.store.admission_order import PAGE, ROOT, Head, LaneReads
 from holdfast.store.lane_rows import LaneRow
-from holdfast.store.lanes import PAGE, ROOT, Head, LaneReads
 from holdfast.store.postgres.columns import texts
 from holdfast.store.postgres.rates import Rates, kept_under
 from holdfast.store.postgres.session import Session, Statement

@@ -11,9 +11,9 @@ from holdfast.model.places import level_of, parent_of, path, shared_rate_of
 from holdfast.model.queues import UNLIMITED, Mode, QueueRow
 from holdfast.model.rates import COOLING, MAX_SPAN_NS, NS_PER_MS, Rate, RateState
 from holdfast.store import rows
+from holdfast.store.admission_order import ROOT
 from holdfast.store.lane_book import LaneBook
 from holdfast.store.lane_rows import LaneRow, charged_rates
-from holdfast.store.lanes import ROOT
 from holdfast.store.queue_reads import QueueReads, lane_from, queue_from, rate_from
 from holdfast.store.seam import Target
 from holdfast.store.sqlite.transactions import Transactions

@@ -111,7 +111,7 @@ CREATE TABLE queues (
     revision INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
--- Lanes: each level of a queue, with the slots that are held and the executions that wait below it (store/lanes.py). The lane without a
+-- Lanes: each level of a queue, with the slots that are held and the executions that wait below it (store/admission_order.py). The lane without a
 -- name is above all queues.
 CREATE TABLE lanes (
     key          TEXT PRIMARY KEY,

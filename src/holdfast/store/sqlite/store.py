@@ -22,12 +22,12 @@ from holdfast.model.payloads import PayloadCodec, check_text
 from holdfast.model.seal import Seal
 from holdfast.model.verbs import Start, Write
 from holdfast.store import rows
+from holdfast.store.admission_order import Head, LaneReads, LaneWalk
 from holdfast.store.batch import Batch
 from holdfast.store.browse_query import BrowseQuery
 from holdfast.store.decisions import Decisions
 from holdfast.store.isolation import Spoilt, committed_apart, refused
 from holdfast.store.lane_rows import LaneRow
-from holdfast.store.lanes import Head, LaneReads, LaneWalk
 from holdfast.store.ledger import CUT_OFF
 from holdfast.store.list_query import ListQuery
 from holdfast.store.seam import Committed, Hosted, Target

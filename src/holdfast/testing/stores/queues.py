@@ -9,7 +9,7 @@ from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import ExecutionStatus, OutcomeStatus, State
 from holdfast.model.rates import TOKENS, Rate
 from holdfast.model.verbs import Started
-from holdfast.store import lanes as shared_lanes
+from holdfast.store import admission_order
 from holdfast.store.seam import Store, Target
 from holdfast.testing.stores.opened_stores import OneHandle
 from holdfast.testing.stores.queue_writes import (
@@ -188,7 +188,7 @@ class QueueSuite(QueueHandle):
         assert mail.queue_state(MAIL, T0).waiting == 5
 
     def test_however_many_lanes_are_passed_over_the_own_one_is_met(self, mail: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(shared_lanes, "_MOST_LOOKS", 6)
+        monkeypatch.setattr(admission_order, "_MOST_LOOKS", 6)
         for n in range(40):
             several(mail, f"e{n}", tenant=f"t{n:02}", function="elsewhere")
         several(mail, *(f"f{n}" for n in range(3)), queue="zz", function="elsewhere")

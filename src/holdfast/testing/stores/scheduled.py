@@ -8,8 +8,8 @@ from holdfast.model.errors import ExecutionAlreadyStarted
 from holdfast.model.history import SCHEDULE
 from holdfast.model.places import Only
 from holdfast.model.schedule_errors import ScheduleChanged
+from holdfast.model.schedule_times import Timing
 from holdfast.model.schedules import Definition, Occurrence, Origin, ScheduleState, changed, new_schedule
-from holdfast.model.timing import Timing
 from holdfast.model.verbs import Start, Started
 from holdfast.store.seam import Store
 from holdfast.testing.stores.opened_stores import PROCESSES, OneHandle, Opening, TwoHandles
