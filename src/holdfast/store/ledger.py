@@ -24,10 +24,6 @@ class LedgerReads(Reads):
     """The part of a store that reads the ledger."""
 
     def cost(self, wanted: CostFilter) -> Sequence[CostSum]:
-        """What calls cost: one sum for each group (`wanted.by`) and state, at most `wanted.limit` sums. The groups with the highest cost
-        are first; if `wanted.by` has the day, the groups are in the order of their values. If `wanted.run` is given, the entries of that
-        run and of the runs below it are added up; days, pipeline and worker of `wanted` are then ignored. Else the daily sums are added
-        up."""
         asked: dict[str, object] = {f"by_{name.value}": name in wanted.by for name in _DIMENSIONS}
         asked |= {"tenant": self._asked(wanted.tenant), "limit": wanted.limit}
         if wanted.run is not None:
@@ -42,24 +38,17 @@ class LedgerReads(Reads):
         return [_sum_from(row, places) for row in found]
 
     def ledger(self, run: str, limit: int = 10_000) -> Sequence[LedgerEntry]:
-        """At most `limit` entries of one run, in the order in which they were written."""
         return [_entry_from(row) for row in self._read("ledger", {"run": self._text(run), "limit": limit})]
 
     def ledger_root(self, run: str) -> str | None:
-        """The `root` of an entry of this run or of a run below it; None if there is none. The whole ledger may be read, so ask this only
-        about a run that the store has removed."""
         found = self._read("ledger_root", {"run": self._text(run)})
         return str(found[0][0]) if found else None
 
     def cost_samples(self, pipeline: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What those runs cost that a node of this pipeline asked for: one sample for each run, with the node's name. Only the 10,000
-        newest calls of models and other paid tools are added up. If `tenant` is given, only runs of this tenant count."""
         asked = {"pipeline": self._text(pipeline), "tenant": self._asked(tenant), "limit": _MOST_SAMPLES}
         return [CostSample(*row) for row in self._read("cost_samples", asked)]
 
     def cost_samples_of_worker(self, worker: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What those runs of this worker cost that no pipeline asked for: one sample for each run. Only the 10,000 newest calls of models
-        and other paid tools are added up. If `tenant` is given, only runs of this tenant count."""
         asked = {"worker": self._text(worker), "tenant": self._asked(tenant), "limit": _MOST_SAMPLES}
         return [CostSample(*row) for row in self._read("cost_samples_of_worker", asked)]
 

@@ -19,13 +19,11 @@ class PostgresAuditLog(PostgresReads):
     _writer: Session
 
     def note(self, notes: Sequence[Note]) -> None:
-        """Add notes to the audit log, in order, all or none. If the connection is lost, a note may be written twice, which is better than
-        not at all."""
+        """If the connection is lost, a note may be written twice, which is better than not at all."""
         if notes:
             self._side.ask(self._sql["put_notes"], _arguments(notes))
 
     def audit(self, wanted: NoteFilter) -> Sequence[Noted]:
-        """The notes that match the filter, newest first; at most `wanted.limit`."""
         asked = {
             key: value.replace("\0", "\ufffd") if isinstance(value, str) else value for key, value in rows.note_question(wanted).items()
         }

@@ -65,14 +65,12 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
     """The keys of lanes of which this process knows that they exist."""
 
     def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
-        """Whether `admit` may find an execution of these functions. If this returns False, `admit` would find none."""
         return bool(self._read("has_open_lane", {**hosted(targets), "now": now})[0][0])
 
     # --- settings of the operator and of the code
 
     def declare(self, queues: Sequence[QueueRow]) -> None:
-        """Write what the code declares for these queues. An operator's settings stay as they are, and are used instead of declared ones. A
-        queue that has the same declaration already is not locked."""
+        """A queue that has the same declaration already is not locked."""
         for row in queues:
             declared = codec.dumps(row.declared)
             if self._read("is_declared", (row.name, declared)):
@@ -82,8 +80,6 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
                     self._set_limits(row.name)
 
     def set_queue(self, row: QueueRow, notes: Sequence[Note] = ()) -> bool:
-        """Write what an operator sets: `operator` and `mode` of the row, together with these notes. Returns False, and writes neither, if
-        the row's revision is not the one in the store. Raises InvalidParameter if the settings are not valid."""
         row.settings()
         asked = (codec.dumps(row.operator), row.mode.value, row.name, row.revision)
         with self._side.explained_transaction():
@@ -96,9 +92,7 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         return changed
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
-        """Set the rate of runs of a function, and notify the other processes; None removes the rate. All leaf lanes of the function with
-        the same tenant and user share the rate. Returns False, and writes nothing, if the function has no leaf lane, if all of them had
-        this rate before, or while older code may use the store."""
+        """The other processes are notified."""
         asked = {"function": function, "step": None if rate is None else rate.step_ns, "burst": None if rate is None else rate.burst}
         lanes = sorted(key for (key,) in self._read("other_rates", asked))
         if not lanes or self._read("least")[0][0] < SHARED_RATES:
@@ -138,8 +132,7 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
     # --- what a batch that enqueues reads and locks
 
     def _queue(self, queue: str) -> QueueRow:
-        """A queue as it is in the store; a queue without a row has the default settings. If the transaction has locked lanes of the queue,
-        the settings cannot change before the transaction ends."""
+        """If the transaction has locked lanes of the queue, the settings cannot change before the transaction ends."""
         found = self._writer.run(self._sql["queue"], (queue,))
         return queue_from(found[0]) if found else QueueRow(name=queue)
 

@@ -55,9 +55,6 @@ class PostgresMaintenance:
         return StoreReport(numbers, LINEAGE.newest, behind, sum(used for _, used in sizes), ahead)
 
     def migrate(self, *, after: bool) -> Migrated:
-        """Apply the before-halves of all steps that are not applied yet. If `after` is True, apply the after-halves instead. Raises
-        StoreInUse if a runner of older code must be stopped first, and StoreNotMigrated if `after` is True and before-halves are not
-        applied yet."""
         with self._session() as (session, before):
             steps = apply(session, self._address, self._texts, after=after)
             now = self._numbers(session)

@@ -20,9 +20,7 @@ class PostgresSchedules(PostgresAuditLog):
     _member: str
 
     def put_schedule(self, schedule: ScheduleState, notes: Sequence[Note] = ()) -> bool:
-        """Write a new schedule (revision 1) or the next revision of one, together with these notes, and notify the other processes. Returns
-        False, and writes nothing, if a new schedule has the name of an existing one. For an existing schedule, returns False, and writes
-        nothing, if the stored revision is not the one before this revision, or if the stored cursor is later than this cursor."""
+        """The other processes are notified."""
         row = rows.schedule_row(schedule, self._codec)
         with self._side.explained_transaction():
             if schedule.revision == 1:
@@ -36,15 +34,12 @@ class PostgresSchedules(PostgresAuditLog):
         return written
 
     def move_schedule(self, schedule: ScheduleState) -> bool:
-        """Write the next revision of a schedule, for a runner. Other runners read its next time themselves, so they are not notified.
-        Returns False, and writes nothing, if the stored revision is not the one before this revision, or if the stored cursor is later than
-        this cursor."""
+        """Other runners read its next time themselves, so they are not notified."""
         with self._side.explained_transaction():
             return self._side.change(*self._moved(schedule)) == 1
 
     def remove_schedule(self, name: str, revision: int, notes: Sequence[Note] = ()) -> bool:
-        """Remove a schedule that has this revision, together with writing these notes, and notify the other processes. Returns False, and
-        writes no note, if there is no schedule with this name and revision."""
+        """The other processes are notified."""
         with self._side.explained_transaction():
             removed = self._side.change(self._sql["remove_schedule"], (self._text(name), revision)) == 1
             if removed:

@@ -20,14 +20,11 @@ class PostgresSnapshots(BatchStatement, PostgresGraphs):
     """The part of a store that reads and writes copies of whole executions."""
 
     def snapshot(self, execution: str) -> Snapshot | None:
-        """All rows of an execution, read in one transaction, so that no write comes between them. None if there is no such execution."""
         with self._side.explained_transaction(begin=_ONE_MOMENT):
             return self._all_of(self._side, execution)
 
     def adopt(self, copy: Snapshot) -> bool:
-        """Write the copy of an execution of another store. Returns False, and writes nothing, if this store has the same execution already,
-        also if another process writes it at the same time. Raises ExecutionAlreadyStarted if another execution has the copy's id or name;
-        for a superseded copy only the id counts."""
+        """Returns False also if another process writes the same copy at the same time."""
         for last in (False, True):
             try:
                 with self._writer.transaction():

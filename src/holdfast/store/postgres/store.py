@@ -105,11 +105,6 @@ class PostgresStore(
     # --- writing
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
-        """Decide and write a batch in one transaction. When this returns, every entry that was accepted is on disk.
-
-        If the database refuses a row, the entry of that row gets an error, and the other entries are written in parts, each part in a
-        transaction of its own.
-        """
         with self._writer.lock:
             try:
                 known, followed = self._resolved()
@@ -260,7 +255,6 @@ class PostgresStore(
             self._views.clear()
 
     def _forget(self, done: PostgresBatch) -> None:
-        """Drop the views on which a batch was decided. They may be out of date, so the rows must be read again."""
         for execution in done.bases:
             self._views.pop(execution, None)
 
@@ -277,8 +271,8 @@ class PostgresStore(
         return self._time
 
     def join(self, runner: str, lease_until: int) -> None:
-        """Register a runner with a lease until this time. From now on the views of its executions stay in memory. Raises StoreUnsuitable if
-        the store was migrated meanwhile and this code may not use it any more."""
+        """From now on the views of the executions of this runner stay in memory. Raises StoreUnsuitable if the store was migrated meanwhile
+        and this code may not use it any more."""
         if not self._read("join", {"runner": runner, "lease_until": lease_until, "code": SCHEMA_VERSION}):
             raise StoreUnsuitable(
                 f"{self._shown} was migrated meanwhile, and code of schema version {SCHEMA_VERSION} may not use it any more. "
@@ -289,13 +283,11 @@ class PostgresStore(
         self._runner = runner
 
     def publish(self, functions: Sequence[Hosted]) -> None:
-        """Write which functions this process hosts, and on which terms, so that all other processes can read it."""
         for hosted in functions:
             self._read("publish", (hosted.function, hosted.version, *rows.terms_row(hosted.terms), hosted.kind.value))
 
     def renew(self, runner: str, lease_until: int) -> bool:
-        """Extend a runner's lease. Returns False, and writes nothing, if the runner is not registered any more. Also compares the clock of
-        this machine with the database's."""
+        """This call also compares the clock of this machine with the database's."""
         time = self._time
         before = 0 if time is None else time.machine.now()
         said = self._read("renew", (lease_until, runner))
@@ -311,7 +303,6 @@ class PostgresStore(
             self._runner = None
 
     def dead(self, now: int) -> frozenset[str]:
-        """The dead runners (lease over, or left) that hold an execution. This call also removes the registrations of all dead runners."""
         holders = {row[0] for row in self._read("holders")}  # read this first: a runner that joins later holds nothing yet
         self._side.change(self._sql["bury"], (now,))
         return frozenset(holders - {row[0] for row in self._read("runners")})
@@ -328,10 +319,8 @@ class PostgresStore(
             self._foreign = True
 
     def changed(self) -> bool:
-        """Whether another process has made a change that this process may wait for, since the last call that returned True. An ordinary
-        checkpoint is no such change. Also True after a lost connection, which may have lost notices, and after an admission that passed
-        over rows which other processes had locked. While another thread uses the connection, this returns False, and a later call reports
-        the change."""
+        """An ordinary checkpoint is no write that another process may wait for. The result is also True after an admission that passed over rows which
+        other processes had locked."""
         if not self._side.lock.acquire(blocking=False):
             return False
         try:

@@ -16,12 +16,10 @@ class SqliteAuditLog(Transactions):
     """The part of a store that keeps the audit log."""
 
     def note(self, notes: Sequence[Note]) -> None:
-        """Add notes to the audit log, in order, all or none."""
         with self._transaction() as writer:
             self._put_notes(writer, notes)
 
     def audit(self, wanted: NoteFilter) -> Sequence[Noted]:
-        """The notes that match the filter, newest first; at most `wanted.limit`."""
         return [rows.noted_from(row) for row in self._read("audit", rows.note_question(wanted))]
 
     def _put_changed_notes(self, changes: Iterable[Change]) -> None:

@@ -15,9 +15,6 @@ class SqliteSchedules(SqliteAuditLog):
     """The part of a store that keeps schedules."""
 
     def put_schedule(self, schedule: ScheduleState, notes: Sequence[Note] = ()) -> bool:
-        """Write a new schedule (revision 1) or the next revision of one, together with these notes. Returns False, and writes nothing, if a
-        new schedule has the name of an existing one. For an existing schedule, returns False, and writes nothing, if the stored revision is
-        not the one before this revision, or if the stored cursor is later than this cursor."""
         row = rows.schedule_row(schedule, self._codec)
         with self._transaction() as writer:
             if schedule.revision == 1:
@@ -29,13 +26,9 @@ class SqliteSchedules(SqliteAuditLog):
         return written
 
     def move_schedule(self, schedule: ScheduleState) -> bool:
-        """Write the next revision of a schedule, for a runner. Returns False, and writes nothing, if the stored revision is not the one
-        before this revision, or if the stored cursor is later than this cursor."""
         return self._write(*self._moved(schedule)) == 1
 
     def remove_schedule(self, name: str, revision: int, notes: Sequence[Note] = ()) -> bool:
-        """Remove a schedule that has this revision, together with writing these notes. Returns False, and writes no note, if there is no
-        schedule with this name and revision."""
         with self._transaction() as writer:
             removed = writer.execute(self._sql["remove_schedule"], (name, revision)).rowcount == 1
             if removed:

@@ -15,7 +15,6 @@ class SqliteSnapshots(Transactions):
     """The part of a store that reads and writes copies of whole executions."""
 
     def snapshot(self, execution: str) -> Snapshot | None:
-        """All rows of an execution, read in one transaction, so that no write comes between them. None if there is no such execution."""
         try:
             with self._read_lock:
                 self._reader.execute("BEGIN")
@@ -27,8 +26,6 @@ class SqliteSnapshots(Transactions):
             raise explained(error, self._where) from error
 
     def adopt(self, copy: Snapshot) -> bool:
-        """Write the copy of an execution of another store. Returns False, and writes nothing, if this store has the same execution already.
-        Raises ExecutionAlreadyStarted if another execution has the copy's id or name; for a superseded copy only the id counts."""
         header = copy.header
         with self._transaction() as writer:
             if is_known(self._all_of(writer, header.id), copy, self._where):

@@ -111,8 +111,6 @@ class SqliteStore(
     # --- writing
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
-        """Decide and write a batch in one transaction. When this returns, every entry that was accepted is on disk. If the database refuses
-        a row, the entry of that row gets an error, and the other entries are written in parts, each part in a transaction of its own."""
         try:
             with self._write_lock, self._turn():
                 try:
@@ -150,7 +148,7 @@ class SqliteStore(
         return done.committed(answers, signalled=signalled)
 
     def admit(self, targets: Sequence[Target], by: Sequence[Claimant], now: int) -> Committed:
-        """Admit queued executions and claim them, in one transaction. If `has_open_lane` returns False, nothing is written."""
+        """If `has_open_lane` returns False, nothing is written."""
         if not by or not self.has_open_lane(targets, now):
             return Committed(())
         done = SqliteBatch()
@@ -197,7 +195,6 @@ class SqliteStore(
         return explained(error, self._where) if isinstance(error, sqlite3.Error) and damaged else refused(write, error)
 
     def _children(self, parent: str, done: SqliteBatch) -> list[str]:
-        """The ids of executions that an execution invoked: those open before the batch, and those that the batch has made or changed."""
         known = {row[0] for row in self._writer.execute(self._sql["children"], (parent,))}
         for view in done.views.values():
             if view.header.parent == parent:
@@ -320,28 +317,23 @@ class SqliteStore(
     # --- runners and other processes
 
     def join(self, runner: str, lease_until: int) -> None:
-        """Register a runner with a lease until this time. From now on the views of its executions stay in memory."""
+        """From now on the views of the executions of this runner stay in memory."""
         self._write("join", (runner, lease_until, SCHEMA_VERSION))
         if self._codec is not None:  # under the current key, so that an operator can drop the key the store was made with
             self._write("put_meta", ("codec_check", check_text(self._codec)))
         self._runner = runner
 
     def publish(self, functions: Sequence[Hosted]) -> None:
-        """Write which functions this process hosts, and on which terms, so that all other processes can read it."""
         for hosted in functions:
             self._write("publish", (hosted.function, hosted.version, *rows.terms_row(hosted.terms), hosted.kind.value))
 
     def renew(self, runner: str, lease_until: int) -> bool:
-        """Extend a runner's lease. Returns False, and writes nothing, if the runner is not registered any more."""
         return self._write("renew", (lease_until, runner)) == 1
 
     def leave(self, runner: str) -> None:
-        """Remove the registration of a runner."""
         self._write("leave", (runner,))
 
     def dead(self, now: int) -> frozenset[str]:
-        """The dead runners (lease over, left, or process ended) that hold an execution. This call also removes the registrations of all
-        dead runners."""
         holders = {row[0] for row in self._read("holders", ())}  # read this first: a runner that joins later holds nothing yet
         known: dict[str, int] = dict(self._read("runners", ()))
         alive = {runner for runner, lease_until in known.items() if lease_until > now}
@@ -352,8 +344,7 @@ class SqliteStore(
         return frozenset(holders - alive)
 
     def changed(self) -> bool:
-        """Whether another process wrote since the last call that returned True. Always False for a store in memory. While another thread of
-        this process writes, this returns False, and a later call reports what the other process wrote."""
+        """Always False for a store in memory."""
         if self._where == MEMORY or not self._write_lock.acquire(blocking=False):
             return False
         try:
