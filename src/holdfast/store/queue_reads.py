@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -14,7 +13,6 @@ from holdfast.model.rates import RateState
 from holdfast.store import rows
 from holdfast.store.lane_rows import LaneRow
 from holdfast.store.reads import Reads
-from holdfast.store.seam import Target
 
 _MINUTE_MS: Final = 60_000
 
@@ -107,10 +105,6 @@ class QueueReads(Reads):
             return 0
         ((count,),) = self._read("ahead", {"lane": place.lane, "order_at": place.order_at, "id": header.id, "most": most})
         return int(count)
-
-    @abstractmethod
-    def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
-        """Whether `admit` may find an execution of these functions. If this returns False, `admit` would find none."""
 
     def parked(self, queue: str | None, beyond: str = "", limit: int = 100, tenant: str | None = None) -> Sequence[Execution]:
         name = "parked" if queue is None else "parked_in"

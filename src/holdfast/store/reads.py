@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 
+from holdfast.model.audit import Noted, NoteFilter
+from holdfast.model.credentials import Credential
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, Terms
 from holdfast.model.operations import Kind, Operation
@@ -16,7 +18,7 @@ from holdfast.model.places import Only
 from holdfast.model.schedules import ScheduleState
 from holdfast.model.seal import Seal
 from holdfast.store import rows
-from holdfast.store.damaged_rows import readable_page, readable_schedules
+from holdfast.store.damaged_rows import readable_credentials, readable_page, readable_schedules
 from holdfast.store.list_query import ListQuery
 from holdfast.store.seam import Filter, HistoryEntry, Hosted, Target
 
@@ -109,6 +111,9 @@ class Reads(ABC):
         stored = self._stored(found[0][0]) if found else None
         return None if stored is None else rows.graph_from(stored, graph, self._codec)
 
+    def operations(self, execution: str, newer_than: int = 0, *, after: int = 0, limit: int | None = None) -> Sequence[Operation]:
+        return self._operations(self._read("operations", (self._text(execution), newer_than, after, limit)), execution)
+
     def contexts(self, execution: str) -> Sequence[Operation]:
         return self._operations(self._read("contexts", (self._text(execution),)), execution)
 
@@ -165,6 +170,13 @@ class Reads(ABC):
         without a queue. So a runner that takes executions only from some queues looks after no schedule."""
         taken = self._taken(only)
         return {"functions": self._array(functions if taken["queues"] is None else []), "tenants": taken["tenants"]}
+
+    def audit(self, wanted: NoteFilter) -> Sequence[Noted]:
+        asked = {name: self._text(value) if isinstance(value, str) else value for name, value in rows.note_question(wanted).items()}
+        return [rows.noted_from(row) for row in self._read("audit", asked)]
+
+    def credentials(self) -> Sequence[Credential]:
+        return readable_credentials(self._read("credentials"))
 
     def _target_keys(self, targets: Sequence[Target]) -> object:
         return self._array([f"{target.function}:{target.version}" for target in targets])

@@ -128,6 +128,6 @@ class Overlay:
         return min((at for at in times if at is not None and at > after), default=None)
 
     def has_ready(self, since: int) -> bool:
-        """The result is also True if the change of this overlay has started that step meanwhile; this only costs one needless invocation."""
+        """Also True if the change of this overlay has started that step meanwhile; this only costs one needless invocation."""
         mine = self._change.operations.values()
         return any(op.status is Status.READY and op.revision > since for op in mine) or self.below.has_ready(since)

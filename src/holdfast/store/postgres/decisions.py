@@ -24,7 +24,6 @@ from holdfast.store.postgres.errors import is_shared
 from holdfast.store.postgres.lanes import Made, PostgresLanes, entrants
 from holdfast.store.postgres.older_code import PIPELINES, QUEUES, SUPERSEDING
 from holdfast.store.postgres.operation_reads import OperationReads
-from holdfast.store.postgres.schedules import moved_names
 from holdfast.store.views import Overlay, RowView
 
 _KEYS = 1000
@@ -218,6 +217,11 @@ def charged_keys(batch: Sequence[Write]) -> list[str]:
         if isinstance(write, Checkpoint) and write.children:
             charges += [charge for child in write.children.values() if isinstance(child, Birth) for charge in child.charges]
     return sorted({charge.key for charge in charges})
+
+
+def moved_names(batch: Iterable[Write]) -> list[str]:
+    """The names of the schedules that a batch moves, sorted, each once."""
+    return sorted({write.moved.name for write in batch if isinstance(write, Start) and write.moved is not None})
 
 
 def has_graphs(batch: Sequence[Write]) -> bool:

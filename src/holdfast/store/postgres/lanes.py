@@ -24,7 +24,7 @@ from holdfast.store import rows
 from holdfast.store.lane_book import LaneBook
 from holdfast.store.lane_rows import LaneRow, charged_rates, new_lane
 from holdfast.store.lanes import ROOT
-from holdfast.store.postgres.audit import PostgresAuditLog
+from holdfast.store.postgres.changes import PostgresChanges
 from holdfast.store.postgres.columns import arguments, texts
 from holdfast.store.postgres.older_code import QUEUES, SHARED_RATES, OlderCode
 from holdfast.store.postgres.rates import Rates, kept_under
@@ -56,11 +56,9 @@ class Made(NamedTuple):
     queues: set[str]
 
 
-class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
+class PostgresLanes(PostgresChanges, OlderCode, QueueReads):
     """The part of a store that keeps queues."""
 
-    _channel: str
-    _member: str
     _known: set[str]
     """The keys of lanes of which this process knows that they exist."""
 
@@ -88,7 +86,7 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
             changed = self._side.change(self._sql["set_queue"], asked) == 1
             if changed:
                 self._set_limits(row.name)
-                self.note(notes)
+                self._put_notes(notes)
         return changed
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
@@ -107,7 +105,7 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
                 self._read("share_rate", {**keys, "shared": texts(shared_rate_of(lane) for lane in lanes)})
                 self._read("set_shared_rate", {**keys, "step": rate.step_ns, "burst": rate.burst})
             self._read("open_lanes_again", keys)
-            self._read("notify", (self._channel, self._member))
+            self._notify()
         return True
 
     def _set_limits(self, name: str) -> None:
@@ -127,7 +125,7 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
             self._read("drop_rates", (name, level, texts(rate.kind for rate in rates)))
             for rate in rates:
                 self._read("set_rates", {**which, "kind": rate.kind, "step": rate.step_ns, "burst": rate.burst})
-        self._read("notify", (self._channel, self._member))
+        self._notify()
 
     # --- what a batch that enqueues reads and locks
 

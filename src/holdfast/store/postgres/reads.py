@@ -44,9 +44,6 @@ class PostgresReads(Reads):
     def _stored(self, payload: str | None) -> str | None:
         return unmarked(payload)
 
-    def operations(self, execution: str, newer_than: int = 0, *, after: int = 0, limit: int | None = None) -> Sequence[Operation]:
-        return self._operations(self._read("operations", (self._text(execution), newer_than, after, limit)), execution)
-
     def _operations(self, found: Sequence[rows.Row], execution: str) -> list[Operation]:
         made = []
         for row in found:

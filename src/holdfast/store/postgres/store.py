@@ -22,6 +22,7 @@ from holdfast.model.seal import Seal
 from holdfast.model.verbs import Answer, Write
 from holdfast.store import rows
 from holdfast.store.browse_query import BrowseQuery
+from holdfast.store.changes import ScheduleChanges
 from holdfast.store.isolation import Spoilt, committed_apart, refused
 from holdfast.store.lane_rows import LaneRow
 from holdfast.store.lanes import ROOT
@@ -30,22 +31,21 @@ from holdfast.store.list_query import ListQuery
 from holdfast.store.outbox import signals_of
 from holdfast.store.postgres.address import parsed
 from holdfast.store.postgres.admissions import PostgresAdmissions, is_news
-from holdfast.store.postgres.audit import has_notes
 from holdfast.store.postgres.batch_statement import StatementResult
 from holdfast.store.postgres.browse_reads import PostgresBrowseReads
+from holdfast.store.postgres.changes import has_notes
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.columns import numbers, texts
 from holdfast.store.postgres.connection import load_queries, prepare
 from holdfast.store.postgres.console_state import PostgresConsole
 from holdfast.store.postgres.credentials import PostgresCredentials
-from holdfast.store.postgres.decisions import PostgresBatch, charged_keys, has_graphs, last_headers
+from holdfast.store.postgres.decisions import PostgresBatch, charged_keys, has_graphs, last_headers, moved_names
 from holdfast.store.postgres.errors import explained, is_moved, is_shared
 from holdfast.store.postgres.lanes import Moved, entrants, lane_writes
 from holdfast.store.postgres.ledger import PostgresLedger
 from holdfast.store.postgres.outbox import PostgresOutbox
 from holdfast.store.postgres.reads import DIALECT
 from holdfast.store.postgres.retention import PostgresRetention
-from holdfast.store.postgres.schedules import PostgresSchedules, moved_names
 from holdfast.store.postgres.schema_migrations import SCHEMA_VERSION
 from holdfast.store.postgres.session import Session, Statement
 from holdfast.store.postgres.snapshots import PostgresSnapshots
@@ -59,7 +59,7 @@ class PostgresStore(
     PostgresRetention,
     PostgresSnapshots,
     PostgresCredentials,
-    PostgresSchedules,
+    ScheduleChanges,
     PostgresLedger,
     PostgresBrowseReads,
     PostgresConsole,
@@ -201,7 +201,8 @@ class PostgresStore(
             columns = (numbers(c.amount for c in counters), numbers(c.until for c in counters), numbers(c.reserved for c in counters))
             self._writer.run(self._sql["put_counters"], (texts(done.counters), *columns))
         if done.moved:
-            self._move_schedules(done.moved.values())
+            for name, parameters in map(self._moved, done.moved.values()):
+                self._writer.run(self._sql[name], parameters)
         self._put_changed_notes(done.changes)
         self._put_ledger(done.changes)
         return signalled
@@ -298,7 +299,7 @@ class PostgresStore(
     def leave(self, runner: str) -> None:
         """Remove the registration of a runner, and notify the other processes: one of them may take over the runner's deliveries."""
         if self._side.change(self._sql["leave"], (runner,)):
-            self._read("notify", (self._channel, self._member))
+            self._notify()
         if runner == self._runner:
             self._runner = None
 
@@ -319,8 +320,8 @@ class PostgresStore(
             self._foreign = True
 
     def changed(self) -> bool:
-        """An ordinary checkpoint is no write that another process may wait for. The result is also True after an admission that passed over rows which
-        other processes had locked."""
+        """An ordinary checkpoint is no write that another process may wait for. The result is also True after an admission that passed over
+        rows which other processes had locked."""
         if not self._side.lock.acquire(blocking=False):
             return False
         try:

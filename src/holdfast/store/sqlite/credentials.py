@@ -9,20 +9,16 @@ from collections.abc import Sequence
 from holdfast.model.audit import Note
 from holdfast.model.credentials import Credential
 from holdfast.store import rows
-from holdfast.store.damaged_rows import readable_credentials
-from holdfast.store.sqlite.audit import SqliteAuditLog
+from holdfast.store.sqlite.transactions import Transactions
 
 
-class SqliteCredentials(SqliteAuditLog):
+class SqliteCredentials(Transactions):
     """The part of a store that keeps the credentials of a server's callers."""
 
     def put_credential(self, credential: Credential, notes: Sequence[Note] = ()) -> None:
         with self._transaction() as writer:
             writer.execute(self._sql["put_credential"], rows.credential_row(credential))
-            self._put_notes(writer, notes)
-
-    def credentials(self) -> Sequence[Credential]:
-        return readable_credentials(self._read("credentials", ()))
+            self._put_notes(notes)
 
     def reseal_credential(self, credential: str, before: str, after: str) -> bool:
         return self._write_over("reseal_credential", (after, credential, before))
@@ -40,7 +36,7 @@ class SqliteCredentials(SqliteAuditLog):
                 with self._transaction() as writer:
                     changed = writer.execute(self._sql[name], parameters).rowcount == 1
                     if changed:
-                        self._put_notes(writer, notes)
+                        self._put_notes(notes)
             finally:
                 self._writer.execute("PRAGMA secure_delete = OFF")
             if changed and self._wal_space is not None:

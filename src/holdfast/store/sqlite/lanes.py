@@ -40,8 +40,7 @@ class SqliteLanes(Transactions, QueueReads):
             if not writer.execute(self._sql["set_queue"], asked).rowcount:
                 return False
             self._set_limits(self._queue(row.name))
-            for note in notes:
-                writer.execute(self._sql["put_note"], rows.note_row(note))
+            self._put_notes(notes)
         return True
 
     def _set_limits(self, row: QueueRow) -> None:

@@ -48,4 +48,4 @@ class SqliteOutbox(Transactions, OutboxReads):
         return int(taken[0][0]) if taken else None
 
     def delivered(self, subscriber: str, runner: str, number: int) -> bool:
-        return self._write("delivered", (number, subscriber, runner)) == 1
+        return self._change("delivered", (number, subscriber, runner)) == 1

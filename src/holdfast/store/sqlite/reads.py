@@ -12,7 +12,6 @@ from holdfast.model import codec
 from holdfast.model.charges import Counter
 from holdfast.model.clock import Clock
 from holdfast.model.errors import StoreBroken
-from holdfast.model.operations import Operation
 from holdfast.store import rows
 from holdfast.store.list_query import Dialect
 from holdfast.store.reads import Parameters, Reads, only_of
@@ -51,10 +50,6 @@ class SqliteReads(Reads):
     def clock(self, machine: Clock) -> Clock:
         """The machine's own clock, because all processes that share a file run on one machine."""
         return machine
-
-    def operations(self, execution: str, newer_than: int = 0, *, after: int = 0, limit: int | None = None) -> Sequence[Operation]:
-        found = self._read("operations", (execution, newer_than, after, -1 if limit is None else limit))
-        return self._operations(found, execution)
 
     def _event_rows(self, execution: str, after: int, limit: int) -> Sequence[rows.Row]:
         return self._read("history", (execution, after, limit))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import cast
@@ -19,11 +19,13 @@ from holdfast.model.errors import ExecutionNotFound, HoldfastError, RowDamaged
 from holdfast.model.execution import Claimant, Execution, View
 from holdfast.model.operations import Operation
 from holdfast.model.payloads import PayloadCodec, check_text
+from holdfast.model.schedules import ScheduleState
 from holdfast.model.seal import Seal
 from holdfast.model.verbs import Start, Write
 from holdfast.store import rows
 from holdfast.store.batch import Batch
 from holdfast.store.browse_query import BrowseQuery
+from holdfast.store.changes import ConsoleChanges, ScheduleChanges
 from holdfast.store.decisions import Decisions
 from holdfast.store.isolation import Spoilt, committed_apart, refused
 from holdfast.store.lane_rows import LaneRow
@@ -33,7 +35,6 @@ from holdfast.store.list_query import ListQuery
 from holdfast.store.seam import Committed, Hosted, Target
 from holdfast.store.sqlite.browse_reads import SqliteBrowseReads, look_address
 from holdfast.store.sqlite.connection import MEMORY, all_statements, connect, prepare, seal_of
-from holdfast.store.sqlite.console_state import SqliteConsole
 from holdfast.store.sqlite.credentials import SqliteCredentials
 from holdfast.store.sqlite.errors import explained, is_damage, is_shared
 from holdfast.store.sqlite.lanes import SqliteLanes
@@ -43,7 +44,6 @@ from holdfast.store.sqlite.outbox import SqliteOutbox
 from holdfast.store.sqlite.presence import Presence
 from holdfast.store.sqlite.reads import DIALECT
 from holdfast.store.sqlite.retention import SqliteRetention
-from holdfast.store.sqlite.schedules import SqliteSchedules
 from holdfast.store.sqlite.schema_migrations import SCHEMA_VERSION
 from holdfast.store.sqlite.snapshots import SqliteSnapshots
 from holdfast.store.sqlite.transactions import WalSpace, bulk
@@ -66,10 +66,10 @@ class SqliteStore(
     SqliteRetention,
     SqliteSnapshots,
     SqliteCredentials,
-    SqliteSchedules,
+    ScheduleChanges,
     SqliteLedger,
     SqliteBrowseReads,
-    SqliteConsole,
+    ConsoleChanges,
     SqliteOperationReads,
     Decisions[SqliteBatch],
 ):
@@ -304,6 +304,10 @@ class SqliteStore(
             self._put_rows("put_signals", signals)
         return bool(signals)
 
+    def _move_schedules(self, schedules: Iterable[ScheduleState]) -> None:
+        for name, parameters in map(self._moved, schedules):
+            self._writer.execute(self._sql[name], parameters)
+
     # --- what is read inside the transaction
 
     def _counter(self, key: str) -> Counter | None:
@@ -318,20 +322,20 @@ class SqliteStore(
 
     def join(self, runner: str, lease_until: int) -> None:
         """From now on the views of the executions of this runner stay in memory."""
-        self._write("join", (runner, lease_until, SCHEMA_VERSION))
+        self._change("join", (runner, lease_until, SCHEMA_VERSION))
         if self._codec is not None:  # under the current key, so that an operator can drop the key the store was made with
-            self._write("put_meta", ("codec_check", check_text(self._codec)))
+            self._change("put_meta", ("codec_check", check_text(self._codec)))
         self._runner = runner
 
     def publish(self, functions: Sequence[Hosted]) -> None:
         for hosted in functions:
-            self._write("publish", (hosted.function, hosted.version, *rows.terms_row(hosted.terms), hosted.kind.value))
+            self._change("publish", (hosted.function, hosted.version, *rows.terms_row(hosted.terms), hosted.kind.value))
 
     def renew(self, runner: str, lease_until: int) -> bool:
-        return self._write("renew", (lease_until, runner)) == 1
+        return self._change("renew", (lease_until, runner)) == 1
 
     def leave(self, runner: str) -> None:
-        self._write("leave", (runner,))
+        self._change("leave", (runner,))
 
     def dead(self, now: int) -> frozenset[str]:
         holders = {row[0] for row in self._read("holders", ())}  # read this first: a runner that joins later holds nothing yet
@@ -340,7 +344,7 @@ class SqliteStore(
         if self._presence is not None:
             alive &= self._presence.living()
         for runner in known.keys() - alive:
-            self._write("bury", (runner, known[runner]))
+            self._change("bury", (runner, known[runner]))
         return frozenset(holders - alive)
 
     def changed(self) -> bool:
