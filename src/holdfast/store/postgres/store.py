@@ -131,8 +131,9 @@ class PostgresStore(
         return explained(error, self._shown) if isinstance(error, psycopg.Error) else cast("HoldfastError", error)
 
     def _refused(self, write: Write, error: Exception) -> HoldfastError:
-        damaged = isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("XX")
-        return explained(error, self._shown) if isinstance(error, psycopg.Error) and damaged else refused(write, error)
+        if isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("XX"):  # a row or its index is damaged
+            return explained(error, self._shown)
+        return refused(write, error)
 
     def _commit(self, batch: Sequence[Write], now: int, known: Mapping[int, Answer | HoldfastError]) -> Committed:
         read: set[str] = set()

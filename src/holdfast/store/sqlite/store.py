@@ -191,8 +191,7 @@ class SqliteStore(
         return is_shared(error) or not self._writer.in_transaction
 
     def _refused(self, write: Write, error: Exception) -> HoldfastError:
-        damaged = isinstance(error, sqlite3.Error) and is_damage(error)
-        return explained(error, self._where) if isinstance(error, sqlite3.Error) and damaged else refused(write, error)
+        return explained(error, self._where) if isinstance(error, sqlite3.Error) and is_damage(error) else refused(write, error)
 
     def _children(self, parent: str, done: SqliteBatch) -> list[str]:
         known = {row[0] for row in self._writer.execute(self._sql["children"], (parent,))}
