@@ -11,7 +11,7 @@ from holdfast.model.errors import ExecutionAlreadyStarted
 from holdfast.model.execution import Execution, GraphText, checked_graph
 from holdfast.model.history import Event
 from holdfast.model.operations import Operation
-from holdfast.model.payloads import PayloadCodec, encoded_graph, identified
+from holdfast.model.payloads import PayloadCodec, encoded_document, identified
 from holdfast.model.verbs import Start
 from holdfast.store import rows
 from holdfast.store.reads import Reads
@@ -28,7 +28,7 @@ class CopyRows:
         if copy.header.graph is not None and copy.graph is not None:
             graph = checked_graph(GraphText(copy.header.graph, copy.graph))
             header = msgspec.structs.replace(header, graph=graph.id)
-            self.graphs[graph.id] = graph.text if codec is None else encoded_graph(codec, graph.text, graph.id)
+            self.graphs[graph.id] = graph.text if codec is None else encoded_document(codec, graph.text, "graph", graph.id)
         places = {operation.id: operation.place for operation in copy.operations}
         self.executions = [rows.execution_row(key, header)]
         self.operations = [rows.operation_row(key, operation) for operation in copy.operations]
