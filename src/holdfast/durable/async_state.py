@@ -201,8 +201,7 @@ class AsyncState(ExecutionState):
 
     @property
     def ends_ride(self) -> bool:
-        """Whether the end of a context may be written together with the next write, so that the code need not wait for that write. False if
-        there are plugins: they get the report of the end only when it is on disk, and the code waits for that report."""
+        """False if there are plugins: they get the report of the end only when it is on disk, and the code waits for that report."""
         return self.hooks is None
 
     @property
@@ -273,7 +272,6 @@ class AsyncState(ExecutionState):
             self.stragglers.add(self)
 
     def record_later(self, update: Update) -> None:
-        """Add a deferred update: it is written together with the next write, or alone if no write follows within 5 ms."""
         first = not self.unwritten
         self.record(update)
         if first:
@@ -281,8 +279,7 @@ class AsyncState(ExecutionState):
             self.stragglers.add(self)
 
     def write_deferred(self) -> None:
-        """Begin to write the deferred updates, if they are not written yet and no other write is under way. If the write fails, this raises
-        no error; the strand that makes the next durable call gets the error."""
+        """This only begins the write, and does nothing if another write is under way."""
         if self.unwritten and self._in_write is None and self.broken is None:
             self._begin_write([])
 

@@ -97,7 +97,6 @@ class BlockingState(ExecutionState):
         self._blocked: dict[str, int] = {}
 
     def record(self, update: Update) -> None:
-        """Add an update to the next write. Raises what `check_usable` raises, if durable calls are no longer possible."""
         with self._taking:
             super().record(update)
 
@@ -174,7 +173,6 @@ class BlockingState(ExecutionState):
             write.done.open()
 
     def record_later(self, update: Update) -> None:
-        """Add a deferred update: it is written together with the next write, or alone if no write follows within 5 ms."""
         with self._taking:
             first = not self.unwritten
             super().record(update)
@@ -183,8 +181,7 @@ class BlockingState(ExecutionState):
             self.stragglers.add(self)
 
     def write_deferred(self) -> None:
-        """Write the deferred updates, if they are not written yet, and wait until they are on disk. If the write fails, this raises no
-        error; the strand that makes the next durable call gets the error."""
+        """Waits until the updates are on disk."""
         with contextlib.suppress(BackgroundThreadError):
             self.flush()
 

@@ -150,7 +150,6 @@ class Scope:
         return self._log_to if self._log_to is not None else logging.getLogger()
 
     def is_replaying(self) -> bool:
-        """Whether this context still repeats the calls of an earlier invocation."""
         return self.replaying
 
     def next_identity(self, kind: Type, sub_type: str, name: str | None) -> Identity:
@@ -323,23 +322,17 @@ class Scope:
     # --- the same on every replay, without a checkpoint
 
     def now(self) -> datetime:
-        """The value of `context.now()`: when the operation of this context's latest durable call ended (after `create_callback` and
-        `create_timer`: began). Never goes back. Before the first call: the time of the context around this one, or the start of the
-        execution. The same in every replay."""
         return datetime.fromtimestamp(self._seen_at / 1000, UTC)
 
     def uuid(self) -> uuid.UUID:
-        """A new UUID at each call. A replay gets the same UUIDs in the same order."""
         self._uuids += 1
         return uuid.UUID(bytes=self._derived("uuid", self._uuids)[:16], version=4)
 
     def random(self) -> float:
-        """A random number at each call, from 0 up to but not including 1. A replay gets the same numbers in the same order."""
         self._chances += 1
         return int.from_bytes(self._derived("random", self._chances)[:7], "big") / (1 << 56)
 
     def remaining(self) -> timedelta:
-        """How long until the execution times out; zero if that time has passed. Differs between replays."""
         state = self.state
         return timedelta(milliseconds=max(0, state.header.deadline - state.clock.now()))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Final, TypeVar
 
 import msgspec
@@ -18,7 +18,6 @@ from holdfast.model.ids import checked_key
 from holdfast.model.life import new_execution
 from holdfast.model.operations import Kind
 from holdfast.model.places import Place, checked_queue, key_of
-from holdfast.model.rates import Rate
 from holdfast.model.summary import begun, pipeline_of
 from holdfast.model.verbs import Start
 from holdfast.store.seam import ExecutionStore, QueueStore
@@ -104,12 +103,11 @@ def enqueue_of(
     head_start: float = 0.0,
     units: int | None = None,
     same: str = "existing",
-    rates: Sequence[Rate] = (),
 ) -> Enqueue:
     """Check what a caller asks of a queue, and make an Enqueue of it. Times are in seconds. `key`: the key of its lane; None: no key.
     `ttl`: how long it may wait; None: as the queue's settings say. `head_start`: its lane treats it as enqueued this much earlier. `units`:
-    the tokens that it is estimated to use; None: 0. `same`: what happens if its name is taken ("existing", "replace" or "refuse"). `rates`:
-    those of its function. Raises InvalidParameter for a wrong value. The store checks later whether the queue's settings allow it."""
+    the tokens that it is estimated to use; None: 0. `same`: what happens if its name is taken ("existing", "replace" or "refuse"). Raises
+    InvalidParameter for a wrong value. The store checks later whether the queue's settings allow it."""
     if same not in [member.value for member in Same]:
         told = ", ".join(repr(member.value) for member in Same)
         raise InvalidParameter(f"`same` is {same!r:.50}; it must be one of {told}.")
@@ -123,7 +121,6 @@ def enqueue_of(
         head_start_ms=milliseconds(head_start, "head_start"),
         units=units or 0,
         same=Same(same),
-        rates=tuple(rates),
     )
 
 

@@ -124,9 +124,6 @@ class Invocations:
             self._parents.ask_for_room()
 
     async def wake(self, write: Callable[[Claimant | None], Write], execution: str) -> Answer:
-        """Make a write that may make an execution ready. If the execution becomes ready, and this runner hosts its function and has room,
-        the same write claims it. `write` is called with the claimant and returns the write; the claimant is None if this runner cannot
-        claim the execution. Returns the answer to the write."""
         header = self._store.find(execution)
         function = None if header is None else self._registry.get(header.function, header.version)
         invocation = self._ids(self._clock.now())

@@ -121,7 +121,7 @@ class LiveParents:
         """How many parents take room of this capacity and only wait. Parents that `make_room` already told to rest are not counted."""
         return len(self._idle_in(capacity))
 
-    def make_room(self, capacity: Capacity, count: int = 1) -> None:
+    def make_room(self, capacity: Capacity, count: int) -> None:
         """Tell at most `count` parents that take room of this capacity to rest, because other executions need the room. Those that have
         waited longest are told first."""
         for execution in self._idle_in(capacity)[:count]:

@@ -42,16 +42,12 @@ class EngineSight:
         self._live = live
 
     def live(self) -> int:
-        """How many invocations run here now."""
         return len(self._live)
 
     def find(self, execution: str) -> Execution | None:
         return self._store.find(execution)
 
     def waiting(self, most: int) -> tuple[int, int]:
-        """Two numbers: how many ready executions this engine may claim (without those under which two or more runners in a row died), and
-        how many executions of the whole store may have a timer that is due. Both stop at `most`, so that a request for metrics costs
-        little."""
         now = self._clock.now()
         return len(self._store.claimable(self._registry.targets(), (), now, most)), len(self._store.due(now, most))
 
@@ -192,8 +188,6 @@ class Observers:
         return known is None or known.kind is Kind.FUNCTION
 
     def occurred(self, schedule: str, outcome: str, count: int, late_ms: int | None) -> None:
-        """Report what this runner decided about `count` occurrences of a schedule. `late_ms`: how many milliseconds late an occurrence was
-        started; None if the outcome is not a start."""
         self._tell_if_seen("occurred", schedule, outcome, count, late_ms)
 
     def _tell_if_seen(self, what: str, *about: Any) -> None:

@@ -58,9 +58,6 @@ class EnginePort:
         """Returns the service that accepts runs of workers; None if this engine serves no workers."""
 
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
-        """Write a checkpoint from a handler's thread. Blocks until the checkpoint is on disk, and returns the answer. Raises the error if
-        the checkpoint is refused or cannot be written. `client_token`: the ClientToken of the request, by which a repeated request is
-        recognised; None: the request has none."""
         children = self._children(token, updates)
         answer = self._writer.call(Checkpoint(token, tuple(updates), client_token, children))
         assert isinstance(answer, Checkpointed)
@@ -76,14 +73,10 @@ class EnginePort:
         charges: tuple[Charge, ...] = (),
         ledger: tuple[LedgerEntry, ...] = (),
     ) -> None:
-        """Write a checkpoint from the engine's loop. `on_answer` is called on the loop with the answer or the error. If the write is
-        committed or refused at once, `on_answer` is called before this method returns. Raises EngineClosed if the engine is closed.
-        `charges` and `ledger` are written in the same transaction.
-
-        An execution that the checkpoint starts, and does not enqueue, is claimed in the same write if its function is hosted here and has
-        room. If `client_token` is given, the execution is not claimed: the request may be a repeated one, and a repeated one starts
-        nothing.
-        """
+        """If the write is committed or refused at once, `on_answer` is called before this method returns. Raises EngineClosed if the engine
+        is closed. An execution that the checkpoint starts, and does not enqueue, is claimed in the same write if its function is hosted
+        here and has room. If `client_token` is given, the execution is not claimed: the request may be a repeated one, and a repeated one
+        starts nothing."""
         self._parents.writes(token.execution)
         try:
             children = self._children(token, updates)
@@ -109,13 +102,11 @@ class EnginePort:
         return both
 
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
-        """The execution's operations that changed after the revision `newer_than`. If `newer_than` is 0, only the operations that a replay
-        needs: those inside a closed context without `replay_children` are left out."""
+        """If `newer_than` is 0, operations inside a closed context without `replay_children` are left out."""
         found = self._read(lambda: self._store.operations(token.execution, newer_than))
         return found if newer_than else unpruned(found)
 
     def input(self, token: Position) -> str | None:
-        """The input of the execution; None if there is no such execution."""
         return self._read(lambda: self._store.input(token.execution))
 
     def seen(self, token: Position) -> int:
@@ -145,9 +136,7 @@ class EnginePort:
             raise
 
     def accept_blocking(self, parent: Execution, operation_id: str, asked: RunAsked | EnqueueAsked) -> Order | Failure:
-        """Accept a run that a handler asks for, or an execution that a handler enqueues, on the thread of the handler. Blocks until the
-        answer is there. Returns the order that the handler's checkpoint carries, or the failure with which the operation ends. Raises
-        RunUnavailable if a run is asked for and this engine serves no workers."""
+        """Like `accept`, on the thread of the handler. Blocks until the answer is there."""
         return asyncio.run_coroutine_threadsafe(self.accept(parent, operation_id, asked), self._loop).result()
 
     def _children(self, token: Position, updates: Sequence[Update]) -> Children:

@@ -100,7 +100,7 @@ class Scheduler:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         runner: str,
-        chores: Sequence[Chore] = (),
+        chores: Sequence[Chore],
     ) -> None:
         self._store, self._registry, self._invocations, self._writer = store, registry, invocations, writer
         self._outbox, self._health, self._agenda, self._parents = outbox, health, agenda, parents
@@ -125,7 +125,6 @@ class Scheduler:
 
     @property
     def idle(self) -> bool:
-        """Whether no invocation runs, the writer has nothing to write, no signal is being delivered, and no schedule is being worked on."""
         return self._invocations.idle and self._outbox.idle and self._timetable.idle
 
     async def begin(self, start_poller: StartPoller) -> None:

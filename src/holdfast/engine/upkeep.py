@@ -28,7 +28,7 @@ Chore = Callable[[], Awaitable[object]]
 class Upkeep:
     """Keeps the store small, for one runner."""
 
-    def __init__(self, store: RetentionStore, clock: Clock, chores: Sequence[Chore] = ()) -> None:
+    def __init__(self, store: RetentionStore, clock: Clock, chores: Sequence[Chore]) -> None:
         self._store = store
         self._chores = chores
         self._clock = clock

@@ -60,24 +60,15 @@ def decoded(codec: PayloadCodec, text: str, execution: str, number: int) -> str:
     )
 
 
-def encoded_graph(codec: PayloadCodec, text: str, graph: str) -> str:
-    """The text of a graph as it is stored; `graph` is its id. Raises CodecFailed if the codec fails."""
-    return _made(codec, f"encode graph {graph}", lambda: codec.encode(text, f"graph/{graph}"))
+def encoded_document(codec: PayloadCodec, text: str, kind: str, name: str) -> str:
+    """The text of a graph or of a schedule, as it is stored. `kind` is `graph` or `schedule`. `name` is the id of the graph, or names the
+    schedule and which of its texts this is. Raises CodecFailed if the codec fails."""
+    return _made(codec, f"encode {kind} {name}", lambda: codec.encode(text, f"{kind}/{name}"))
 
 
-def decoded_graph(codec: PayloadCodec, text: str, graph: str) -> str:
-    """The text of a graph, from the text that is stored; `graph` is its id. Raises CodecFailed if the codec fails."""
-    return _made(codec, f"decode graph {graph}", lambda: codec.decode(text, f"graph/{graph}"))
-
-
-def encoded_schedule(codec: PayloadCodec, text: str, schedule: str) -> str:
-    """A text of a schedule as it is stored; `schedule` is its name. Raises CodecFailed if the codec fails."""
-    return _made(codec, f"encode schedule {schedule}", lambda: codec.encode(text, f"schedule/{schedule}"))
-
-
-def decoded_schedule(codec: PayloadCodec, text: str, schedule: str) -> str:
-    """A text of a schedule, from the text that is stored; `schedule` is its name. Raises CodecFailed if the codec fails."""
-    return _made(codec, f"decode schedule {schedule}", lambda: codec.decode(text, f"schedule/{schedule}"))
+def decoded_document(codec: PayloadCodec, text: str, kind: str, name: str) -> str:
+    """What was given to `encoded_document`, from the text that is stored. Raises CodecFailed if the codec fails."""
+    return _made(codec, f"decode {kind} {name}", lambda: codec.decode(text, f"{kind}/{name}"))
 
 
 def identified(start: Start, taken: View | None, codec: PayloadCodec) -> Start:

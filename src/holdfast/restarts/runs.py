@@ -22,7 +22,7 @@ from holdfast.engine.restarts import check_restartable, restarted
 from holdfast.hosts.evaluator.schema_check import problems_now
 from holdfast.model import codec
 from holdfast.model.clock import Clock
-from holdfast.model.errors import HoldfastError, InvalidParameter, LimitReached
+from holdfast.model.errors import InvalidParameter, LimitReached
 from holdfast.model.execution import Execution, ExecutionStatus, GraphText
 from holdfast.model.history import KIND
 from holdfast.model.ids import IdSource, new_span_id
@@ -39,6 +39,7 @@ from holdfast.pipelines.graph.structure import structure_of
 from holdfast.pipelines.restart.forerunners import Forerunners
 from holdfast.pipelines.restart.restart_plan import NodePlan, RestartPlan, below, check_names, planned
 from holdfast.pipelines.run.served_pipeline import PACKAGE, ServedPipeline
+from holdfast.store.one_write import write_one
 from holdfast.store.seam import CommitStore, ExecutionStore, Filter
 from holdfast.workers import accept
 from holdfast.workers.accepted_request import AcceptedRequest, RunRestart
@@ -314,9 +315,7 @@ def restart_in_store(store: CommitStore, prepared: PreparedRestart, caller: Call
 
 def written(store: CommitStore, start: Start, now: int) -> Execution:
     """Write the start of a restart, and return the header of the new execution. If the store refuses it, its error is raised."""
-    (answer,) = store.commit([start], now).answers
-    if isinstance(answer, HoldfastError):
-        raise answer
+    answer = write_one(store, start, now)
     assert isinstance(answer, Started)
     return answer.header
 

@@ -20,7 +20,7 @@ from holdfast.exports.importing import ExportSource, ImportedExecution, copied, 
 from holdfast.model.audit import Actor, Note, Noted, NoteFilter
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.codec import text_of
-from holdfast.model.errors import ExecutionNotFound, FunctionNotFound, HoldfastError, InvalidParameter, Rejected, StoreNotFound
+from holdfast.model.errors import ExecutionNotFound, FunctionNotFound, InvalidParameter, Rejected, StoreNotFound
 from holdfast.model.execution import Execution, ExecutionStatus, State, goes_on_as
 from holdfast.model.ids import Arn, IdSource, checked_mention, id_at
 from holdfast.model.life import new_execution
@@ -29,6 +29,7 @@ from holdfast.model.outside import Answering, Heartbeat, Release, Stop, Stopped
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.verbs import Answer, Start, Started, Write
 from holdfast.store.backends import open_store, placed
+from holdfast.store.one_write import write_one
 from holdfast.store.seam import Filter, Store
 from holdfast.store.shown_address import shown
 
@@ -363,7 +364,4 @@ class Client:
             raise
 
     def _write(self, write: Write) -> Answer:
-        (answer,) = self._store.commit([write], self._clock.now()).answers
-        if isinstance(answer, HoldfastError):
-            raise answer
-        return answer
+        return write_one(self._store, write, self._clock.now())

@@ -11,7 +11,8 @@ from holdfast.costs.estimates import without_workers
 from holdfast.costs.reports import CostStore
 from holdfast.model.audit import Actor, principal
 from holdfast.model.clock import Clock
-from holdfast.model.errors import HoldfastError, Rejected
+from holdfast.model.errors import Rejected
+from holdfast.store.one_write import write_one
 from holdfast.store.seam import CommitStore
 from holdfast.workers import batches
 from holdfast.workers.approval_pages import undecided
@@ -72,9 +73,7 @@ class StoreApprovals:
         )
         with self._noting_refusals("settle" if verdict in SETTLING else verdict, approval_id):
             write = decision_write(self._store, approval_id, decision, self._caller, in_batch=in_batch)
-            (answer,) = self._store.commit([write], self._clock.now()).answers
-            if isinstance(answer, HoldfastError):
-                raise answer
+            write_one(self._store, write, self._clock.now())
         return find_approval(self._store, approval_id, self._caller, spent=not in_batch)
 
     def decide_many(

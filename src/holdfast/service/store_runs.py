@@ -9,8 +9,8 @@ import msgspec
 
 from holdfast.model.audit import Actor
 from holdfast.model.clock import Clock
-from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution
+from holdfast.store.one_write import write_one
 from holdfast.store.seam import CommitStore
 from holdfast.workers.decisions import cancel_write
 from holdfast.workers.replay import Finished, finished_in
@@ -58,7 +58,5 @@ class StoreRuns:
         found = self._find(run).id
         write = cancel_write(self._store, found, Caller(actor=self._actor), self._clock.now())
         if write is not None:
-            (answer,) = self._store.commit([write], self._clock.now()).answers
-            if isinstance(answer, HoldfastError):
-                raise answer
+            write_one(self._store, write, self._clock.now())
         return CancelledRun(self.get(found), write is not None)

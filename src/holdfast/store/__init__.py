@@ -7,8 +7,9 @@ the backends `sqlite` and `postgres`, and the choice between them (backends.py);
 - queues: admission_order.py decides which queued execution is admitted next, lane_book.py keeps what a batch changes in lanes,
   lane_rows.py has their rows, queue_reads.py reads queues for callers;
 - searches by people: browse.py has the values, browse_query.py the indexes and filters, browse_walk.py the bound,
-  browse_values.py the completion of a value, browse_reads.py the other reads; console_rows.py has the rows of sessions and saved views;
-- other parts: ledger.py, outbox.py, snapshots.py, retention.py, connection.py, encryption.py;
+  browse_values.py the completion of a value, browse_reads.py the other reads;
+- other parts: one_write.py, changes.py (writes of schedules and of what the console keeps), ledger.py, outbox.py, snapshots.py,
+  retention.py, connection.py, encryption.py;
 - the operator's part: maintenance.py, schema_migrations.py.
 Does not: decide what a write means (model.verbs does), run timers, know handlers.   May import: holdfast.files, holdfast.model.
 Start reading at seam.py, then decisions.py, then sqlite/store.py.

@@ -8,7 +8,6 @@ of that line, as in list_query.py.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -132,7 +131,6 @@ class BrowseQuery:
 
     def __init__(self, sql: Mapping[str, str], dialect: Dialect) -> None:
         self._sql, self._dialect = sql, dialect
-        self._parameter = re.compile(re.escape(dialect.parameter).replace(r"\{\}", r"(\w+)"))
 
         self.named = sql["browse_named"]
         """The statement that counts the executions whose present or former name begins with a text."""
@@ -148,8 +146,8 @@ class BrowseQuery:
         """The statement that finds the matches among the next candidates of a part, below the id that the search has reached. `name` is the
         name of a statement in browse.sql that says which columns are read. `asked` are the parameters of the filter, as the method `asked`
         returns them."""
-        lines = [line for line in self._sql["browse_filter"].splitlines() if asked.keys() >= set(self._parameter.findall(line))]
-        text = self._sql[name].replace("{filter}", "\n".join(lines)).replace("{status}", self._sql["browse_status"])
+        kept = self._dialect.kept(self._sql["browse_filter"], asked)
+        text = self._sql[name].replace("{filter}", kept).replace("{status}", self._sql["browse_status"])
         return text.replace("{part}", self._sql[f"part_{part.name}"])
 
     def asked(self, wanted: Browse) -> dict[str, Any]:

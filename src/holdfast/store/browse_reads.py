@@ -48,7 +48,6 @@ class BrowseReads(Reads):
         `seconds` are over."""
 
     def browse(self, wanted: Browse, seconds: float) -> Browsed:
-        """One page of the executions that match, newest first. Raises ReadTooLong if it takes longer than `seconds`."""
         limit = max(wanted.limit, 0)
         with self._search_connection(seconds) as ask:
             walk = BrowseWalk(ask, self._browse_query, wanted)
@@ -57,8 +56,6 @@ class BrowseReads(Reads):
         return Browsed(tuple(found[:limit]), more, None if more else searched_to)
 
     def facets(self, wanted: Browse, seconds: float, most: int = MAX_COUNTED) -> Facets:
-        """Counts by field over the newest executions that match, at most `most` of them. Raises ReadTooLong if it takes longer than
-        `seconds`."""
         with self._search_connection(seconds) as ask:
             walk = BrowseWalk(ask, self._browse_query, wanted)
             found, searched_to = walk.matches("browse_facets", tuple, most + 1, first=most + 1)
@@ -66,33 +63,25 @@ class BrowseReads(Reads):
         return Facets(_counts(counted), len(counted), len(found) > most or searched_to is not None)
 
     def outline(self, execution: str, newer_than: int = 0) -> Sequence[Operation]:
-        """The execution's operations that changed after the revision `newer_than`, in the order they began, without their payloads."""
         return self._operations(self._read("outline", (self._text(execution), newer_than)), execution)
 
     def attempts(self, execution: str, place: int) -> Sequence[HistoryEntry]:
-        """At most 200 events of one operation, from its first event on, in order, with their payloads. `place` is the number of its first
-        event."""
         asked = {"id": self._text(execution), "place": place, "limit": MAX_ATTEMPT_EVENTS}
         found = self._read("attempts", asked)
         operations = self._operations(self._read("operations_at", (self._text(execution), self._array([place]))), execution)
         return [self._line(row, {operation.place: operation for operation in operations}, execution) for row in found]
 
     def runners(self) -> Sequence[RunnerStatus]:
-        """The registered runners, in the order of their names."""
         return [RunnerStatus(*row) for row in self._read("runner_statuses")]
 
     def all_hosted(self) -> Sequence[Hosted]:
-        """The functions, workers and pipelines that a runner has ever published, in the order of name and version: at most 10,000."""
         found = self._read("all_hosted", (MAX_HOSTED,))
         return [Hosted(row[0], row[1], Terms(*row[2:6]), Kind(row[6])) for row in found]
 
     def subscribers(self) -> Sequence[SubscriberPosition]:
-        """The subscribers of signals, in the order of their names."""
         return [SubscriberPosition(*row) for row in self._read("subscriber_positions")]
 
     def values(self, field: Completed, prefix: str, limit: int, tenant: str | None = None) -> Sequence[str]:
-        """At most `limit` values of a field that begin with a prefix, in order. If `tenant` is given, only values that this tenant's newest
-        executions have; for the field of tenants, only `tenant` itself, if it begins with the prefix."""
         prefix = asked_text(prefix)
         asked: dict[str, Any] = {"prefix": prefix, "end": end_of(prefix), "limit": max(limit, 0)}
         if tenant is None:

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from holdfast.model.credentials import Credential
-from holdfast.model.errors import CodecFailed, RowDamaged
+from holdfast.model.errors import CodecFailed, HoldfastError, RowDamaged
 from holdfast.model.execution import Execution
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.schedules import ScheduleState
@@ -34,10 +34,9 @@ def readable_page(wanted: Filter, ask: Callable[[Filter], Sequence[rows.Row]]) -
         page = ask(msgspec.structs.replace(wanted, limit=room))
         whole = len(found) + len(page)
         for row in page:
-            try:
-                found.append(_execution(row))
-            except RowDamaged as damaged:
-                _tell(row[_ID], damaged)
+            header = readable_execution(row)
+            if header is not None:
+                found.append(header)
         if len(page) < room or len(found) == whole or not isinstance(page[-1][_ID], str):
             break
         wanted = msgspec.structs.replace(wanted, beyond=page[-1][_ID])
@@ -47,22 +46,20 @@ def readable_page(wanted: Filter, ask: Callable[[Filter], Sequence[rows.Row]]) -
 def readable_execution(row: rows.Row) -> Execution | None:
     """The execution of a row. None if the row is damaged, which is logged once for each execution."""
     try:
-        return _execution(row)
+        if bytes in map(type, row):  # a text that could not be decoded
+            raise RowDamaged(
+                "A row of the store is damaged: one of its values is not a valid text. Put a good copy of the store in its place."
+            )
+        return rows.execution_from(row)
     except RowDamaged as damaged:
-        _tell(row[_ID], damaged)
+        _tell("execution", row[_ID], damaged)
         return None
 
 
-def _execution(row: rows.Row) -> Execution:
-    if bytes in map(type, row):  # a text that could not be decoded
-        raise RowDamaged("A row of the store is damaged: one of its values is not a valid text. Put a good copy of the store in its place.")
-    return rows.execution_from(row)
-
-
-def _tell(execution: object, damaged: RowDamaged) -> None:
-    if execution not in _told and len(_told) < _MOST_TOLD:
-        _told.add(execution)
-        log.error("execution %r is left out of lists: %s", execution, damaged)
+def _tell(what: str, name: object, damaged: HoldfastError) -> None:
+    if name not in _told and len(_told) < _MOST_TOLD:
+        _told.add(name)
+        log.error("%s %r is left out of lists: %s", what, name, damaged)
 
 
 def readable_schedules(found: Sequence[rows.Row], codec: PayloadCodec | None) -> list[ScheduleState]:
@@ -72,9 +69,7 @@ def readable_schedules(found: Sequence[rows.Row], codec: PayloadCodec | None) ->
         try:
             states.append(rows.schedule_from(row, codec))
         except (RowDamaged, CodecFailed) as damaged:
-            if row[0] not in _told and len(_told) < _MOST_TOLD:
-                _told.add(row[0])
-                log.error("schedule %r is left out of lists: %s", row[0], damaged)
+            _tell("schedule", row[0], damaged)
     return states
 
 

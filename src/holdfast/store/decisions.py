@@ -22,7 +22,7 @@ from holdfast.model.charges import Counter, charged
 from holdfast.model.errors import ExecutionAlreadyStarted, ExecutionNotFound, HoldfastError, InvalidParameter, LimitReached
 from holdfast.model.execution import Birth, Change, Execution, View
 from holdfast.model.follow_ups import beyond_limit, follow_ups, refused_by_queue
-from holdfast.model.payloads import PayloadCodec, encoded_graph, identified
+from holdfast.model.payloads import PayloadCodec, encoded_document, identified
 from holdfast.model.places import path
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.queues import Mode, QueueRow, QueueSettings
@@ -319,7 +319,7 @@ class Decisions(ABC, Generic[B]):
         graph = start.graph
         if self._codec is None:
             return graph.text
-        return done.graphs.get(graph.id) or encoded_graph(self._codec, graph.text, graph.id)
+        return done.graphs.get(graph.id) or encoded_document(self._codec, graph.text, "graph", graph.id)
 
     def _stale_graphs(self, done: B) -> dict[str, str]:
         """By id: the encoded texts of those graphs of a batch that another process may have written under an older key; none without a

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 from holdfast.model.execution import Change, ExecutionStatus
@@ -15,6 +16,10 @@ _DIMENSIONS: Final = tuple(Dimension)
 _MOST_SAMPLES: Final = 10_000
 """`cost_samples` and `cost_samples_of_worker` read at most this many calls of models and other paid tools, the newest ones."""
 _NEVER: Final = 2**40
+_WHO: Final = ("tenant", "pipeline", "node", "worker", "run", "root", "path", "owner", "call", "model")
+_AMOUNTS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "nanos", "held_tokens", "held_nanos")
+"""The members of an entry whose columns follow each other, in the order of the columns."""
+_who, _amounts = attrgetter(*_WHO), attrgetter(*_AMOUNTS)
 CUT_OFF: Final = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT, ExecutionStatus.FAILED})
 """If an execution ends with one of these statuses, it cannot write how its open calls ended. SUCCEEDED is not here, because a run that
 succeeds has ended its calls itself."""
@@ -24,10 +29,6 @@ class LedgerReads(Reads):
     """The part of a store that reads the ledger."""
 
     def cost(self, wanted: CostFilter) -> Sequence[CostSum]:
-        """What calls cost: one sum for each group (`wanted.by`) and state, at most `wanted.limit` sums. The groups with the highest cost
-        are first; if `wanted.by` has the day, the groups are in the order of their values. If `wanted.run` is given, the entries of that
-        run and of the runs below it are added up; days, pipeline and worker of `wanted` are then ignored. Else the daily sums are added
-        up."""
         asked: dict[str, object] = {f"by_{name.value}": name in wanted.by for name in _DIMENSIONS}
         asked |= {"tenant": self._asked(wanted.tenant), "limit": wanted.limit}
         if wanted.run is not None:
@@ -42,24 +43,17 @@ class LedgerReads(Reads):
         return [_sum_from(row, places) for row in found]
 
     def ledger(self, run: str, limit: int = 10_000) -> Sequence[LedgerEntry]:
-        """At most `limit` entries of one run, in the order in which they were written."""
         return [_entry_from(row) for row in self._read("ledger", {"run": self._text(run), "limit": limit})]
 
     def ledger_root(self, run: str) -> str | None:
-        """The `root` of an entry of this run or of a run below it; None if there is none. The whole ledger may be read, so ask this only
-        about a run that the store has removed."""
         found = self._read("ledger_root", {"run": self._text(run)})
         return str(found[0][0]) if found else None
 
     def cost_samples(self, pipeline: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What those runs cost that a node of this pipeline asked for: one sample for each run, with the node's name. Only the 10,000
-        newest calls of models and other paid tools are added up. If `tenant` is given, only runs of this tenant count."""
         asked = {"pipeline": self._text(pipeline), "tenant": self._asked(tenant), "limit": _MOST_SAMPLES}
         return [CostSample(*row) for row in self._read("cost_samples", asked)]
 
     def cost_samples_of_worker(self, worker: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What those runs of this worker cost that no pipeline asked for: one sample for each run. Only the 10,000 newest calls of models
-        and other paid tools are added up. If `tenant` is given, only runs of this tenant count."""
         asked = {"worker": self._text(worker), "tenant": self._asked(tenant), "limit": _MOST_SAMPLES}
         return [CostSample(*row) for row in self._read("cost_samples_of_worker", asked)]
 
@@ -92,9 +86,8 @@ def lost_calls(open_calls: Iterable[Row], ended: Mapping[str, int]) -> list[Ledg
 
 def entry_row(entry: LedgerEntry) -> Row:
     """The row of an entry, in the order of the statement `put_ledger`."""
-    who = (entry.tenant, entry.pipeline, entry.node, entry.worker, entry.run, entry.root, entry.path, entry.owner, entry.call, entry.model)
     price = (entry.price_source, entry.price_date)
-    return (entry.at, entry.day, *who, entry.state.value, *_amounts(entry), *price, entry.expires_at)
+    return (entry.at, entry.day, *_who(entry), entry.state.value, *_amounts(entry), *price, entry.expires_at)
 
 
 def day_rows(entries: Iterable[LedgerEntry]) -> list[Row]:
@@ -108,51 +101,14 @@ def day_rows(entries: Iterable[LedgerEntry]) -> list[Row]:
     return [(*who, *sums[who]) for who in sorted(sums)]
 
 
-def _amounts(entry: LedgerEntry) -> Row:
-    tokens = (entry.input_tokens, entry.output_tokens, entry.cached_tokens, entry.reasoning_tokens)
-    return (*tokens, entry.nanos, entry.held_tokens, entry.held_nanos)
-
-
 def _entry_from(row: Row) -> LedgerEntry:
-    at, _, tenant, pipeline, node, worker, run, root, path, owner, call, model, state, *amounts, source, date, expires_at = row
-    input_tokens, output_tokens, cached, reasoning, nanos, held_tokens, held_nanos = amounts
-    return LedgerEntry(
-        at=at,
-        tenant=tenant,
-        pipeline=pipeline,
-        node=node,
-        worker=worker,
-        run=run,
-        root=root,
-        path=path,
-        owner=owner,
-        call=call,
-        model=model,
-        state=EntryState(state),
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        cached_tokens=cached,
-        reasoning_tokens=reasoning,
-        nanos=nanos,
-        held_tokens=held_tokens,
-        held_nanos=held_nanos,
-        price_source=source,
-        price_date=date,
-        expires_at=expires_at,
-    )
+    at, _, *rest, source, date, expires_at = row
+    who, (state, *amounts) = rest[: len(_WHO)], rest[len(_WHO) :]
+    told = dict(zip(_WHO, who, strict=True)) | dict(zip(_AMOUNTS, amounts, strict=True))
+    return LedgerEntry(at=at, state=EntryState(state), price_source=source, price_date=date, expires_at=expires_at, **told)
 
 
 def _sum_from(row: Row, places: Sequence[int]) -> CostSum:
-    state, calls, input_tokens, output_tokens, cached, reasoning, nanos, held_tokens, held_nanos = row[len(_DIMENSIONS) :]
-    return CostSum(
-        group=tuple(row[place] for place in places),
-        state=EntryState(state),
-        calls=calls,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        cached_tokens=cached,
-        reasoning_tokens=reasoning,
-        nanos=nanos,
-        held_tokens=held_tokens,
-        held_nanos=held_nanos,
-    )
+    state, calls, *amounts = row[len(_DIMENSIONS) :]
+    group = tuple(row[place] for place in places)
+    return CostSum(group=group, state=EntryState(state), calls=calls, **dict(zip(_AMOUNTS, amounts, strict=True)))

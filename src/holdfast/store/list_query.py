@@ -25,13 +25,17 @@ class Dialect(NamedTuple):
     """Whether each part of a UNION is in parentheses and has its own ORDER BY and LIMIT, so that the database reads at most one page of
     each part."""
 
+    def kept(self, statement: str, asked: Mapping[str, object]) -> str:
+        """The lines of a statement for whose parameters `asked` has all values."""
+        parameter = re.escape(self.parameter).replace(r"\{\}", r"(\w+)")
+        return "\n".join(line for line in statement.splitlines() if asked.keys() >= set(re.findall(parameter, line)))
+
 
 class ListQuery:
     """Makes the statement and the parameters of a list, in one dialect."""
 
     def __init__(self, sql: Mapping[str, str], dialect: Dialect) -> None:
         self._sql, self._dialect = sql, dialect
-        self._parameter = re.compile(re.escape(dialect.parameter).replace(r"\{\}", r"(\w+)"))
 
     def of(self, wanted: Filter) -> tuple[str, dict[str, object]]:
         """The statement and its parameters.
@@ -77,4 +81,4 @@ class ListQuery:
         return f"({part}\n{order})" if self._dialect.ordered_parts else part
 
     def _kept(self, asked: Mapping[str, object]) -> str:
-        return "\n".join(line for line in self._sql["list"].splitlines() if asked.keys() >= set(self._parameter.findall(line)))
+        return self._dialect.kept(self._sql["list"], asked)

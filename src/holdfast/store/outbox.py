@@ -39,12 +39,10 @@ class OutboxReads(Reads):
     """The part of a store that reads signals."""
 
     def signals(self, subscriber: str, runner: str, after: int, limit: int) -> Sequence[StatusSignal] | None:
-        """At most `limit` signals after the number `after`, in order. None if this runner is not the one that delivers to the
-        subscriber."""
         return self.kept_signals(after, limit) if self._read("is_holder", (subscriber, runner)) else None
 
     def kept_signals(self, after: int, limit: int) -> Sequence[StatusSignal]:
-        """At most `limit` signals after the number `after` that the store still has, in order. A damaged row is left out."""
+        """A damaged row is left out."""
         readable: list[StatusSignal] = []
         while len(readable) < limit:  # there is a second round only if a row was damaged
             room = limit - len(readable)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -14,7 +13,6 @@ from holdfast.model.rates import RateState
 from holdfast.store import rows
 from holdfast.store.lane_rows import LaneRow
 from holdfast.store.reads import Reads
-from holdfast.store.seam import Target
 
 _MINUTE_MS: Final = 60_000
 
@@ -57,12 +55,10 @@ class QueueReads(Reads):
     """The part of a store that reads queues."""
 
     def queue(self, name: str) -> QueueRow | None:
-        """The queue of this name; None if the store does not know it."""
         found = self._read("queue", (self._text(name),))
         return queue_from(found[0]) if found else None
 
     def queues(self) -> Sequence[QueueRow]:
-        """All queues, in the order of their names."""
         return [queue_from(row) for row in self._read("queues")]
 
     def queue_state(self, queue: str, now: int, tenant: str | None = None) -> QueueState:
@@ -86,12 +82,10 @@ class QueueReads(Reads):
         )
 
     def waiting_in(self, queues: Sequence[str], tenant: str | None = None) -> Mapping[str, int]:
-        """How many executions wait in each of these queues, or how many of a tenant. Queues in which none wait are left out."""
         names = {queue if tenant is None else tenant_lane(queue, self._text(tenant)): queue for queue in queues}
         return {names[key]: waiting for key, waiting in self._read("waiting_in", (self._array(list(names)),))}
 
     def lanes(self, queue: str, beyond: str = "", limit: int = 100) -> Sequence[LaneState]:
-        """At most `limit` lanes of a queue, in the order of their keys: those whose key is larger than `beyond`."""
         found = self._read("lanes", (self._text(queue), self._text(beyond), limit))
         return [
             LaneState(
@@ -106,20 +100,13 @@ class QueueReads(Reads):
         ]
 
     def ahead(self, header: Execution, most: int = 10_000) -> int:
-        """How many executions wait before this one in its leaf lane, counted up to `most`. 0 if this execution was not enqueued."""
         place = header.place
         if place is None:
             return 0
         ((count,),) = self._read("ahead", {"lane": place.lane, "order_at": place.order_at, "id": header.id, "most": most})
         return int(count)
 
-    @abstractmethod
-    def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
-        """Whether `admit` may find an execution of these functions. If this returns False, `admit` would find none."""
-
     def parked(self, queue: str | None, beyond: str = "", limit: int = 100, tenant: str | None = None) -> Sequence[Execution]:
-        """At most `limit` parked executions, oldest first: those whose id is larger than `beyond`. `queue`: only those of this queue; None:
-        of all queues. `tenant`: only those of this tenant; None: of all tenants."""
         name = "parked" if queue is None else "parked_in"
         asked = {"queue": queue, "beyond": self._text(beyond), "limit": limit, "tenant": None if tenant is None else self._text(tenant)}
         if queue is None:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 
+from holdfast.model.audit import Noted, NoteFilter
+from holdfast.model.credentials import Credential
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, Terms
 from holdfast.model.operations import Kind, Operation
@@ -16,7 +18,7 @@ from holdfast.model.places import Only
 from holdfast.model.schedules import ScheduleState
 from holdfast.model.seal import Seal
 from holdfast.store import rows
-from holdfast.store.damaged_rows import readable_page, readable_schedules
+from holdfast.store.damaged_rows import readable_credentials, readable_page, readable_schedules
 from holdfast.store.list_query import ListQuery
 from holdfast.store.seam import Filter, HistoryEntry, Hosted, Target
 
@@ -61,8 +63,6 @@ class Reads(ABC):
         return HistoryEntry(*rows.event_from(row, operations, execution, self._codec))
 
     def suspect(self, targets: Sequence[Target], now: int) -> str | None:
-        """The id of a ready execution of these functions under which two or more runners in a row have died; None if there is none. An
-        execution that was put aside for a while is left out until that time is over."""
         only = only_of(targets)
         hosted = self._target_keys(targets)
         asked = {"now": now, "targets": hosted}
@@ -70,20 +70,16 @@ class Reads(ABC):
         return found[0][0] if found else None
 
     def due(self, now: int, limit: int) -> Sequence[str]:
-        """The ids of at most `limit` executions whose next timer may be due at `now`."""
         return [row[0] for row in self._read("due", (now, limit))]
 
     def held(self, runner: str) -> frozenset[str]:
-        """The ids of the executions whose state is RUNNING under this runner, whether its lease is over or not."""
         return frozenset(row[0] for row in self._read("held", (runner,)))
 
     def find(self, execution: str) -> Execution | None:
-        """The execution with this id; None if there is none."""
         found = self._read("header", (self._text(execution),))
         return rows.execution_from(found[0]) if found else None
 
     def find_named(self, function: str, name: str) -> Execution | None:
-        """The execution of this function that has the name now; None if there is none."""
         found = self._read("named", (self._text(function), self._text(name)))
         return rows.execution_from(found[0]) if found else None
 
@@ -92,8 +88,6 @@ class Reads(ABC):
         return self._payload(execution, 1)
 
     def inputs(self, executions: Sequence[str]) -> Mapping[str, str]:
-        """The payloads with which these executions were started, by id; an empty text for an execution without one. An execution that does
-        not exist, or whose input cannot be read, is left out."""
         return self._inputs_from(self._read("inputs", (self._array(executions),)))
 
     def _inputs_from(self, read: Iterable[rows.Row]) -> Mapping[str, str]:
@@ -104,8 +98,6 @@ class Reads(ABC):
         return found
 
     def result(self, execution: Execution) -> str | None:
-        """The payload with which the execution ended: a result, or the JSON of an error. None if it has not ended, or ended without a
-        payload."""
         return None if execution.result_event is None else self._payload(execution.id, execution.result_event)
 
     def _payload(self, execution: str, number: int) -> str | None:
@@ -113,20 +105,19 @@ class Reads(ABC):
         return rows.payload_from(self._stored(found[0][0]), execution, number, self._codec) if found else None
 
     def graph(self, graph: str) -> str | None:
-        """The text of the graph with this id. None if there is none."""
         return self._graph_from(self._read("graph", (self._text(graph),)), graph)
 
     def _graph_from(self, found: Sequence[rows.Row], graph: str) -> str | None:
         stored = self._stored(found[0][0]) if found else None
         return None if stored is None else rows.graph_from(stored, graph, self._codec)
 
+    def operations(self, execution: str, newer_than: int = 0, *, after: int = 0, limit: int | None = None) -> Sequence[Operation]:
+        return self._operations(self._read("operations", (self._text(execution), newer_than, after, limit)), execution)
+
     def contexts(self, execution: str) -> Sequence[Operation]:
-        """The execution's operations of type CONTEXT, in the order they began, without their results."""
         return self._operations(self._read("contexts", (self._text(execution),)), execution)
 
     def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[HistoryEntry]:
-        """At most `limit` of the execution's events whose number is larger than `after`, in order, each with the operation that it is
-        about. The terminal event of an execution that is still closing is left out."""
         found = self._event_rows(execution, after, limit)
         operations: dict[int, Operation] = {}
         if places := sorted({row[3] for row in found if row[3] is not None}):
@@ -135,8 +126,6 @@ class Reads(ABC):
         return [self._line(row, operations, execution) for row in found]
 
     def undecided(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[str]:
-        """The ids of at most `limit` executions that wait for a person's decision, oldest first: those whose id is larger than `beyond`. If
-        `tenant` is given, only executions of this tenant."""
         return [row[0] for row in self._read("undecided", (beyond, tenant, limit))]
 
     def list(self, wanted: Filter) -> Sequence[Execution]:
@@ -145,13 +134,11 @@ class Reads(ABC):
 
     @cached_property
     def unmarked(self) -> str:
-        """The id of the newest execution that was written before the store began to mark runs of workers. Empty if there is none. The value
-        never changes."""
+        """The value never changes."""
         ((found,),) = self._read("unmarked")
         return str(found)
 
     def hosted(self, function: str) -> Sequence[Hosted]:
-        """Every version of a function that a process has ever published; empty if there is none."""
         return [Hosted(function, row[0], Terms(*row[1:5]), Kind(row[5])) for row in self._read("hosted", (self._text(function),))]
 
     def _taken(self, only: Only | None) -> dict[str, object]:
@@ -161,29 +148,20 @@ class Reads(ABC):
         return {"queues": self._array(sorted(queues)) if queues else None, "tenants": self._array(sorted(tenants)) if tenants else None}
 
     def schedule(self, name: str) -> ScheduleState | None:
-        """The schedule of this name; None if there is none."""
         found = self._read("schedule", (self._text(name),))
         return rows.schedule_from(found[0], self._codec) if found else None
 
     def schedules(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[ScheduleState]:
-        """At most `limit` schedules in the order of their names: those after the name `beyond`. If `tenant` is given, only schedules of
-        this tenant. A schedule that cannot be read is left out."""
         asked = (self._text(beyond), None if tenant is None else self._text(tenant), limit)
         return readable_schedules(self._read("schedules", asked), self._codec)
 
     def due_schedules(self, functions: Sequence[str], now: int, limit: int, only: Only | None = None) -> Sequence[str]:
-        """The names of at most `limit` schedules of these functions that a runner must look at now, the longest due first. `only`: which
-        executions the runner takes; None: all. Schedules whose executions it does not take are left out."""
         return [row[0] for row in self._read("due_schedules", {**self._scheduled(functions, only), "now": now, "limit": limit})]
 
     def waiting_schedules(self, functions: Sequence[str], limit: int, only: Only | None = None) -> Sequence[str]:
-        """The names of at most `limit` schedules of these functions with an occurrence that waits for the end of an execution. `only` is as
-        in `due_schedules`: schedules whose executions the runner does not take are left out."""
         return [row[0] for row in self._read("waiting_schedules", {**self._scheduled(functions, only), "limit": limit})]
 
     def next_schedule(self, functions: Sequence[str], only: Only | None = None) -> int | None:
-        """The earliest time at which a schedule of these functions is due; None if none will be due. `only` is as in `due_schedules`:
-        schedules whose executions the runner does not take are left out."""
         ((at,),) = self._read("next_schedule", self._scheduled(functions, only))
         return None if at is None else int(at)
 
@@ -192,6 +170,13 @@ class Reads(ABC):
         without a queue. So a runner that takes executions only from some queues looks after no schedule."""
         taken = self._taken(only)
         return {"functions": self._array(functions if taken["queues"] is None else []), "tenants": taken["tenants"]}
+
+    def audit(self, wanted: NoteFilter) -> Sequence[Noted]:
+        asked = {name: self._text(value) if isinstance(value, str) else value for name, value in rows.note_question(wanted).items()}
+        return [rows.noted_from(row) for row in self._read("audit", asked)]
+
+    def credentials(self) -> Sequence[Credential]:
+        return readable_credentials(self._read("credentials"))
 
     def _target_keys(self, targets: Sequence[Target]) -> object:
         return self._array([f"{target.function}:{target.version}" for target in targets])

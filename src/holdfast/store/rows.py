@@ -20,7 +20,7 @@ from holdfast.model.errors import PayloadNotJson, RowDamaged
 from holdfast.model.execution import Execution, ExecutionStatus, Place, Quarantine, State, Terms
 from holdfast.model.history import Event, EventType, carries_error
 from holdfast.model.operations import Operation, Status, Type
-from holdfast.model.payloads import PayloadCodec, decoded, decoded_graph, decoded_schedule, encoded, encoded_schedule
+from holdfast.model.payloads import PayloadCodec, decoded, decoded_document, encoded, encoded_document
 from holdfast.model.schedules import ScheduleState
 from holdfast.model.seal import Seal
 from holdfast.model.summary import Summary
@@ -109,7 +109,7 @@ def execution_row(key: int, x: Execution) -> Row:
         *(_NO_PLACE if x.place is None else _place_row(x.place)),
         1 if x.parked else 0,
         None if x.place is None else x.place.money,
-        *(_NO_SUMMARY if x.summary is None else _summary_row(x.summary)),
+        *(_NO_SUMMARY if x.summary is None else msgspec.structs.astuple(x.summary)),
     )
 
 
@@ -155,15 +155,12 @@ def _course_row(x: Execution) -> Row:
 
 _NO_PLACE: Final = (None, None, None, None, None, None, None)
 _NO_SUMMARY: Final = (None, None, None, None, None, None)
+"""In place of a summary, whose members stand in the order of its columns."""
 
 
 def _place_row(place: Place) -> Row:
     who = (place.queue, place.lane, place.order_at, place.admitted_at)
     return (*who, 1 if place.holds_waiting else 0, place.units, 1 if place.parks else 0)
-
-
-def _summary_row(told: Summary) -> Row:
-    return (told.outcome, told.error_code, told.pipeline, told.cost, told.attempt, told.attempts)
 
 
 def _summary_from(row: Row) -> Summary | None:
@@ -317,7 +314,7 @@ def payload_from(payload: str | None, execution: str, number: int, codec: Payloa
 def graph_from(stored: str, graph: str, codec: PayloadCodec | None) -> str:
     """The text of the graph with the id `graph`. Raises RowDamaged if the stored text does not belong to this id: executions would run a
     wrong graph."""
-    text = stored if codec is None else decoded_graph(codec, stored, graph)
+    text = stored if codec is None else decoded_document(codec, stored, "graph", graph)
     if payload_hash(text) != graph:
         raise RowDamaged(f"The text of graph {graph} is damaged. Put a good copy of the store in its place.")
     return text
@@ -367,7 +364,7 @@ def guard(state: ScheduleState) -> Row:
 
 
 def _schedule_text(text: str, about: str, codec: PayloadCodec | None) -> str:
-    return text if codec is None else encoded_schedule(codec, text, about)
+    return text if codec is None else encoded_document(codec, text, "schedule", about)
 
 
 @_undamaged
@@ -375,7 +372,8 @@ def schedule_from(row: Row, codec: PayloadCodec | None) -> ScheduleState:
     """A schedule from its row. Its name, next time, cursor, revision and input are those of the columns; the rest comes from the body."""
     name, _, _, next_at, _, cursor, revision, body, text = row
     if codec is not None:
-        body, text = decoded_schedule(codec, body, name), decoded_schedule(codec, text, f"{name}/input")
+        body = decoded_document(codec, body, "schedule", name)
+        text = decoded_document(codec, text, "schedule", f"{name}/input")
     state = json_structs.decoded(body, ScheduleState)
     return msgspec.structs.replace(state, name=name, next_at=next_at, cursor=cursor, revision=revision, input=text)
 

@@ -5,7 +5,8 @@ gets a batch of writes, lets each write decide on the rows as they are inside on
 `commit` returns, every write that was accepted is on disk. All methods block, and any thread may call them.
 
 `Store` is the sum of small protocols, one for each kind of thing that a store keeps. A consumer asks for the smallest one it needs.
-One that needs a few of them names their sum, as engine.unsure_claims.ClaimsStore does.
+One that needs a few of them names their sum, as engine.unsure_claims.ClaimsStore does. What a method promises stands only here: a method
+of a backend has a docstring only for what that backend does besides.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import msgspec
 
 from holdfast.model.codec import dumps, payload_hash
@@ -9,9 +11,10 @@ from holdfast.model.errors import ExecutionAlreadyStarted
 from holdfast.model.execution import Execution, GraphText, checked_graph
 from holdfast.model.history import Event
 from holdfast.model.operations import Operation
-from holdfast.model.payloads import PayloadCodec, encoded_graph, identified
+from holdfast.model.payloads import PayloadCodec, encoded_document, identified
 from holdfast.model.verbs import Start
 from holdfast.store import rows
+from holdfast.store.reads import Reads
 from holdfast.store.seam import Snapshot
 
 
@@ -25,7 +28,7 @@ class CopyRows:
         if copy.header.graph is not None and copy.graph is not None:
             graph = checked_graph(GraphText(copy.header.graph, copy.graph))
             header = msgspec.structs.replace(header, graph=graph.id)
-            self.graphs[graph.id] = graph.text if codec is None else encoded_graph(codec, graph.text, graph.id)
+            self.graphs[graph.id] = graph.text if codec is None else encoded_document(codec, graph.text, "graph", graph.id)
         places = {operation.id: operation.place for operation in copy.operations}
         self.executions = [rows.execution_row(key, header)]
         self.operations = [rows.operation_row(key, operation) for operation in copy.operations]
@@ -33,6 +36,22 @@ class CopyRows:
         for event in copy.events:
             detail, place = None if event.detail is None else dumps(event.detail), places.get(event.operation_id or "")
             self.events.append(rows.event_row(key, event, detail, place, header.id, codec))
+
+
+class SnapshotReads(Reads):
+    """The part of a store that reads copies of whole executions."""
+
+    def _all_of(self, ask: Callable[[str, Sequence[object]], Sequence[rows.Row]], execution: str) -> Snapshot | None:
+        """All rows of an execution; None if there is no such execution. `ask` runs the statement of a name inside a transaction."""
+        found = ask("header", (execution,))
+        if not found:
+            return None
+        key, header = found[0][0], rows.execution_from(found[0])
+        operations = self._operations(ask("newer_operations", (key, -1)), execution)
+        places = {operation.place: operation for operation in operations}
+        events = [self._line(row, places, execution).event for row in ask("all_events", (key,))]
+        graph = () if header.graph is None else ask("graph", (header.graph,))
+        return Snapshot(header, tuple(operations), tuple(events), self._graph_from(graph, header.graph or ""))
 
 
 def is_known(there: Snapshot | None, copy: Snapshot, where: str) -> bool:

@@ -65,19 +65,16 @@ class RowView:
         return found
 
     def newer(self, revision: int) -> Iterable[Operation]:
-        """The operations that changed after a revision."""
         return self._rows.read_newer(self, revision)
 
     def due(self, now: int) -> Iterable[Operation]:
-        """The operations whose timer is due. They are found by an index, so many operations cost no more than few."""
+        """The operations are found by an index, so many operations cost no more than few."""
         return self._rows.read_due(self, now)
 
     def next_due(self, after: int) -> int | None:
-        """The time of the next timer after a time; None if there is none."""
         return self._rows.read_next_due(self, after)
 
     def has_ready(self, since: int) -> bool:
-        """Whether a step became ready after the revision `since` and was not started since then."""
         return self._rows.read_has_ready(self, since)
 
     def keep(self, change: Change) -> None:
@@ -115,24 +112,22 @@ class Overlay:
         return view.get(operation_id)
 
     def newer(self, revision: int) -> Iterable[Operation]:
-        """The operations that changed after a revision. The operations that the change of this overlay has changed come last."""
+        """The operations that the change of this overlay has changed come last."""
         mine = self._change.operations
         return [*(op for op in self.below.newer(revision) if op.id not in mine), *(op for op in mine.values() if op.revision > revision)]
 
     def due(self, now: int) -> Iterable[Operation]:
-        """The operations whose timer is due. An operation that the change of this overlay has changed is taken as that change leaves it."""
+        """An operation that the change of this overlay has changed is taken as that change leaves it."""
         mine = self._change.operations
         below = (op for op in self.below.due(now) if op.id not in mine)
         return [*below, *(op for op in mine.values() if op.due_at is not None and op.due_at <= now)]
 
     def next_due(self, after: int) -> int | None:
-        """The time of the next timer after a time; None if there is none. It may be the timer of an operation that the change of this
-        overlay has closed: a time that is too early does no harm."""
+        """The result may be the timer of an operation that the change of this overlay has closed: a time that is too early does no harm."""
         times = [self.below.next_due(after), *(op.due_at for op in self._change.operations.values())]
         return min((at for at in times if at is not None and at > after), default=None)
 
     def has_ready(self, since: int) -> bool:
-        """Whether a step became ready after a revision. Also True if the change of this overlay has started that step meanwhile; this only
-        costs one needless invocation."""
+        """Also True if the change of this overlay has started that step meanwhile; this only costs one needless invocation."""
         mine = self._change.operations.values()
         return any(op.status is Status.READY and op.revision > since for op in mine) or self.below.has_ready(since)

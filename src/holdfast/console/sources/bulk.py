@@ -11,7 +11,7 @@ import msgspec
 from holdfast.console.query import Query
 from holdfast.console.sources.viewer import READ_SECONDS, CallerSource
 from holdfast.engine.restarts import check_restartable, restarted
-from holdfast.model.errors import HoldfastError, InvalidParameter
+from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.life import next_try
 from holdfast.model.operations import Word
@@ -19,6 +19,7 @@ from holdfast.model.shown_status import ShownStatus
 from holdfast.model.starts import Restart
 from holdfast.restarts.runs import RETRY, prepare, restart_in_store
 from holdfast.store.browse import BrowsedRow
+from holdfast.store.one_write import write_one
 from holdfast.workers.accept import called
 from holdfast.workers.run_lookup import accepted_in
 
@@ -168,9 +169,7 @@ class BulkSource(CallerSource):
         identity = viewer.ids(now)
         notes = viewer.caller.did("retry", header.id, f"as {identity}", now)
         write = restarted(header, identity, now, payload=payload, restart=Restart(header.id), notes=notes)
-        (answer,) = viewer.store.commit([write], now).answers
-        if isinstance(answer, HoldfastError):
-            raise answer
+        write_one(viewer.store, write, now)
 
 
 def _can(verb: Verb, header: Execution) -> bool:

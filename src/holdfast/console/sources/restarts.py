@@ -30,10 +30,10 @@ from holdfast.model.operations import Operation, Type
 from holdfast.model.operations import Status as OperationStatus
 from holdfast.model.restart_errors import RestartRefused
 from holdfast.model.shown_status import ShownStatus
-from holdfast.model.starts import Restart, Started
+from holdfast.model.starts import Restart
 from holdfast.pipelines.restart.restart_plan import NodePlan
 from holdfast.restarts.executions import PreparedExecution, prepare_execution
-from holdfast.restarts.runs import RETRY, RestartAsked, prepare, restart_in_store, restart_run
+from holdfast.restarts.runs import RETRY, RestartAsked, prepare, restart_in_store, restart_run, written
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.run_lookup import accepted_in, calls_of, find_run, response_of
 
@@ -305,13 +305,10 @@ class RestartSource(CallerSource):
             given = text if text is not None else viewer.store.history(header.id, 0, 1)[0].event.payload or "null"
             notes = viewer.caller.did("restart", header.id, f"as {identity}", now)
             write = restarted(header, identity, now, payload=given, restart=Restart(header.id), notes=notes)
-        (answer,) = viewer.store.commit([write], now).answers
-        if isinstance(answer, HoldfastError):
-            raise answer
-        assert isinstance(answer, Started)
+        started = written(viewer.store, write, now)
         if viewer.served is not None:
             viewer.served.look_for_work()
-        return answer.header.id
+        return started.id
 
 
 def _nodes(picture: PipelineView | None) -> tuple[RestartPlace, ...]:

@@ -8,11 +8,12 @@ from typing import Any
 from holdfast.console.sources.viewer import CallerSource
 from holdfast.contract.protocol import Response, WorkerRequest
 from holdfast.contract.refusals import InvalidRequest
-from holdfast.model.errors import ExecutionAlreadyStarted, FunctionNotFound, HoldfastError
+from holdfast.model.errors import ExecutionAlreadyStarted, FunctionNotFound
 from holdfast.model.ids import LATEST
 from holdfast.model.life import new_execution
 from holdfast.model.operations import Kind
 from holdfast.model.starts import Start, Started
+from holdfast.store.one_write import write_one
 from holdfast.workers.accept import traced
 
 
@@ -68,9 +69,7 @@ class StartSource(CallerSource):
         header = new_execution(
             self._viewer.ids(now), wanted, name, newest.version, payload=payload, now=now, terms=newest.terms, tenant=self._viewer.tenant
         )
-        (answer,) = store.commit([Start(header, payload)], now).answers
-        if isinstance(answer, HoldfastError):
-            raise answer
+        answer = write_one(store, Start(header, payload), now)
         assert isinstance(answer, Started)
         if not self._viewer.may_see(answer.header):
             raise ExecutionAlreadyStarted(f"Another execution has the name {wanted!r:.100}. Choose another name.")

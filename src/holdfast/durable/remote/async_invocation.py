@@ -34,7 +34,6 @@ class AsyncRemoteState(AsyncState):
 
     @property
     def has_service_clock(self) -> bool:
-        """Always False: this state is outside of the runner."""
         return False
 
     def watch(self, factories: Sequence[DurableInstrumentationPluginFactory], context: contextvars.Context) -> None:

@@ -49,7 +49,6 @@ class BlockingRemoteState(BlockingState):
         """Notified when operations changed, or when a branch ended."""
 
     def learn(self, operations: Iterable[Operation]) -> None:
-        """Store these changed operations, and notify the threads that wait for a change."""
         super().learn(operations)
         with self.changed:
             self.changed.notify_all()
@@ -80,7 +79,6 @@ class BlockingRemoteState(BlockingState):
         return self.acted_on < self.revision
 
     def strands(self) -> _Strands:
-        """An object that runs the branches of one `map` or `parallel`."""
         return _Strands(self)
 
 
@@ -102,8 +100,6 @@ class _Strands:
         self._begin(spawn, spawn.plan)
 
     def next_done(self) -> Done:
-        """Wait until a branch has ended, and return its Done. Raises SuspendExecution if all remaining branches wait. If a branch raised an
-        error that is neither an `Exception` nor a suspension, raises that error."""
         while True:
             with self._changed:
                 if self._fatal is not None:

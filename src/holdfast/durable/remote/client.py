@@ -62,14 +62,11 @@ class InjectedClient:
         self._update = update.from_dict
 
     def checkpoint_durable_execution(self, **asked: Any) -> Any:
-        """Write a checkpoint with the test runner's client. The arguments and the answer have the form of boto3's method."""
         updates = [self._update(update) for update in asked["Updates"]]
         answer = self._client.checkpoint(asked["DurableExecutionArn"], asked["CheckpointToken"], updates, None)
         return {"CheckpointToken": answer.checkpoint_token, "NewExecutionState": _page(answer.new_execution_state)}
 
     def get_durable_execution_state(self, **asked: Any) -> Any:
-        """Read a page of the execution's state with the test runner's client. The arguments and the answer have the form of boto3's
-        method."""
         token, marker, most = asked["CheckpointToken"], asked["Marker"], asked["MaxItems"]
         return _page(self._client.get_execution_state(asked["DurableExecutionArn"], token, marker, most))
 

@@ -49,7 +49,6 @@ class ServiceClock:
         self._latest = 0
 
     def now(self) -> int:
-        """The time of the service, as far as this process can know it, in milliseconds since the epoch."""
         return max(self._latest, self._clock.now() + self._ahead)  # the clock of the machine may be set back
 
     def skip_to(self, at: int) -> None:
@@ -131,7 +130,6 @@ class RemotePort:
     # --- the port
 
     def input(self, token: Position) -> str | None:
-        """The input that the execution was started with; None if the service did not send one."""
         return self._execution.result if self._execution is not None else None
 
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:

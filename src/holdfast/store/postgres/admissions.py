@@ -146,8 +146,7 @@ class PostgresAdmissions(Doubts):
         return not lanes or {key for (key,) in self._writer.run(self._sql["free_lanes"], (texts(lanes),))} == lanes
 
     def inputs(self, executions: Sequence[str]) -> Mapping[str, str]:
-        """The inputs of many executions, by id. Inputs that the last admission read are taken from memory. An execution that does not
-        exist, or whose input cannot be read, is left out."""
+        """Inputs that the last admission read are taken from memory."""
         known, self._inputs = self._inputs, {}
         found = self._inputs_from([(execution, known[execution]) for execution in executions if execution in known])
         others = [execution for execution in executions if execution not in known]

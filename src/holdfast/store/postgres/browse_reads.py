@@ -6,7 +6,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
 
 import psycopg
 
@@ -17,10 +16,8 @@ from holdfast.store.browse_walk import Ask
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.errors import explained
 from holdfast.store.postgres.reads import PostgresReads
-from holdfast.store.postgres.session import Session
+from holdfast.store.postgres.session import ONE_MOMENT, Session
 from holdfast.store.rows import Row
-
-_ONE_MOMENT: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class PostgresBrowseReads(PostgresReads, BrowseReads):
@@ -40,7 +37,7 @@ class PostgresBrowseReads(PostgresReads, BrowseReads):
             if self._looker is None:
                 self._looker = Session(self._address, self._texts["session"].encode())
             looker = self._looker
-            with looker.transaction(begin=_ONE_MOMENT):
+            with looker.transaction(begin=ONE_MOMENT):
                 yield lambda question, asked: self._looked(looker, question, asked, until)
         except psycopg.errors.QueryCanceled as error:
             raise ReadTooLong from error

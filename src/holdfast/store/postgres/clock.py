@@ -16,7 +16,6 @@ class DatabaseClock:
         self._ahead = 0
 
     def now(self) -> int:
-        """Milliseconds since the epoch, as the database counts them."""
         return self.machine.now() + self._ahead
 
     def skip_to(self, at: int) -> None:

@@ -2,53 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import msgspec
-
-from holdfast.model.browse_errors import TooManyViews
-from holdfast.model.console_state import MAX_VIEWS, ConsoleSession, SavedView, checked_view
-from holdfast.store.console_rows import session_from, view_from
-from holdfast.store.postgres.reads import PostgresReads
+from holdfast.store.changes import ConsoleChanges
+from holdfast.store.postgres.changes import PostgresChanges
 
 
-class PostgresConsole(PostgresReads):
+class PostgresConsole(PostgresChanges, ConsoleChanges):
     """The part of a store that keeps the sessions and saved views of the console."""
 
-    def put_session(self, session: ConsoleSession) -> None:
-        """Write a session. It replaces a session with the same id."""
-        self._read("put_session", msgspec.structs.astuple(session))
-
-    def session(self, session: str) -> ConsoleSession | None:
-        """The session with this id, even if its time is over; None if there is none."""
-        found = self._read("console_session", (self._text(session),))
-        return session_from(found[0]) if found else None
-
-    def remove_session(self, session: str) -> bool:
-        """Remove a session. Returns False if there is no session with this id."""
-        return self._side.change(self._sql["remove_session"], (self._text(session),)) == 1
-
-    def remove_login(self, credential: str, csrf: str) -> int:
-        """Remove those sessions of a credential that have this CSRF token. Returns how many were removed."""
-        return self._side.change(self._sql["remove_login"], (self._text(credential), self._text(csrf)))
-
-    def remove_sessions(self, credential: str) -> int:
-        """Remove every session of a credential. Returns how many were removed."""
-        return self._side.change(self._sql["remove_sessions"], (self._text(credential),))
-
-    def views(self, owner: str) -> Sequence[SavedView]:
-        """The views of an owner, in the order of their names."""
-        return [view_from(row) for row in self._read("views", (self._text(owner),))]
-
-    def put_view(self, view: SavedView) -> None:
-        """Write a view. It replaces a view with the same owner and name. Raises TooManyViews if the owner would have more than 100 views.
-        Raises InvalidParameter if a text of the view is not allowed."""
-        asked = msgspec.structs.asdict(checked_view(view)) | {"most": MAX_VIEWS}
-        with self._side.explained_transaction():
-            self._read("saving", (view.owner,))
-            if not self._side.change(self._sql["put_view"], asked):
-                raise TooManyViews
-
-    def remove_view(self, owner: str, name: str) -> bool:
-        """Remove a view. Returns False if the owner has no view with this name."""
-        return self._side.change(self._sql["remove_view"], (self._text(owner), self._text(name))) == 1
+    def _lock_views(self, owner: str) -> None:
+        self._read("saving", (owner,))

@@ -7,33 +7,23 @@ from collections.abc import Sequence
 from holdfast.model.audit import Note
 from holdfast.model.credentials import Credential
 from holdfast.store import rows
-from holdfast.store.damaged_rows import readable_credentials
-from holdfast.store.postgres.audit import PostgresAuditLog
+from holdfast.store.postgres.changes import PostgresChanges
 
 
-class PostgresCredentials(PostgresAuditLog):
+class PostgresCredentials(PostgresChanges):
     """The part of a store that keeps the credentials of a server's callers."""
 
     def put_credential(self, credential: Credential, notes: Sequence[Note] = ()) -> None:
-        """Write a credential, together with these notes. It replaces a credential with the same id."""
         with self._side.explained_transaction():
             self._read("put_credential", rows.credential_row(credential))
-            self.note(notes)
-
-    def credentials(self) -> Sequence[Credential]:
-        """All credentials that can be read, in the order of their ids. Raises RowDamaged if there are some and none can be read."""
-        return readable_credentials(self._read("credentials"))
+            self._put_notes(notes)
 
     def reseal_credential(self, credential: str, before: str, after: str) -> bool:
-        """Replace the sealed secret `before` by `after`. Returns False, and changes nothing, if the credential does not have the secret
-        `before`."""
         return self._side.change(self._sql["reseal_credential"], (after, credential, before)) == 1
 
     def remove_credential(self, credential: str, notes: Sequence[Note] = ()) -> bool:
-        """Remove a credential, together with writing these notes. Returns False, and writes no note, if there is no credential with this
-        id."""
         with self._side.explained_transaction():
             found = self._side.change(self._sql["remove_credential"], (credential.replace("\0", "\ufffd"),)) == 1
             if found:
-                self.note(notes)
+                self._put_notes(notes)
         return found

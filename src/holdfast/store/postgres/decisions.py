@@ -24,7 +24,6 @@ from holdfast.store.postgres.errors import is_shared
 from holdfast.store.postgres.lanes import Made, PostgresLanes, entrants
 from holdfast.store.postgres.older_code import PIPELINES, QUEUES, SUPERSEDING
 from holdfast.store.postgres.operation_reads import OperationReads
-from holdfast.store.postgres.schedules import moved_names
 from holdfast.store.views import Overlay, RowView
 
 _KEYS = 1000
@@ -52,8 +51,6 @@ class PostgresBatch(Batch):
         """Whether the batch may be in the database already."""
 
     def undo(self, mark: BatchMark) -> set[str]:
-        """Take back everything that was decided since a mark. Returns the ids of executions for which the view in memory must be compared
-        with the row again."""
         undone = {change.header.id for change in self.changes[mark[0] :]}
         super().undo(mark)
         for execution in undone & self.views.keys() - self.born:
@@ -142,11 +139,8 @@ class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch])
         return isinstance(error, psycopg.Error) or is_shared(error)  # after an error the server answers nothing more in this transaction
 
     def _children(self, parent: str, done: PostgresBatch) -> list[str]:
-        """The ids of executions that an execution invoked: those open before the batch, and those that the batch has made or changed.
-
-        Executions that the batch has not read before are added to `done.bases`. So if another process changes one of them before the batch
-        is written, the batch is decided again.
-        """
+        """Executions that the batch has not read before are added to `done.bases`. So if another process changes one of them before the
+        batch is written, the batch is decided again."""
         known = set()
         for row in self._writer.run(self._sql["children"], (parent,)):
             known.add(row[1])
@@ -223,6 +217,11 @@ def charged_keys(batch: Sequence[Write]) -> list[str]:
         if isinstance(write, Checkpoint) and write.children:
             charges += [charge for child in write.children.values() if isinstance(child, Birth) for charge in child.charges]
     return sorted({charge.key for charge in charges})
+
+
+def moved_names(batch: Iterable[Write]) -> list[str]:
+    """The names of the schedules that a batch moves, sorted, each once."""
+    return sorted({write.moved.name for write in batch if isinstance(write, Start) and write.moved is not None})
 
 
 def has_graphs(batch: Sequence[Write]) -> bool:

@@ -81,8 +81,8 @@ class Doubts(PostgresDecisions):
         return known, [change for doubt in written for change in doubt.done.followed]
 
     def held(self, runner: str) -> frozenset[str]:
-        """The ids of the executions whose state is RUNNING under this runner, whether its lease is over or not. If a batch is in doubt, the
-        store first finds out whether it was written, because it may have a claim. Raises DiskFailed if that is not possible now."""
+        """If a batch is in doubt, the store first finds out whether it was written, because it may have a claim. Raises DiskFailed if that
+        is not possible now."""
         if self._doubt is not None:
             if not self._writer.lock.acquire(blocking=False):
                 raise DiskFailed(f"{self._shown}: it is not known yet whether a claim was written.")

@@ -24,7 +24,7 @@ from holdfast.store import rows
 from holdfast.store.admission_order import ROOT
 from holdfast.store.lane_book import LaneBook
 from holdfast.store.lane_rows import LaneRow, charged_rates, new_lane
-from holdfast.store.postgres.audit import PostgresAuditLog
+from holdfast.store.postgres.changes import PostgresChanges
 from holdfast.store.postgres.columns import arguments, texts
 from holdfast.store.postgres.older_code import QUEUES, SHARED_RATES, OlderCode
 from holdfast.store.postgres.rates import Rates, kept_under
@@ -56,23 +56,19 @@ class Made(NamedTuple):
     queues: set[str]
 
 
-class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
+class PostgresLanes(PostgresChanges, OlderCode, QueueReads):
     """The part of a store that keeps queues."""
 
-    _channel: str
-    _member: str
     _known: set[str]
     """The keys of lanes of which this process knows that they exist."""
 
     def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
-        """Whether `admit` may find an execution of these functions. If this returns False, `admit` would find none."""
         return bool(self._read("has_open_lane", {**hosted(targets), "now": now})[0][0])
 
     # --- settings of the operator and of the code
 
     def declare(self, queues: Sequence[QueueRow]) -> None:
-        """Write what the code declares for these queues. An operator's settings stay as they are, and are used instead of declared ones. A
-        queue that has the same declaration already is not locked."""
+        """A queue that has the same declaration already is not locked."""
         for row in queues:
             declared = codec.dumps(row.declared)
             if self._read("is_declared", (row.name, declared)):
@@ -82,8 +78,6 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
                     self._set_limits(row.name)
 
     def set_queue(self, row: QueueRow, notes: Sequence[Note] = ()) -> bool:
-        """Write what an operator sets: `operator` and `mode` of the row, together with these notes. Returns False, and writes neither, if
-        the row's revision is not the one in the store. Raises InvalidParameter if the settings are not valid."""
         row.settings()
         asked = (codec.dumps(row.operator), row.mode.value, row.name, row.revision)
         with self._side.explained_transaction():
@@ -92,13 +86,11 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
             changed = self._side.change(self._sql["set_queue"], asked) == 1
             if changed:
                 self._set_limits(row.name)
-                self.note(notes)
+                self._put_notes(notes)
         return changed
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
-        """Set the rate of runs of a function, and notify the other processes; None removes the rate. All leaf lanes of the function with
-        the same tenant and user share the rate. Returns False, and writes nothing, if the function has no leaf lane, if all of them had
-        this rate before, or while older code may use the store."""
+        """The other processes are notified."""
         asked = {"function": function, "step": None if rate is None else rate.step_ns, "burst": None if rate is None else rate.burst}
         lanes = sorted(key for (key,) in self._read("other_rates", asked))
         if not lanes or self._read("least")[0][0] < SHARED_RATES:
@@ -113,7 +105,7 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
                 self._read("share_rate", {**keys, "shared": texts(shared_rate_of(lane) for lane in lanes)})
                 self._read("set_shared_rate", {**keys, "step": rate.step_ns, "burst": rate.burst})
             self._read("open_lanes_again", keys)
-            self._read("notify", (self._channel, self._member))
+            self._notify()
         return True
 
     def _set_limits(self, name: str) -> None:
@@ -133,13 +125,12 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
             self._read("drop_rates", (name, level, texts(rate.kind for rate in rates)))
             for rate in rates:
                 self._read("set_rates", {**which, "kind": rate.kind, "step": rate.step_ns, "burst": rate.burst})
-        self._read("notify", (self._channel, self._member))
+        self._notify()
 
     # --- what a batch that enqueues reads and locks
 
     def _queue(self, queue: str) -> QueueRow:
-        """A queue as it is in the store; a queue without a row has the default settings. If the transaction has locked lanes of the queue,
-        the settings cannot change before the transaction ends."""
+        """If the transaction has locked lanes of the queue, the settings cannot change before the transaction ends."""
         found = self._writer.run(self._sql["queue"], (queue,))
         return queue_from(found[0]) if found else QueueRow(name=queue)
 

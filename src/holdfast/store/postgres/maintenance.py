@@ -14,12 +14,11 @@ from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable
 from holdfast.store.postgres.address import parsed, without_password
 from holdfast.store.postgres.connection import apply, load_queries, load_statements, look
 from holdfast.store.postgres.schema_migrations import CHECKED_SINCE, LINEAGE, SINCE, numbers_of
-from holdfast.store.postgres.session import Session
+from holdfast.store.postgres.session import ONE_MOMENT, Session
 from holdfast.store.schema_migrations import Numbers, SchemaStatus, known
 
 _FEW: Final = 20
 """A report has at most this many findings of one check."""
-_ONE_MOMENT: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class PostgresMaintenance:
@@ -47,7 +46,7 @@ class PostgresMaintenance:
         `machine`, the clock of this machine."""
         with self._session() as (session, numbers):
             behind = LINEAGE.status(self._address.shown, numbers) is SchemaStatus.BEHIND
-            with session.explained_transaction(begin=_ONE_MOMENT):
+            with session.explained_transaction(begin=ONE_MOMENT):
                 sizes = session.run(load_statements("sizes.sql")["tables"].encode(), prepare=False)
                 before = machine.now()
                 ((theirs,),) = session.run(self._texts["time"].encode(), prepare=False)
@@ -55,9 +54,6 @@ class PostgresMaintenance:
         return StoreReport(numbers, LINEAGE.newest, behind, sum(used for _, used in sizes), ahead)
 
     def migrate(self, *, after: bool) -> Migrated:
-        """Apply the before-halves of all steps that are not applied yet. If `after` is True, apply the after-halves instead. Raises
-        StoreInUse if a runner of older code must be stopped first, and StoreNotMigrated if `after` is True and before-halves are not
-        applied yet."""
         with self._session() as (session, before):
             steps = apply(session, self._address, self._texts, after=after)
             now = self._numbers(session)
@@ -69,7 +65,7 @@ class PostgresMaintenance:
         findings = []
         with self._session() as (session, numbers):
             status = LINEAGE.status(self._address.shown, numbers)
-            with session.explained_transaction(begin=_ONE_MOMENT):
+            with session.explained_transaction(begin=ONE_MOMENT):
                 session.run(load_statements("sizes.sql")["whole_plans"].encode(), prepare=False)
                 for name, question in load_statements("checks.sql").items():
                     if numbers.version < CHECKED_SINCE.get(name, 0):
@@ -81,7 +77,7 @@ class PostgresMaintenance:
     def size(self, now: int) -> Sizes:
         """The sizes of tables with their indexes, as Postgres counts them, and how much retention can remove."""
         sql = load_statements("sizes.sql")
-        with self._session() as (session, _), session.explained_transaction(begin=_ONE_MOMENT):
+        with self._session() as (session, _), session.explained_transaction(begin=ONE_MOMENT):
             session.run(sql["whole_plans"].encode(), prepare=False)
             tables = []
             for name, used in session.run(sql["tables"].encode(), prepare=False):

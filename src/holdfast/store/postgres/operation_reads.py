@@ -76,29 +76,24 @@ class OperationReads(PostgresReads):
     # --- reads of a view
 
     def read_operation(self, view: RowView, operation_id: str) -> Operation | None:
-        """One operation of an execution, with its payload; None if there is none with this id."""
         if "\0" in operation_id:
             return None
         found = self._operations(self._writer.run(self._sql["operation"], (view.key, operation_id)), view.header.id)
         return found[0] if found else None
 
     def read_newer(self, view: RowView, revision: int) -> list[Operation]:
-        """Those operations of an execution that changed after a revision."""
         return self._operations(self._writer.run(self._sql["newer_operations"], (view.key, revision)), view.header.id)
 
     def read_due(self, view: RowView, now: int) -> list[Operation]:
-        """Those operations of an execution that have a timer which is due at `now`."""
         if now == self._timers.now and view.key in self._timers.due:
             return self._timers.due[view.key]
         return self._operations(self._writer.run(self._sql["due_operations"], (view.key, now)), view.header.id)
 
     def read_next_due(self, view: RowView, after: int) -> int | None:
-        """The time of the execution's next timer after the time `after`; None if there is none."""
         if after == self._timers.now and view.key in self._timers.next:
             return self._timers.next[view.key]
         ((at,),) = self._writer.run(self._sql["next_due_operation"], (view.key, after))
         return None if at is None else int(at)
 
     def read_has_ready(self, view: RowView, since: int) -> bool:
-        """Whether a step became ready after the revision `since` and was not started since then."""
         return bool(self._writer.run(self._sql["ready_operation"], (view.key, since)))

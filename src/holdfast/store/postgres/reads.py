@@ -44,11 +44,6 @@ class PostgresReads(Reads):
     def _stored(self, payload: str | None) -> str | None:
         return unmarked(payload)
 
-    def operations(self, execution: str, newer_than: int = 0, *, after: int = 0, limit: int | None = None) -> Sequence[Operation]:
-        """The execution's operations, in the order they began, that changed after the revision `newer_than` and whose `place` is larger
-        than `after`; at most `limit` of them, or all if `limit` is None."""
-        return self._operations(self._read("operations", (self._text(execution), newer_than, after, limit)), execution)
-
     def _operations(self, found: Sequence[rows.Row], execution: str) -> list[Operation]:
         made = []
         for row in found:
@@ -66,9 +61,6 @@ class PostgresReads(Reads):
         return super()._line((number, kind, at, place, unmarked(payload), detail), operations, execution)
 
     def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
-        """The ids of at most `limit` executions that a runner may claim at the time `now`: executions of these functions that are ready, or
-        that a runner in `dead` holds. A ready execution under which two or more runners in a row have died is left out: `suspect` returns
-        it."""
         asked = {**hosted(targets), "targets": self._target_keys(targets), "dead": sorted(dead), "now": now, "limit": limit}
         only = only_of(targets)
         if only is None:
@@ -76,16 +68,11 @@ class PostgresReads(Reads):
         return [row[0] for row in self._read("claimable_only", asked | self._taken(only))]
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
-        """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions can be claimed
-        (but not one under which two or more runners in a row have died), a closed lane in which executions wait opens. The time may be
-        past. None if nothing of this is known."""
         only, asked = only_of(targets), hosted(targets)
         ((at,),) = self._read("next_due", asked) if only is None else self._read("next_due_only", asked | self._taken(only))
         return None if at is None else int(at)
 
     def counters(self, keys: Collection[str]) -> Sequence[Counter]:
-        """Those counters of these keys that exist. A counter whose time `until` is over, and which therefore counts as 0, may be among
-        them."""
         return [Counter(*row) for row in self._read("counters", (texts(sorted(keys)),))]
 
     def _page(self, wanted: Filter) -> Sequence[rows.Row]:

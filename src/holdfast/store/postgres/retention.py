@@ -20,9 +20,7 @@ class PostgresRetention(PostgresReads, Leftovers):
     """The part of a store that removes rows whose time is over."""
 
     def expire(self, now: int, limit: int) -> bool:
-        """Remove about `limit` rows whose time is over, in one transaction. Returns False if there was nothing to remove, or if other
-        processes have locked all such rows. If it returns False, the caller need not call it again at once. Daily sums of the ledger are
-        removed, too, but not counted in `limit`."""
+        """Daily sums of the ledger are removed, too, but not counted in `limit`."""
         ((over,),) = self._read("is_over", (*[now] * 6, now - IDLE_MS))
         if not over:
             return False

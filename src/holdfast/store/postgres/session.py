@@ -21,6 +21,8 @@ from holdfast.store.postgres.errors import explained
 from holdfast.store.rows import Row
 
 StatementParameters = Sequence[object] | Mapping[str, object] | None
+ONE_MOMENT: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+"""Begins a transaction in which all statements see the database as it is at one moment."""
 _NAMED: Final = re.compile(r"%\((\w+)\)s|%s")
 
 

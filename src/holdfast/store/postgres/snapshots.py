@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import psycopg
 
-from holdfast.store import rows
 from holdfast.store.postgres.batch_statement import BatchStatement
 from holdfast.store.postgres.errors import explained
 from holdfast.store.postgres.graphs import PostgresGraphs
 from holdfast.store.postgres.older_code import PIPELINES
-from holdfast.store.postgres.session import Session
+from holdfast.store.postgres.session import ONE_MOMENT, Session
 from holdfast.store.seam import Snapshot
-from holdfast.store.snapshots import CopyRows, check_name_free, is_known
-
-_ONE_MOMENT = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+from holdfast.store.snapshots import CopyRows, SnapshotReads, check_name_free, is_known
 
 
-class PostgresSnapshots(BatchStatement, PostgresGraphs):
+class PostgresSnapshots(BatchStatement, PostgresGraphs, SnapshotReads):
     """The part of a store that reads and writes copies of whole executions."""
 
     def snapshot(self, execution: str) -> Snapshot | None:
-        """All rows of an execution, read in one transaction, so that no write comes between them. None if there is no such execution."""
-        with self._side.explained_transaction(begin=_ONE_MOMENT):
-            return self._all_of(self._side, execution)
+        with self._side.explained_transaction(begin=ONE_MOMENT):
+            return self._inside(self._side, execution)
 
     def adopt(self, copy: Snapshot) -> bool:
-        """Write the copy of an execution of another store. Returns False, and writes nothing, if this store has the same execution already,
-        also if another process writes it at the same time. Raises ExecutionAlreadyStarted if another execution has the copy's id or name;
-        for a superseded copy only the id counts."""
+        """Returns False also if another process writes the same copy at the same time."""
         for last in (False, True):
             try:
                 with self._writer.transaction():
@@ -41,7 +35,7 @@ class PostgresSnapshots(BatchStatement, PostgresGraphs):
 
     def _adopt(self, copy: Snapshot) -> bool:
         header = copy.header
-        if is_known(self._all_of(self._writer, header.id), copy, self._shown):
+        if is_known(self._inside(self._writer, header.id), copy, self._shown):
             return False
         taken = self._writer.run(self._sql["named"], (header.function, header.name))
         check_name_free(taken[0] if taken else None, copy, self._shown)
@@ -53,14 +47,5 @@ class PostgresSnapshots(BatchStatement, PostgresGraphs):
         self._write({"executions": made.executions, "operations": made.operations, "events": made.events}, {}, news=True)
         return True
 
-    def _all_of(self, session: Session, execution: str) -> Snapshot | None:
-        found = session.run(self._sql["header"], (execution,))
-        if not found:
-            return None
-        key = found[0][0]
-        operations = self._operations(session.run(self._sql["newer_operations"], (key, -1)), execution)
-        places = {operation.place: operation for operation in operations}
-        events = [self._line(row, places, execution).event for row in session.run(self._sql["all_events"], (key,))]
-        header = rows.execution_from(found[0])
-        graph = [] if header.graph is None else session.run(self._sql["graph"], (header.graph,))
-        return Snapshot(header, tuple(operations), tuple(events), self._graph_from(graph, header.graph or ""))
+    def _inside(self, session: Session, execution: str) -> Snapshot | None:
+        return self._all_of(lambda name, parameters: session.run(self._sql[name], parameters), execution)

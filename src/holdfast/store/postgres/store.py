@@ -23,6 +23,7 @@ from holdfast.model.verbs import Answer, Write
 from holdfast.store import rows
 from holdfast.store.admission_order import ROOT
 from holdfast.store.browse_query import BrowseQuery
+from holdfast.store.changes import ScheduleChanges
 from holdfast.store.isolation import Spoilt, committed_apart, refused
 from holdfast.store.lane_rows import LaneRow
 from holdfast.store.ledger import has_ledger
@@ -30,22 +31,21 @@ from holdfast.store.list_query import ListQuery
 from holdfast.store.outbox import signals_of
 from holdfast.store.postgres.address import parsed
 from holdfast.store.postgres.admissions import PostgresAdmissions, is_news
-from holdfast.store.postgres.audit import has_notes
 from holdfast.store.postgres.batch_statement import StatementResult
 from holdfast.store.postgres.browse_reads import PostgresBrowseReads
+from holdfast.store.postgres.changes import has_notes
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.columns import numbers, texts
 from holdfast.store.postgres.connection import load_queries, prepare
 from holdfast.store.postgres.console_state import PostgresConsole
 from holdfast.store.postgres.credentials import PostgresCredentials
-from holdfast.store.postgres.decisions import PostgresBatch, charged_keys, has_graphs, last_headers
+from holdfast.store.postgres.decisions import PostgresBatch, charged_keys, has_graphs, last_headers, moved_names
 from holdfast.store.postgres.errors import explained, is_moved, is_shared
 from holdfast.store.postgres.lanes import Moved, entrants, lane_writes
 from holdfast.store.postgres.ledger import PostgresLedger
 from holdfast.store.postgres.outbox import PostgresOutbox
 from holdfast.store.postgres.reads import DIALECT
 from holdfast.store.postgres.retention import PostgresRetention
-from holdfast.store.postgres.schedules import PostgresSchedules, moved_names
 from holdfast.store.postgres.schema_migrations import SCHEMA_VERSION
 from holdfast.store.postgres.session import Session, Statement
 from holdfast.store.postgres.snapshots import PostgresSnapshots
@@ -59,7 +59,7 @@ class PostgresStore(
     PostgresRetention,
     PostgresSnapshots,
     PostgresCredentials,
-    PostgresSchedules,
+    ScheduleChanges,
     PostgresLedger,
     PostgresBrowseReads,
     PostgresConsole,
@@ -105,11 +105,6 @@ class PostgresStore(
     # --- writing
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
-        """Decide and write a batch in one transaction. When this returns, every entry that was accepted is on disk.
-
-        If the database refuses a row, the entry of that row gets an error, and the other entries are written in parts, each part in a
-        transaction of its own.
-        """
         with self._writer.lock:
             try:
                 known, followed = self._resolved()
@@ -136,8 +131,9 @@ class PostgresStore(
         return explained(error, self._shown) if isinstance(error, psycopg.Error) else cast("HoldfastError", error)
 
     def _refused(self, write: Write, error: Exception) -> HoldfastError:
-        damaged = isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("XX")
-        return explained(error, self._shown) if isinstance(error, psycopg.Error) and damaged else refused(write, error)
+        if isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("XX"):  # a row or its index is damaged
+            return explained(error, self._shown)
+        return refused(write, error)
 
     def _commit(self, batch: Sequence[Write], now: int, known: Mapping[int, Answer | HoldfastError]) -> Committed:
         read: set[str] = set()
@@ -206,7 +202,8 @@ class PostgresStore(
             columns = (numbers(c.amount for c in counters), numbers(c.until for c in counters), numbers(c.reserved for c in counters))
             self._writer.run(self._sql["put_counters"], (texts(done.counters), *columns))
         if done.moved:
-            self._move_schedules(done.moved.values())
+            for name, parameters in map(self._moved, done.moved.values()):
+                self._writer.run(self._sql[name], parameters)
         self._put_changed_notes(done.changes)
         self._put_ledger(done.changes)
         return signalled
@@ -260,7 +257,6 @@ class PostgresStore(
             self._views.clear()
 
     def _forget(self, done: PostgresBatch) -> None:
-        """Drop the views on which a batch was decided. They may be out of date, so the rows must be read again."""
         for execution in done.bases:
             self._views.pop(execution, None)
 
@@ -277,8 +273,8 @@ class PostgresStore(
         return self._time
 
     def join(self, runner: str, lease_until: int) -> None:
-        """Register a runner with a lease until this time. From now on the views of its executions stay in memory. Raises StoreUnsuitable if
-        the store was migrated meanwhile and this code may not use it any more."""
+        """From now on the views of the executions of this runner stay in memory. Raises StoreUnsuitable if the store was migrated meanwhile
+        and this code may not use it any more."""
         if not self._read("join", {"runner": runner, "lease_until": lease_until, "code": SCHEMA_VERSION}):
             raise StoreUnsuitable(
                 f"{self._shown} was migrated meanwhile, and code of schema version {SCHEMA_VERSION} may not use it any more. "
@@ -289,13 +285,11 @@ class PostgresStore(
         self._runner = runner
 
     def publish(self, functions: Sequence[Hosted]) -> None:
-        """Write which functions this process hosts, and on which terms, so that all other processes can read it."""
         for hosted in functions:
             self._read("publish", (hosted.function, hosted.version, *rows.terms_row(hosted.terms), hosted.kind.value))
 
     def renew(self, runner: str, lease_until: int) -> bool:
-        """Extend a runner's lease. Returns False, and writes nothing, if the runner is not registered any more. Also compares the clock of
-        this machine with the database's."""
+        """This call also compares the clock of this machine with the database's."""
         time = self._time
         before = 0 if time is None else time.machine.now()
         said = self._read("renew", (lease_until, runner))
@@ -306,12 +300,11 @@ class PostgresStore(
     def leave(self, runner: str) -> None:
         """Remove the registration of a runner, and notify the other processes: one of them may take over the runner's deliveries."""
         if self._side.change(self._sql["leave"], (runner,)):
-            self._read("notify", (self._channel, self._member))
+            self._notify()
         if runner == self._runner:
             self._runner = None
 
     def dead(self, now: int) -> frozenset[str]:
-        """The dead runners (lease over, or left) that hold an execution. This call also removes the registrations of all dead runners."""
         holders = {row[0] for row in self._read("holders")}  # read this first: a runner that joins later holds nothing yet
         self._side.change(self._sql["bury"], (now,))
         return frozenset(holders - {row[0] for row in self._read("runners")})
@@ -328,10 +321,8 @@ class PostgresStore(
             self._foreign = True
 
     def changed(self) -> bool:
-        """Whether another process has made a change that this process may wait for, since the last call that returned True. An ordinary
-        checkpoint is no such change. Also True after a lost connection, which may have lost notices, and after an admission that passed
-        over rows which other processes had locked. While another thread uses the connection, this returns False, and a later call reports
-        the change."""
+        """An ordinary checkpoint is no write that another process may wait for. The result is also True after an admission that passed over
+        rows which other processes had locked."""
         if not self._side.lock.acquire(blocking=False):
             return False
         try:

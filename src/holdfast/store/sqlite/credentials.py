@@ -9,31 +9,21 @@ from collections.abc import Sequence
 from holdfast.model.audit import Note
 from holdfast.model.credentials import Credential
 from holdfast.store import rows
-from holdfast.store.damaged_rows import readable_credentials
-from holdfast.store.sqlite.audit import SqliteAuditLog
+from holdfast.store.sqlite.transactions import Transactions
 
 
-class SqliteCredentials(SqliteAuditLog):
+class SqliteCredentials(Transactions):
     """The part of a store that keeps the credentials of a server's callers."""
 
     def put_credential(self, credential: Credential, notes: Sequence[Note] = ()) -> None:
-        """Write a credential, together with these notes. It replaces a credential with the same id."""
         with self._transaction() as writer:
             writer.execute(self._sql["put_credential"], rows.credential_row(credential))
-            self._put_notes(writer, notes)
-
-    def credentials(self) -> Sequence[Credential]:
-        """All credentials that can be read, in the order of their ids. Raises RowDamaged if there are some and none can be read."""
-        return readable_credentials(self._read("credentials", ()))
+            self._put_notes(notes)
 
     def reseal_credential(self, credential: str, before: str, after: str) -> bool:
-        """Replace the sealed secret `before` by `after`. Returns False, and changes nothing, if the credential does not have the secret
-        `before`."""
         return self._write_over("reseal_credential", (after, credential, before))
 
     def remove_credential(self, credential: str, notes: Sequence[Note] = ()) -> bool:
-        """Remove a credential, together with writing these notes. Returns False, and writes no note, if there is no credential with this
-        id."""
         return self._write_over("remove_credential", (credential,), notes)
 
     def _write_over(self, name: str, parameters: Sequence[object], notes: Sequence[Note] = ()) -> bool:
@@ -46,7 +36,7 @@ class SqliteCredentials(SqliteAuditLog):
                 with self._transaction() as writer:
                     changed = writer.execute(self._sql[name], parameters).rowcount == 1
                     if changed:
-                        self._put_notes(writer, notes)
+                        self._put_notes(notes)
             finally:
                 self._writer.execute("PRAGMA secure_delete = OFF")
             if changed and self._wal_space is not None:

@@ -25,7 +25,6 @@ class SqliteLanes(Transactions, QueueReads):
     # --- settings of the operator and of the code
 
     def declare(self, queues: Sequence[QueueRow]) -> None:
-        """Write what the code declares for these queues. An operator's settings stay as they are, and are used instead of declared ones."""
         with self._transaction() as writer:
             for row in queues:
                 declared = codec.dumps(row.declared)
@@ -33,8 +32,6 @@ class SqliteLanes(Transactions, QueueReads):
                     self._set_limits(self._queue(row.name))
 
     def set_queue(self, row: QueueRow, notes: Sequence[Note] = ()) -> bool:
-        """Write what an operator sets: `operator` and `mode` of the row, together with these notes. Returns False, and writes neither, if
-        the row's revision is not the one in the store. Raises InvalidParameter if the settings are not valid."""
         row.settings()
         with self._transaction() as writer:
             if row.revision == 0:  # a queue that is not there has this revision
@@ -43,8 +40,7 @@ class SqliteLanes(Transactions, QueueReads):
             if not writer.execute(self._sql["set_queue"], asked).rowcount:
                 return False
             self._set_limits(self._queue(row.name))
-            for note in notes:
-                writer.execute(self._sql["put_note"], rows.note_row(note))
+            self._put_notes(notes)
         return True
 
     def _set_limits(self, row: QueueRow) -> None:
@@ -64,8 +60,6 @@ class SqliteLanes(Transactions, QueueReads):
                 self._writer.execute(self._sql["set_rates"], asked)
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
-        """Set the rate of runs of a function; None removes it. All leaf lanes of the function with the same tenant and user share the rate.
-        Returns False, and writes nothing, if the function has no leaf lane, or if all of them had this rate before."""
         asked = {"function": function, "step": None if rate is None else rate.step_ns, "burst": None if rate is None else rate.burst}
         if not self._read("other_rates", asked):
             return False
@@ -82,7 +76,6 @@ class SqliteLanes(Transactions, QueueReads):
         return bool(lanes)
 
     def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
-        """Whether `admit` may find an execution of these functions. If this returns False, `admit` would find none."""
         hosted = codec.dumps([[target.function, target.version] for target in targets])
         return bool(self._read("has_open_lane", {"targets": hosted, "now": now})[0][0])
 

@@ -100,9 +100,7 @@ class SqliteMaintenance:
         return Sizes(tables, pages * page, log, free * page, Removable(over, over_bytes), Removable(kept, kept_bytes))
 
     def backup(self, target: Path, *, replace: bool) -> None:
-        """Copy the store to the file `target` with SQLite's own backup, which includes the write-ahead log. Raises InvalidParameter if
-        `target` exists and `replace` is False, if `target` is the store itself, or if it cannot be written. Raises NotPrivate if other
-        users can replace files in its folder."""
+        """The copy is made with SQLite's own backup, which includes the write-ahead log."""
         with self._connected() as connection:
             if target.exists() and os.path.samefile(target, self._where):
                 raise InvalidParameter(f"{target} is the store itself. Name another file for its copy.")
@@ -114,8 +112,6 @@ class SqliteMaintenance:
                 raise InvalidParameter(f"{target} could not be written: {error.strerror}.") from error
 
     def restore(self, source: Path) -> Path | None:
-        """Replace the store by the copy `source`, with SQLite's own backup. Returns the path at which the replaced store is kept; None if
-        there was no store. Raises StoreInUse if a process has the store open."""
         return restore(self._where, source)
 
 

@@ -31,21 +31,16 @@ class SqliteOutbox(Transactions, OutboxReads):
         return signals_of(changes, bases) if self._subscribed else ()
 
     def subscribe(self, subscriber: str) -> None:
-        """Register a subscriber, which gets every signal from now on. If it is registered already, nothing changes."""
         with self._transaction() as writer:
             writer.execute(self._sql["subscribe"], (subscriber,))
             self._subscribed_version = None
 
     def unsubscribe(self, subscriber: str) -> None:
-        """Remove a subscriber. The store gives no runner further signals for it. A runner that is delivering to it may still deliver the
-        signals that it has read before, for about 0.1 seconds."""
         with self._transaction() as writer:
             writer.execute(self._sql["unsubscribe"], (subscriber,))
             self._subscribed_version = None
 
     def take_delivery(self, subscriber: str, runner: str) -> int | None:
-        """Make this runner the only one that delivers to a subscriber. Returns the number of the last signal that was delivered to it; None
-        if another runner delivers to it, or if there is no such subscriber."""
         if not self._may_deliver(subscriber, runner):
             return None
         with self._transaction() as writer:
@@ -53,6 +48,4 @@ class SqliteOutbox(Transactions, OutboxReads):
         return int(taken[0][0]) if taken else None
 
     def delivered(self, subscriber: str, runner: str, number: int) -> bool:
-        """Note that every signal up to this number was delivered to the subscriber. Returns False, and changes nothing, if this runner is
-        not the one that delivers to it."""
-        return self._write("delivered", (number, subscriber, runner)) == 1
+        return self._change("delivered", (number, subscriber, runner)) == 1

@@ -87,7 +87,7 @@ JOIN executions AS x ON x.id = wanted.value JOIN events AS e ON e.execution = x.
 SELECT {o.operation}, e.payload, e.type FROM operations AS o
 LEFT JOIN events AS e ON e.execution = o.execution AND e.number = o.payload_event
 WHERE o.execution = (SELECT key FROM executions WHERE id = ?) AND o.revision > ? AND o.place > ?
-ORDER BY o.place LIMIT ?
+ORDER BY o.place LIMIT coalesce(?, -1)
 
 -- name: contexts
 SELECT {operation}, NULL, NULL FROM operations

@@ -12,7 +12,6 @@ from holdfast.model import codec
 from holdfast.model.charges import Counter
 from holdfast.model.clock import Clock
 from holdfast.model.errors import StoreBroken
-from holdfast.model.operations import Operation
 from holdfast.store import rows
 from holdfast.store.list_query import Dialect
 from holdfast.store.reads import Parameters, Reads, only_of
@@ -52,19 +51,10 @@ class SqliteReads(Reads):
         """The machine's own clock, because all processes that share a file run on one machine."""
         return machine
 
-    def operations(self, execution: str, newer_than: int = 0, *, after: int = 0, limit: int | None = None) -> Sequence[Operation]:
-        """The execution's operations, in the order they began, that changed after the revision `newer_than` and whose `place` is larger
-        than `after`; at most `limit` of them, or all if `limit` is None."""
-        found = self._read("operations", (execution, newer_than, after, -1 if limit is None else limit))
-        return self._operations(found, execution)
-
     def _event_rows(self, execution: str, after: int, limit: int) -> Sequence[rows.Row]:
         return self._read("history", (execution, after, limit))
 
     def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
-        """The ids of at most `limit` executions that a runner may claim at the time `now`: executions of these functions that are ready, or
-        that a runner in `dead` holds. A ready execution under which two or more runners in a row have died is left out: `suspect` returns
-        it."""
         only = only_of(targets)
         question, taken = ("ready", {}) if only is None else ("ready_only", self._taken(only))
         found = []
@@ -76,9 +66,6 @@ class SqliteReads(Reads):
         return [row[0] for row in sorted(found, key=lambda row: row[1])[:limit]]
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
-        """The earliest time at which one of these happens: a timer of any execution is due, an execution of these functions can be claimed
-        (but not one under which two or more runners in a row have died), a closed lane in which executions wait opens. The time may be
-        past. None if nothing of this is known."""
         found, only = self._read("next_due"), only_of(targets)
         for target in targets:
             asked = {"function": target.function, "version": target.version}
@@ -86,8 +73,6 @@ class SqliteReads(Reads):
         return min((row[0] for row in found if row[0] is not None), default=None)
 
     def counters(self, keys: Collection[str]) -> Sequence[Counter]:
-        """Those counters of these keys that exist. A counter whose time `until` is over, and which therefore counts as 0, may be among
-        them."""
         return [Counter(*row) for key in sorted(keys) for row in self._read("counter", (key,))]
 
     def _page(self, wanted: Filter) -> Sequence[rows.Row]:

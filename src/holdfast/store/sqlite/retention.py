@@ -20,8 +20,6 @@ class SqliteRetention(Transactions, Leftovers):
     """The part of a store that removes rows whose time is over."""
 
     def expire(self, now: int, limit: int) -> bool:
-        """Remove about `limit` rows whose time is over, in one transaction. Returns False, and writes nothing, if there is nothing to
-        remove."""
         ((over,),) = self._read("is_over", (*[now] * 6, now - IDLE_MS))
         if not over:
             return False

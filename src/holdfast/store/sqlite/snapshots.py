@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import sqlite3
 
-from holdfast.store import rows
 from holdfast.store.seam import Snapshot
-from holdfast.store.snapshots import CopyRows, check_name_free, is_known
+from holdfast.store.snapshots import CopyRows, SnapshotReads, check_name_free, is_known
 from holdfast.store.sqlite.errors import explained
 from holdfast.store.sqlite.transactions import Transactions
 
 
-class SqliteSnapshots(Transactions):
+class SqliteSnapshots(Transactions, SnapshotReads):
     """The part of a store that reads and writes copies of whole executions."""
 
     def snapshot(self, execution: str) -> Snapshot | None:
-        """All rows of an execution, read in one transaction, so that no write comes between them. None if there is no such execution."""
         try:
             with self._read_lock:
                 self._reader.execute("BEGIN")
                 try:
-                    return self._all_of(self._reader, execution)
+                    return self._inside(self._reader, execution)
                 finally:
                     self._reader.execute("COMMIT")
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             raise explained(error, self._where) from error
 
     def adopt(self, copy: Snapshot) -> bool:
-        """Write the copy of an execution of another store. Returns False, and writes nothing, if this store has the same execution already.
-        Raises ExecutionAlreadyStarted if another execution has the copy's id or name; for a superseded copy only the id counts."""
         header = copy.header
         with self._transaction() as writer:
-            if is_known(self._all_of(writer, header.id), copy, self._where):
+            if is_known(self._inside(writer, header.id), copy, self._where):
                 return False
             taken = writer.execute(self._sql["named"], (header.function, header.name)).fetchone()
             check_name_free(taken, copy, self._where)
@@ -43,14 +39,5 @@ class SqliteSnapshots(Transactions):
             self._put_graphs(made.graphs)
         return True
 
-    def _all_of(self, connection: sqlite3.Connection, execution: str) -> Snapshot | None:
-        row = connection.execute(self._sql["header"], (execution,)).fetchone()
-        if row is None:
-            return None
-        key = row[0]
-        operations = self._operations(connection.execute(self._sql["newer_operations"], (key, -1)).fetchall(), execution)
-        places = {operation.place: operation for operation in operations}
-        events = [self._line(each, places, execution).event for each in connection.execute(self._sql["all_events"], (key,)).fetchall()]
-        header = rows.execution_from(row)
-        found = () if header.graph is None else connection.execute(self._sql["graph"], (header.graph,)).fetchall()
-        return Snapshot(header, tuple(operations), tuple(events), self._graph_from(found, header.graph or ""))
+    def _inside(self, connection: sqlite3.Connection, execution: str) -> Snapshot | None:
+        return self._all_of(lambda name, parameters: connection.execute(self._sql[name], parameters).fetchall(), execution)

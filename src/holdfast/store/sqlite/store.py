@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import cast
@@ -19,12 +19,14 @@ from holdfast.model.errors import ExecutionNotFound, HoldfastError, RowDamaged
 from holdfast.model.execution import Claimant, Execution, View
 from holdfast.model.operations import Operation
 from holdfast.model.payloads import PayloadCodec, check_text
+from holdfast.model.schedules import ScheduleState
 from holdfast.model.seal import Seal
 from holdfast.model.verbs import Start, Write
 from holdfast.store import rows
 from holdfast.store.admission_order import Head, LaneReads, LaneWalk
 from holdfast.store.batch import Batch
 from holdfast.store.browse_query import BrowseQuery
+from holdfast.store.changes import ConsoleChanges, ScheduleChanges
 from holdfast.store.decisions import Decisions
 from holdfast.store.isolation import Spoilt, committed_apart, refused
 from holdfast.store.lane_rows import LaneRow
@@ -33,7 +35,6 @@ from holdfast.store.list_query import ListQuery
 from holdfast.store.seam import Committed, Hosted, Target
 from holdfast.store.sqlite.browse_reads import SqliteBrowseReads, look_address
 from holdfast.store.sqlite.connection import MEMORY, all_statements, connect, prepare, seal_of
-from holdfast.store.sqlite.console_state import SqliteConsole
 from holdfast.store.sqlite.credentials import SqliteCredentials
 from holdfast.store.sqlite.errors import explained, is_damage, is_shared
 from holdfast.store.sqlite.lanes import SqliteLanes
@@ -43,7 +44,6 @@ from holdfast.store.sqlite.outbox import SqliteOutbox
 from holdfast.store.sqlite.presence import Presence
 from holdfast.store.sqlite.reads import DIALECT
 from holdfast.store.sqlite.retention import SqliteRetention
-from holdfast.store.sqlite.schedules import SqliteSchedules
 from holdfast.store.sqlite.schema_migrations import SCHEMA_VERSION
 from holdfast.store.sqlite.snapshots import SqliteSnapshots
 from holdfast.store.sqlite.transactions import WalSpace, bulk
@@ -66,10 +66,10 @@ class SqliteStore(
     SqliteRetention,
     SqliteSnapshots,
     SqliteCredentials,
-    SqliteSchedules,
+    ScheduleChanges,
     SqliteLedger,
     SqliteBrowseReads,
-    SqliteConsole,
+    ConsoleChanges,
     SqliteOperationReads,
     Decisions[SqliteBatch],
 ):
@@ -111,8 +111,6 @@ class SqliteStore(
     # --- writing
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
-        """Decide and write a batch in one transaction. When this returns, every entry that was accepted is on disk. If the database refuses
-        a row, the entry of that row gets an error, and the other entries are written in parts, each part in a transaction of its own."""
         try:
             with self._write_lock, self._turn():
                 try:
@@ -150,7 +148,7 @@ class SqliteStore(
         return done.committed(answers, signalled=signalled)
 
     def admit(self, targets: Sequence[Target], by: Sequence[Claimant], now: int) -> Committed:
-        """Admit queued executions and claim them, in one transaction. If `has_open_lane` returns False, nothing is written."""
+        """If `has_open_lane` returns False, nothing is written."""
         if not by or not self.has_open_lane(targets, now):
             return Committed(())
         done = SqliteBatch()
@@ -193,11 +191,9 @@ class SqliteStore(
         return is_shared(error) or not self._writer.in_transaction
 
     def _refused(self, write: Write, error: Exception) -> HoldfastError:
-        damaged = isinstance(error, sqlite3.Error) and is_damage(error)
-        return explained(error, self._where) if isinstance(error, sqlite3.Error) and damaged else refused(write, error)
+        return explained(error, self._where) if isinstance(error, sqlite3.Error) and is_damage(error) else refused(write, error)
 
     def _children(self, parent: str, done: SqliteBatch) -> list[str]:
-        """The ids of executions that an execution invoked: those open before the batch, and those that the batch has made or changed."""
         known = {row[0] for row in self._writer.execute(self._sql["children"], (parent,))}
         for view in done.views.values():
             if view.header.parent == parent:
@@ -307,6 +303,10 @@ class SqliteStore(
             self._put_rows("put_signals", signals)
         return bool(signals)
 
+    def _move_schedules(self, schedules: Iterable[ScheduleState]) -> None:
+        for name, parameters in map(self._moved, schedules):
+            self._writer.execute(self._sql[name], parameters)
+
     # --- what is read inside the transaction
 
     def _counter(self, key: str) -> Counter | None:
@@ -320,40 +320,34 @@ class SqliteStore(
     # --- runners and other processes
 
     def join(self, runner: str, lease_until: int) -> None:
-        """Register a runner with a lease until this time. From now on the views of its executions stay in memory."""
-        self._write("join", (runner, lease_until, SCHEMA_VERSION))
+        """From now on the views of the executions of this runner stay in memory."""
+        self._change("join", (runner, lease_until, SCHEMA_VERSION))
         if self._codec is not None:  # under the current key, so that an operator can drop the key the store was made with
-            self._write("put_meta", ("codec_check", check_text(self._codec)))
+            self._change("put_meta", ("codec_check", check_text(self._codec)))
         self._runner = runner
 
     def publish(self, functions: Sequence[Hosted]) -> None:
-        """Write which functions this process hosts, and on which terms, so that all other processes can read it."""
         for hosted in functions:
-            self._write("publish", (hosted.function, hosted.version, *rows.terms_row(hosted.terms), hosted.kind.value))
+            self._change("publish", (hosted.function, hosted.version, *rows.terms_row(hosted.terms), hosted.kind.value))
 
     def renew(self, runner: str, lease_until: int) -> bool:
-        """Extend a runner's lease. Returns False, and writes nothing, if the runner is not registered any more."""
-        return self._write("renew", (lease_until, runner)) == 1
+        return self._change("renew", (lease_until, runner)) == 1
 
     def leave(self, runner: str) -> None:
-        """Remove the registration of a runner."""
-        self._write("leave", (runner,))
+        self._change("leave", (runner,))
 
     def dead(self, now: int) -> frozenset[str]:
-        """The dead runners (lease over, left, or process ended) that hold an execution. This call also removes the registrations of all
-        dead runners."""
         holders = {row[0] for row in self._read("holders", ())}  # read this first: a runner that joins later holds nothing yet
         known: dict[str, int] = dict(self._read("runners", ()))
         alive = {runner for runner, lease_until in known.items() if lease_until > now}
         if self._presence is not None:
             alive &= self._presence.living()
         for runner in known.keys() - alive:
-            self._write("bury", (runner, known[runner]))
+            self._change("bury", (runner, known[runner]))
         return frozenset(holders - alive)
 
     def changed(self) -> bool:
-        """Whether another process wrote since the last call that returned True. Always False for a store in memory. While another thread of
-        this process writes, this returns False, and a later call reports what the other process wrote."""
+        """Always False for a store in memory."""
         if self._where == MEMORY or not self._write_lock.acquire(blocking=False):
             return False
         try:

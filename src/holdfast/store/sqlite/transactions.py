@@ -10,13 +10,16 @@ import os
 import re
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain
 from typing import Final
 
+from holdfast.model.audit import Note
 from holdfast.model.errors import InvalidParameter
+from holdfast.model.execution import Change
 from holdfast.store import rows
+from holdfast.store.changes import Changes, RunStatement
 from holdfast.store.sqlite.errors import explained
 from holdfast.store.sqlite.reads import SqliteReads
 
@@ -85,7 +88,7 @@ class WalSpace:
             self._file = None
 
 
-class Transactions(SqliteReads):
+class Transactions(SqliteReads, Changes):
     """The writing half of a store, without batches."""
 
     _writer: sqlite3.Connection
@@ -95,7 +98,7 @@ class Transactions(SqliteReads):
     _bulk: Mapping[str, dict[int, str]]
     """The statements that write many rows. The first key is the name of the statement, the second is how many rows it writes."""
 
-    def _write(self, name: str, parameters: Sequence[object]) -> int:
+    def _change(self, name: str, parameters: Sequence[object]) -> int:
         try:
             with self._write_lock, self._turn():
                 return self._writer.execute(self._sql[name], parameters).rowcount
@@ -118,6 +121,24 @@ class Transactions(SqliteReads):
                     raise
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             raise explained(error, self._where) from error
+
+    @contextmanager
+    def _changing(self) -> Iterator[RunStatement]:
+        with self._transaction() as writer:
+            yield lambda name, parameters: writer.execute(self._sql[name], parameters).rowcount
+
+    def note(self, notes: Sequence[Note]) -> None:
+        with self._transaction():
+            self._put_notes(notes)
+
+    def _put_changed_notes(self, changes: Iterable[Change]) -> None:
+        """Write the notes of a batch, inside its transaction."""
+        notes = [note for change in changes for note in change.notes]
+        if notes:
+            self._put_notes(notes)
+
+    def _put_notes(self, notes: Sequence[Note]) -> None:
+        self._writer.executemany(self._sql["put_note"], [rows.note_row(note) for note in notes])
 
     def _begin(self) -> None:
         """Begin a write transaction. No other connection can write until it ends. If another connection writes now, this waits at most 10

@@ -1,35 +1,45 @@
-"""The audit log: rows are added and read."""
+"""Writes outside batches, which use the side connection; and the notes of a batch for the audit log."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
-from holdfast.model.audit import Note, Noted, NoteFilter
+from holdfast.model.audit import Note
 from holdfast.model.execution import Change
 from holdfast.model.verbs import Write
 from holdfast.store import rows
+from holdfast.store.changes import Changes, RunStatement
 from holdfast.store.postgres.columns import arguments
 from holdfast.store.postgres.reads import PostgresReads
 from holdfast.store.postgres.session import Session
 
 
-class PostgresAuditLog(PostgresReads):
-    """The part of a store that keeps the audit log."""
+class PostgresChanges(PostgresReads, Changes):
+    """The part of a store that writes outside batches, and that writes notes."""
 
     _writer: Session
+    _channel: str
+    _member: str
+
+    def _change(self, name: str, parameters: Sequence[object]) -> int:
+        return self._side.change(self._sql[name], parameters)
+
+    @contextmanager
+    def _changing(self) -> Iterator[RunStatement]:
+        with self._side.explained_transaction():
+            yield lambda name, parameters: self._side.change(self._sql[name], parameters)
+
+    def _notify(self) -> None:
+        self._read("notify", (self._channel, self._member))
 
     def note(self, notes: Sequence[Note]) -> None:
-        """Add notes to the audit log, in order, all or none. If the connection is lost, a note may be written twice, which is better than
-        not at all."""
+        """If the connection is lost, a note may be written twice, which is better than not at all."""
+        self._put_notes(notes)
+
+    def _put_notes(self, notes: Sequence[Note]) -> None:
         if notes:
             self._side.ask(self._sql["put_notes"], _arguments(notes))
-
-    def audit(self, wanted: NoteFilter) -> Sequence[Noted]:
-        """The notes that match the filter, newest first; at most `wanted.limit`."""
-        asked = {
-            key: value.replace("\0", "\ufffd") if isinstance(value, str) else value for key, value in rows.note_question(wanted).items()
-        }
-        return [rows.noted_from(row) for row in self._read("audit", asked)]
 
     def _put_changed_notes(self, changes: Iterable[Change]) -> None:
         """Write the notes of a batch, inside its transaction."""
