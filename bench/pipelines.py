@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, chdir, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -48,8 +48,10 @@ async def engine(where: Where, sizes: Sizes, *observers: Commits) -> AsyncIterat
         store = f"{folder}/bench.db" if isinstance(where, Path) else where
         worker_settings = WorkerSettings(policy=Policy(isolation="inline"), artifacts=f"{folder}/artifacts")
         settings = Settings(observers=observers)
-        async with holdfast.open(store, workers=[written], worker_settings=worker_settings, settings=settings) as opened:
-            yield opened
+        # Beside a Postgres store, the packages of workers lie in the current folder.
+        with nullcontext() if isinstance(where, Path) else chdir(folder):
+            async with holdfast.open(store, workers=[written], worker_settings=worker_settings, settings=settings) as opened:
+                yield opened
 
 
 def write(folder: Path, sizes: Sizes) -> Path:

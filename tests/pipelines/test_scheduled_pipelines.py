@@ -59,7 +59,10 @@ gives: {n: second.outputs.n}
 
 
 @pytest.mark.parametrize("backend", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
-async def test_a_pipeline_is_started_once_at_each_time_of_its_page_and_of_a_program(backend: str, tmp_path: Path) -> None:
+async def test_a_pipeline_is_started_once_at_each_time_of_its_page_and_of_a_program(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # on Postgres, the packages of workers lie in the current folder
     where = str(tmp_path / "s.db") if backend == "sqlite" else new_schema()
     file = write(tmp_path / "w", WORKERS, adder=page("adder"))
     (file.parent / "nightly-sum.md").write_text(PIPELINE)
