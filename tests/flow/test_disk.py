@@ -20,7 +20,7 @@ from tests.flow.harness import Harness, eventually, in_real_time, pending, types
 from tests.histories import wire
 
 ONCE = StepConfig(step_semantics=StepSemantics.AT_MOST_ONCE_PER_RETRY)
-WRITES = ("commit", "_write", "_transaction")
+WRITES = ("commit", "_change", "_transaction")
 
 
 class Disk:
