@@ -4,7 +4,8 @@ A misfit is *certain* if no value that the producer's schema allows is allowed b
 certain misfit keeps a pipeline from running. A misfit is *possible* if the producer may give some values that the consumer does not accept.
 If a producer's schema says nothing about a value, the consumer's schema for that value is not compared; but a field that the consumer
 requires, and that the producer does not promise, is a possible misfit. The cost is bounded: `SchemaComparison.visits` counts the compared
-places, and above its limit no further misfit is reported (`exhausted`)."""
+places, and above its limit no further misfit is reported (`exhausted`).
+"""
 
 from __future__ import annotations
 
