@@ -361,7 +361,7 @@ class Invocations:
 
     def others_wrote(self) -> None:
         """After a write of another process: read what it did to the executions that callers here wait for, and to those that run here."""
-        for header in readable(self._store, self._endings.awaited):
+        for header in readable(self._store, self._store.ended(self._endings.awaited)):
             with spared(header.id):
                 self.finish(header, ours=False)
         self._parents.others_wrote(lambda waiting: list(readable(self._store, waiting)))

@@ -83,6 +83,9 @@ class Reads(ABC):
         found = self._read("named", (self._text(function), self._text(name)))
         return rows.execution_from(found[0]) if found else None
 
+    def ended(self, executions: Sequence[str]) -> Sequence[str]:
+        return [row[0] for row in self._read("ended", (self._array(executions),))] if executions else []
+
     def input(self, execution: str) -> str | None:
         """The payload with which the execution was started; None if there is no such execution, or if it was started without a payload."""
         return self._payload(execution, 1)

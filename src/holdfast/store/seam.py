@@ -90,6 +90,10 @@ class ExecutionStore(SealedStore, Protocol):
         is not superseded. None if there is none."""
         ...
 
+    def ended(self, executions: Sequence[str]) -> Sequence[str]:
+        """Those of these executions that have ended or are quarantined."""
+        ...
+
     def input(self, execution: str) -> str | None: ...
     def inputs(self, executions: Sequence[str]) -> Mapping[str, str]:
         """The inputs of many executions, by id; an empty text for an execution without an input. An execution that does not exist, or whose

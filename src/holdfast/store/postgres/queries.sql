@@ -73,6 +73,9 @@ SELECT {execution} FROM executions WHERE id = %s
 -- name: headers
 SELECT {execution} FROM executions WHERE id = ANY(%s::text[])
 
+-- name: ended
+SELECT id FROM executions WHERE id = ANY(%s::text[]) AND (status <> 'RUNNING' OR state = 'quarantined')
+
 -- name: named
 -- `|| ''` hides the function from the planner, here and below: by the index of functions it would read all executions of the function.
 SELECT {execution} FROM executions WHERE function || '' = %s AND name = %s AND superseded_by IS NULL

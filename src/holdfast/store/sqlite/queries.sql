@@ -4,6 +4,9 @@ SELECT {execution} FROM executions WHERE id = ?
 -- name: headers
 SELECT {execution} FROM executions WHERE id IN (SELECT value FROM json_each(?))
 
+-- name: ended
+SELECT id FROM executions WHERE id IN (SELECT value FROM json_each(?)) AND (status <> 'RUNNING' OR state = 'quarantined')
+
 -- name: named
 SELECT {execution} FROM executions WHERE function = ? AND name = ? AND superseded_by IS NULL
 

@@ -34,6 +34,16 @@ from holdfast.testing.stores.writes import (
 class KeepingSuite(OneHandle):
     """Tests: writing and reading back. They need one handle of the store."""
 
+    def test_of_many_executions_the_ended_and_the_quarantined_are_found(self, store: Store) -> None:
+        running, resting = live(store, "running"), suspended(store, "resting", callback("c"))
+        stopped = written(store, Stop(live(store, "stopped").id))
+        done = written(store, settled(live(store, "done"), Outcome(OutcomeStatus.SUCCEEDED, "1")))
+        aside = written(store, settled(live(store, "aside"), Outcome(OutcomeStatus.MISMATCHED, None, OOPS)))
+        live(store, "not asked for")
+        named = {header.id: header.name for header in (running, resting, stopped, done, aside)}
+        assert {named[execution] for execution in store.ended([*named, "no such id"])} == {"stopped", "done", "aside"}
+        assert list(store.ended([])) == []
+
     def test_operations_are_read_back_as_they_were_answered(self, store: Store) -> None:
         header, kept = live(store, "a"), dict[str, Operation]()
         batches: list[list[Update]] = [
