@@ -7,6 +7,9 @@ SELECT {execution} FROM executions WHERE id IN (SELECT value FROM json_each(?))
 -- name: ended
 SELECT id FROM executions WHERE id IN (SELECT value FROM json_each(?)) AND (status <> 'RUNNING' OR state = 'quarantined')
 
+-- name: revisions
+SELECT id, revision FROM executions WHERE id IN (SELECT value FROM json_each(?))
+
 -- name: named
 SELECT {execution} FROM executions WHERE function = ? AND name = ? AND superseded_by IS NULL
 

@@ -245,7 +245,8 @@ class SqliteStore(
         return view
 
     def _fetch_headers(self, batch: Sequence[Write], done: SqliteBatch) -> None:
-        """Read the headers that are not in memory with one statement. If one row makes it fail, each entry reads its own header later."""
+        """Read the headers that are not in memory with one statement, and those that other processes have changed. If one row makes it
+        fail, each entry reads its own header later."""
         if len(batch) == 1:
             return
         try:
@@ -255,8 +256,13 @@ class SqliteStore(
                 raise
 
     def _fetch_all(self, batch: Sequence[Write], done: SqliteBatch) -> None:
-        known = self._views
-        wanted = [w.execution for w in batch if not isinstance(w, Start) and w.execution not in known]
+        views = {write.execution: self._views.get(write.execution) for write in batch if not isinstance(write, Start)}
+        stale = {execution: view for execution, view in views.items() if view is not None and view.version != self._version}
+        if len(stale) > 1:
+            for execution, revision in self._writer.execute(self._sql["revisions"], (codec.dumps([*stale]),)).fetchall():
+                if stale[execution].header.revision == revision:
+                    stale.pop(execution).version = self._version
+        wanted = [execution for execution, view in views.items() if view is None or execution in stale]
         if len(wanted) > 1:
             for row in self._writer.execute(self._sql["headers"], (codec.dumps(wanted),)).fetchall():
                 with suppress(RowDamaged):  # the entry that needs a damaged row reads it again, and only that entry fails

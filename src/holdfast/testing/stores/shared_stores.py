@@ -1,10 +1,10 @@
 """Shared stores: what a store keeps after its handles are closed, and what each of several processes sees of the others."""
 
-from holdfast.model.errors import ExecutionAlreadyStarted
+from holdfast.model.errors import ExecutionAlreadyStarted, HoldfastError
 from holdfast.model.history import EventType as E
 from holdfast.model.ids import Position
 from holdfast.model.operations import Action, Status
-from holdfast.model.outside import Answering
+from holdfast.model.outside import Answering, Stop
 from holdfast.model.verbs import Checkpointed, Started
 from holdfast.store.seam import Store
 from holdfast.testing.stores.opened_stores import Opening, TwoHandles
@@ -95,6 +95,19 @@ class SharingSuite(TwoHandles):
         assert story(store, header) == [
             E.EXECUTION_STARTED, *[E.CALLBACK_STARTED] * 4, *[E.CALLBACK_SUCCEEDED, E.STEP_STARTED] * 4,
         ]  # fmt: skip
+
+    def test_in_one_batch_each_entry_sees_its_execution_as_the_other_has_left_it(self, store: Store, other: Store) -> None:
+        same, answered, stopped, new = (live(store, name, callback("c")) for name in ("same", "answered", "stopped", "new"))
+        written(other, Answering(answered.id, "c", "yes"))
+        written(other, Stop(stopped.id))
+        started(other, "for a new data version")
+        writes = [checkpoint(header, step("s")) for header in (same, answered, stopped, new)]
+        first, second, refused, last = answers(store, *writes)
+        assert [type(answer) for answer in (first, second, last)] == [Checkpointed] * 3
+        assert isinstance(refused, HoldfastError)
+        assert story(store, same) == story(store, new) == [E.EXECUTION_STARTED, E.CALLBACK_STARTED, E.STEP_STARTED]
+        assert story(store, answered) == [E.EXECUTION_STARTED, E.CALLBACK_STARTED, E.CALLBACK_SUCCEEDED, E.STEP_STARTED]
+        assert E.STEP_STARTED not in story(store, stopped)
 
     def test_a_runner_whose_process_left_in_order_is_dead_at_once(self, store: Store, other: Store) -> None:
         live(store, "a", runner="there")
