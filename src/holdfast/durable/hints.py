@@ -12,7 +12,8 @@ from typing import Any, Final, cast, get_args, get_origin
 from weakref import WeakKeyDictionary
 
 from holdfast.durable.concurrency.models import BatchItem, BatchResult
-from holdfast.durable.exceptions import NonDeterministicExecutionError, SerDesError
+from holdfast.durable.exceptions import SerDesError
+from holdfast.durable.history_mismatch import other_annotation
 from holdfast.model.typed import Unfitting, is_model, models_in, names_models, resolved, typed
 
 log = logging.getLogger("holdfast.durable")
@@ -187,12 +188,7 @@ def recalled_as(value: Any, typing: Typing, what: str, operation_id: str) -> Any
     try:
         return typing(value)
     except Unfitting as error:
-        raise NonDeterministicExecutionError(
-            f"The code no longer matches this execution's history. {what} was recorded, and it does not fit the annotation that the code "
-            f"has now: {error}. Give new fields a default. If this code changed, run this execution with the code that began it. If an "
-            f"invoked function returned the value, correct that function or the annotation of its result.",
-            step_id=operation_id,
-        ) from None
+        raise other_annotation(what, error, operation_id) from None
 
 
 def tell_of_lost_types(before: Any, after: Any, func: Any, what: str) -> None:

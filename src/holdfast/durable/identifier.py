@@ -9,8 +9,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.durable.author_lines import author_line
-from holdfast.durable.exceptions import NonDeterministicExecutionError
+from holdfast.durable.history_mismatch import other_operation
 from holdfast.model.operations import Action, Operation, Type, Update
 
 
@@ -65,13 +64,7 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
             return
         recorded_as = described(recorded.type, recorded.sub_type, recorded.name, recorded.parent_id)
         asked_for = described(self.type, self.sub_type, self.name, self.parent_id)
-        message = (
-            f"The code no longer matches this execution's history. Recorded here: {recorded_as}. The code asks for: {asked_for}, "
-            f"at {author_line()}. Operations must come in the same order every time: keep this order for executions that are under way "
-            f"and give the changed function a new version, or put the change behind context.patched(), or stop this execution and start it "
-            f"anew. (operation {self.operation_id})"
-        )
-        raise NonDeterministicExecutionError(message, step_id=self.operation_id)
+        raise other_operation(recorded_as, asked_for, self.operation_id)
 
 
 def described(kind: Type, sub_type: str | None, name: str | None, parent_id: str | None = None) -> str:

@@ -7,17 +7,12 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from holdfast.contract.codes import ResponseStatus, meaning_of
+from holdfast.workers.attempt_retries import is_day_cap
 from holdfast.workers.calls import Try
 from holdfast.workers.frames import BodyError
 from holdfast.workers.tools.seam import Usage
 
 _NO_BUDGET = frozenset({"budget_exceeded", "tool_quota_exceeded"})
-
-
-def is_day_cap(error: BodyError | None) -> bool:
-    """Whether this is the error of a call that a daily cap of the tenant refused. A run with this error ends at once and does not wait for
-    the next day."""
-    return error is not None and error.error_code == "rate_limited" and isinstance(error.details, Mapping) and "cap" in error.details
 
 
 def error_shown(first: BodyError | None, last: BodyError | None, tries: Iterable[Try], attempt: int) -> BodyError | None:

@@ -1,6 +1,6 @@
 """A run: the handler that every worker's durable function has. The engine may replay it, so everything it does is either recorded or pure.
 
-attempt → (wait as long as `backoff` says, attempt again)* → response
+attempt → (wait as long as attempt_retries.py says, attempt again)* → response
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from holdfast.contract.checking import told_of
 from holdfast.contract.codes import Meaning, ResponseStatus, meaning_of
 from holdfast.contract.limits import tighten
 from holdfast.contract.protocol import Observability, Response, ResponseError
-from holdfast.contract.terms import Contract, Retries, RunLimits
+from holdfast.contract.terms import Contract, RunLimits
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal, started, succeeded
@@ -30,6 +30,7 @@ from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.approvals import ApprovalPlace, request_of
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.attempt import Attempt, AttemptResult, Body
+from holdfast.workers.attempt_retries import LONGEST_DELAY, is_retried, retry_delay
 from holdfast.workers.budgets import Settlements
 from holdfast.workers.call_terms import CallTerms
 from holdfast.workers.calls import Calls, run_usage
@@ -41,7 +42,7 @@ from holdfast.workers.logs import joined, log_fields
 from holdfast.workers.outputs import checked_outputs
 from holdfast.workers.packages import WorkerChanged
 from holdfast.workers.policy import Policy
-from holdfast.workers.response_error import error_shown, is_day_cap
+from holdfast.workers.response_error import error_shown
 from holdfast.workers.run_operations import CANCEL_AT, EFFECTS_AT, REQUEST, attempt_at, wait_at
 from holdfast.workers.run_reporters import LiveRunReporter
 from holdfast.workers.tools.seam import Tool
@@ -51,12 +52,7 @@ _OPENING = {at: started(at) for at in (CANCEL_AT, EFFECTS_AT)}
 _SECONDS_AFTER_WAIT = 5.0
 """After an attempt has waited for a person, it has at least this many seconds (or its whole time limit, if that is shorter) to repeat its
 calls and to make the call that was decided."""
-
-
 _CANCELLED = AttemptResult(error=BodyError(error_code="cancelled", message="The run was cancelled."))
-_LONGEST_DELAY = 86_400.0
-"""The most seconds that a server's Retry-After, or a body, may delay the next attempt."""
-
 
 Jitter = Callable[[], float]
 """Returns a random number: at least 0, less than 1. A replay gets the same numbers."""
@@ -138,7 +134,7 @@ class WorkerRun:
             outcome = await self._attempt(number)
             self._logs = joined(self._logs, outcome.logs)
             error = outcome.error
-            if error is None or number >= self._contract.retries.max_attempts or is_day_cap(error) or not self._meaning(error).retryable:
+            if error is None or not is_retried(error, self._meaning(error), self._contract.retries, number):
                 error = error_shown(first, error, self._calls.tries, number)
                 return self._response(number, msgspec.structs.replace(outcome, error=error))
             first = first or error
@@ -151,7 +147,8 @@ class WorkerRun:
         """Wait until the next attempt may begin, or until the run is cancelled."""
         at = wait_at(number)
         if self._journal.find(at) is None and not self._journal.is_closed(CANCEL_AT):
-            await self._journal.write(started(at, wait_seconds=self._delay(number, retry_after)))
+            seconds = retry_delay(self._contract.retries, number, retry_after, self._chance())
+            await self._journal.write(started(at, wait_seconds=seconds))
         await self._journal.until_closed(at, CANCEL_AT)
 
     # --- one attempt
@@ -258,12 +255,6 @@ class WorkerRun:
 
     # --- the response
 
-    def _delay(self, number: int, retry_after: float | None) -> int:
-        """The seconds until the next attempt: the longer of `retry_after` (at most a day) and the contract's backoff with jitter. Never
-        below 1."""
-        wanted = max(min(retry_after or 0.0, _LONGEST_DELAY), backoff(self._contract.retries, number, self._chance()))
-        return max(1, round(wanted))
-
     def _meaning(self, error: BodyError) -> Meaning:
         codes = self._environment.policy.retry_codes.get(self._contract.worker_id)
         return meaning_of(
@@ -285,7 +276,7 @@ class WorkerRun:
                 error_code=error.error_code,
                 message=message,
                 retryable=meaning.retryable,
-                retry_after_seconds=None if error.retry_after_seconds is None else min(error.retry_after_seconds, _LONGEST_DELAY),
+                retry_after_seconds=None if error.retry_after_seconds is None else min(error.retry_after_seconds, LONGEST_DELAY),
                 details=details,
             )
         usage, partial = self._calls.usage, error is not None and error.partial is not None
@@ -323,14 +314,6 @@ class WorkerRun:
                 log_fields=log_fields(self._contract.log_fields, fields, self._logs),
             ),
         )
-
-
-def backoff(retries: Retries, number: int, chance: float) -> float:
-    """The seconds to wait after the attempt `number`, as the contract's retries say: at most `max_delay_seconds`. `chance` (from 0 to 1)
-    adds jitter: the result is between half of the delay and all of it, so that many runs do not retry at the same moment."""
-    first, most = retries.initial_delay_seconds, retries.max_delay_seconds
-    grown: float = {"exponential": first * 2 ** (number - 1), "linear": first * number, "fixed": first, "none": 0.0}[retries.backoff]
-    return min(most, grown) * (0.5 + chance / 2)
 
 
 async def run(accepted: AcceptedRequest, context: AsyncDurableContext, journal: Journal, environment: RunEnvironment) -> Response:

@@ -14,7 +14,8 @@ import msgspec
 from holdfast.durable.concurrency.models import BatchItem, BatchResult, CompletionPolicy, CompletionRecord, envelope_summary_generator
 from holdfast.durable.concurrency.unread import tolerates, watch
 from holdfast.durable.config import BatchItemStatus, ChildConfig, CompletionItemStatus, MapConfig, NestingType, ParallelConfig
-from holdfast.durable.exceptions import DurableOperationError, ExecutionError, InvocationError, NonDeterministicExecutionError
+from holdfast.durable.exceptions import DurableOperationError, ExecutionError, InvocationError
+from holdfast.durable.history_mismatch import other_nesting
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.operation.child import child, contained
@@ -181,11 +182,7 @@ class _Batch:
             problem = "Recorded here: a FLAT branch, which has no record of its own end. The code asks for: NESTED branches"
         else:
             return
-        raise NonDeterministicExecutionError(
-            f"The code no longer matches this execution's history. {problem} ({at.name or at.operation_id}). Use the `nesting_type` that "
-            f"the code had when the execution began.",
-            step_id=at.operation_id,
-        )
+        raise other_nesting(f"{problem} ({at.name or at.operation_id})", "`nesting_type`", at.operation_id)
 
 
 def _ended(index: int, value: Any, error: Exception | None) -> BatchItem[Any]:

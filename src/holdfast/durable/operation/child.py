@@ -16,8 +16,9 @@ from typing import Any, Final, TypeVar, cast
 from holdfast.durable import argument_checks
 from holdfast.durable.config import ChildConfig
 from holdfast.durable.decorators import named
-from holdfast.durable.exceptions import ChildContextError, ExecutionError, InvocationError, NonDeterministicExecutionError
+from holdfast.durable.exceptions import ChildContextError, ExecutionError, InvocationError
 from holdfast.durable.failure_logs import tell_raised
+from holdfast.durable.history_mismatch import other_nesting
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.operation.step import raise_recorded, recalled, remembered
@@ -66,12 +67,9 @@ def contained(
     """
     seen: Operation | None = yield Lookup(at)
     if seen is not None and config.is_virtual:
-        raise NonDeterministicExecutionError(
-            f"The code no longer matches this execution's history. Recorded here: a child context. The code asks for: a virtual context, "
-            f"which is not recorded ({at.name or at.operation_id}). Use the `is_virtual`, or the `nesting_type` of a map or parallel, that "
-            f"the code had when the execution began.",
-            step_id=at.operation_id,
-        )
+        problem = "Recorded here: a child context. The code asks for: a virtual context, which is not recorded"
+        setting = "`is_virtual`, or the `nesting_type` of a map or parallel,"
+        raise other_nesting(f"{problem} ({at.name or at.operation_id})", setting, at.operation_id)
     if seen is not None and seen.status is Status.SUCCEEDED and not seen.replay_children:
         value: T = recalled(seen, config.serdes, scope, func)
         return value
