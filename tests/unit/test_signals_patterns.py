@@ -134,7 +134,7 @@ def test_a_pattern_matches(pattern: dict[str, Any], wanted: bool) -> None:
     [
         ("[1]", "The pattern: must be an object with at least one member."),
         ("{}", "The pattern: must be an object with at least one member."),
-        ("{", "The pattern is not JSON"),
+        ("{", "The pattern cannot be read as JSON"),
         ('{"detail": {}}', "detail: must be an object with at least one member."),
         (
             '{"detail": {"status": "FAILED"}}',

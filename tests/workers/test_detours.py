@@ -10,10 +10,13 @@ import pytest
 
 from holdfast.contract.codes import ResponseStatus
 from holdfast.contract.terms import RateLimit
+from holdfast.exports.exporting import exported
 from holdfast.model.audit import Actor, NoteFilter, principal
 from holdfast.model.clock import VirtualClock
-from holdfast.model.errors import CallbackNotFound
+from holdfast.model.errors import CallbackNotFound, InvalidParameter
+from holdfast.model.execution import State
 from holdfast.model.operations import Failure
+from holdfast.service.client import Client
 from holdfast.workers.approvals import ApprovalRefused, Decision
 from holdfast.workers.run_lookup import Caller
 from holdfast.workers.service import WorkerService
@@ -142,6 +145,21 @@ async def test_a_question_is_left_unanswered_by_reject_and_not_by_settle(tmp_pat
         response = await asyncio.wait_for(service.response(run, HERE), 30)
     assert response.error is not None
     assert response.error.error_code == "approval_rejected"
+
+
+# --- copies
+
+
+async def test_a_copy_of_a_run_cannot_be_cancelled(tmp_path: Path) -> None:
+    async with worker_service(payer(), folder=tmp_path, clock=VirtualClock(skipping=False)) as service:
+        run, _ = await waits(service)
+        snapshot = service._engine.store.snapshot(run)
+    assert snapshot is not None
+    with Client.open(str(tmp_path / "copies.db"), create=True, clock=VirtualClock(skipping=False)) as client:
+        client.import_execution(exported(snapshot, VirtualClock().now(), include_data=True))
+        with pytest.raises(InvalidParameter, match="is an imported copy: there is nothing to stop"):
+            client.runs.cancel(run)
+        assert client.get(run).state is State.IMPORTED
 
 
 # --- what is noted

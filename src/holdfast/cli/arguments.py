@@ -82,8 +82,9 @@ class StorePlace(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, store: str | None, codec: str | None) -> StorePlace:
-        """The place of the store that `--store` and `--codec` name. If an option is None, its environment variable is used; if that is not
-        set either, the default."""
+        """The store that `--store` names, and the payload codec that `--codec` names. If an option is missing or empty, its environment
+        variable is used (HOLDFAST_STORE, HOLDFAST_CODEC). If the variable is not set either, the store is ./holdfast.db, and there is no
+        codec."""
         said = (("--store", store) if store else ()) + (("--codec", codec) if codec else ())
         found = not store and not os.environ.get("HOLDFAST_STORE")
         return cls(placed(store or default_store()), said, codec or default_codec(), found)

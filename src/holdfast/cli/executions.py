@@ -197,7 +197,9 @@ def stop(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Stop an execution now, with the status STOPPED, and the executions below it. An execution that has ended does not change."""
+    """Stop an execution now, with the status STOPPED. The executions below it are stopped too, and runs below it are cancelled, except
+    those that were invoked with `cascade=False`. If another execution continues this one, that one is stopped instead. An execution that
+    has ended does not change."""
     with StorePlace.of(store, codec).client() as client:
         done = client.stop(execution, error_message, error_type)
     header = done.header

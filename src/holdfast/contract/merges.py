@@ -166,8 +166,8 @@ class _Merge:
         return ("equal", identity(element))
 
     def _chosen(self, said: Sequence[Candidate], path: str) -> Any:
-        """The whole value of one of the sources; MISSING if the policy chooses none. If the values differ, a conflict is noted, unless a
-        choice decides it, or the policy is `majority` and one value has the most parts."""
+        """The whole value of one of the sources; MISSING if the policy chooses none. If the values differ, a conflict is noted, except in
+        two cases: a choice decides it, or the policy is `majority` and more sources gave one value than any other value."""
         self.places += 1
         groups: dict[Hashable, list[Candidate]] = {}
         for one in said:

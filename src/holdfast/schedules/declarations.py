@@ -1,4 +1,5 @@
-"""Schedules as people write them: in Python, in holdfast.toml, on a page or over HTTP. Each of them becomes a `Schedule`."""
+"""Schedules as people write them: in Python, in holdfast.toml, in a worker.md or pipeline.md, with `holdfast schedules add`, or over HTTP.
+Each of them becomes a `Schedule`."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def _read(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise PatternInvalid(f"The pattern is not JSON: {error}.") from None
+        raise PatternInvalid(f"The pattern cannot be read as JSON: {error}.") from None
 
 
 def _wrong(path: str, message: str) -> PatternInvalid:

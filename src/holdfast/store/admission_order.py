@@ -1,13 +1,14 @@
 """Lanes, the levels of a queue: how they take turns, and the walk that chooses which executions are admitted next.
 
 Each level of a path (model.places) is a row. `held` counts the executions below it that have a slot, `waiting` those that wait for one.
-Both change only together with the headers of executions, so they are always equal to a recount. A lane is open if an execution waits in it,
-a slot is free, no rate or cool-down has closed it and its queue is not paused. The database has an index of open lanes, by their turn.
+Both change only in the same write as the header of an execution (its main row), so they are always equal to a recount. A lane is open if an
+execution waits in it, a slot is free, no rate or cool-down has closed it and its queue is not paused. The database has an index of open
+lanes, by their turn.
 
 Fairness is by turns: of the lanes below one lane, the one with the lowest `turn` is served first. The lane above remembers in `clock` which
-turn it served last, and an admission sets the served lane's `turn` to one after this clock. A lane in which nothing waited begins at the
-clock of the lane above, so that it does not catch up on turns that it did not need. So a lane with a long backlog delays each of its
-siblings by about one admission.
+turn it served last, and an admission sets the served lane's `turn` to one after this clock. A lane in which nothing waited gets at least
+the clock of the lane above as its turn, so that it does not catch up on turns that it did not need. So a lane with a long backlog delays
+each of its siblings by about one admission.
 
 Both backends share this module. A backend reads rows and writes them.
 """

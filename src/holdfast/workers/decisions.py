@@ -70,12 +70,15 @@ class Cancel(msgspec.Struct, frozen=True):
 
     def decide(self, view: View, now: int, seal: Seal) -> VerbDecision:
         """Decide what the cancellation does. This happens inside the write, because a call may begin at the same time. If the run has ended
-        or was cancelled before, nothing changes."""
+        or was cancelled before, nothing changes. Raises InvalidParameter if the run is an imported copy that was not closed."""
         header, heard = view.header, view.get(CANCEL_AT.operation_id)
+        stop = Stop(self.execution, Failure("The run was cancelled.", "cancelled"), notes=self.notes)
+        if header.state is State.IMPORTED:
+            return stop.decide(view, now, seal)
         if header.status is not ExecutionStatus.RUNNING or (heard is not None and heard.status not in OPEN):
             return None, header
         if heard is None or header.state is State.QUARANTINED:
-            return Stop(self.execution, Failure("The run was cancelled.", "cancelled"), notes=self.notes).decide(view, now, seal)
+            return stop.decide(view, now, seal)
         return Answering(self.execution, heard.id, None, Failure("cancelled"), self.by, CANCEL, self.notes).decide(view, now, seal)
 
 

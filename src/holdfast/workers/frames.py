@@ -153,5 +153,5 @@ def frame_of(data: Any) -> FromBody:
     try:
         frame: FromBody = json_structs.converted(data, kind)
     except msgspec.ValidationError as error:
-        raise FrameInvalid(f"The body sent something that is not a valid frame: {error}") from None
+        raise FrameInvalid(f"The worker's body sent the runner a message that is not a valid frame: {error}") from None
     return frame

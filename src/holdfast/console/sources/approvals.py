@@ -56,7 +56,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether the approval waits for a decision."""
+        """Whether the approval is open: it was not decided, it was not withdrawn, and it has not expired."""
         return self.approval.state == "open"
 
     @property

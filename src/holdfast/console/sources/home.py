@@ -238,9 +238,10 @@ class HomeSource(CallerSource):
         return len(rows), tuple(lines)
 
     def _reason(self, header: Execution, most: int) -> tuple[str, bool]:
-        """Why an execution waits, as a sentence; and True if it waits because no runner has its version of the function. Times and quoted
-        names are taken out of most sentences, so that executions with the same reason are counted together. `most`: if the execution has
-        more operations than this, they are not read, and the sentence does not say for which operation it waits."""
+        """Why an execution waits, as a sentence; and True if it is ready, has not failed yet, and no runner has its version of the
+        function. Times and quoted names are taken out of most sentences, so that executions with the same reason are counted together.
+        `most`: if the execution has more operations than this, they are not read, and the sentence does not say for which operation it
+        waits."""
         if header.state is State.READY and header.failures == 0:
             hosted = self._viewer.store.hosted(header.function)
             if not any(one.version == header.version for one in hosted):

@@ -305,8 +305,9 @@ class RunSource(CallerSource):
 
     def stop(self, header: Execution, reason: str) -> None:
         """Stop an execution and those below it, or cancel a run of a worker or a pipeline. A reason that is not empty is written to the
-        audit log. An execution of a function that has ended does not change. Raises InvalidParameter if the reason is too long, if a run of
-        a worker or a pipeline has ended already, or if the execution is an imported copy that was not closed."""
+        audit log. An execution of a function that has ended does not change. Raises InvalidParameter if the reason is too long, or if a run
+        of a worker or a pipeline has ended already. Raises InvalidParameter also for a copy that was imported before its original had
+        ended, because no runner runs such a copy."""
         viewer, reason = self._viewer, _bounded(reason)
         if accepted_in(viewer.store, header) is None:
             viewer.client.stop(header.id, reason or None, "StoppedByOperator")

@@ -92,7 +92,8 @@ class TimelineSlice(msgspec.Struct, frozen=True, kw_only=True):
 
 class Trees:
     """The trees of the executions that people look at now. There is a bound for the number of trees, and a bound for all their operations
-    together. The tree that was not used for the longest time is dropped first."""
+    together. The tree that was not used for the longest time is dropped first. The tree that was used last is kept even if it alone has
+    more operations than the bound."""
 
     def __init__(self, most: int = _MOST_TREES, operations: int = _MOST_OPERATIONS) -> None:
         self._most = most

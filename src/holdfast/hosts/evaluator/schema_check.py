@@ -60,8 +60,9 @@ async def problems_in(schema: Schema, value: Any, who: str, pool: Evaluators | N
 
 
 async def examined(schema: Schema, who: str, pool: Evaluators | None = None) -> None:
-    """Check that a schema, for example one from a worker's body, is valid and within the limits. Raises SchemaInvalid if it is not. Raises
-    CheckTooCostly if this check takes too long or its process dies, and Overloaded if too many checks of this party wait."""
+    """Check that a schema, for example one from a worker's body, is valid and within the limits. `who` names the party for which the check
+    is made: a tenant together with its worker, pipeline or tool. Raises SchemaInvalid if the schema is not valid or is above a limit,
+    CheckTooCostly if the check takes too long or its process dies, and Overloaded if too many checks of this party wait."""
     text = msgspec.json.encode(schema)
     if _is_small(text):
         checker_of(schema)

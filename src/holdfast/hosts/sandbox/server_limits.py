@@ -185,8 +185,9 @@ class ServerLimits:
         return sum(part.processes for part in self._parts.values() if not part.leaving)
 
     def _end_one(self, code: EndCode, detail: str) -> bool:
-        """End one body: a spare if there is also a body that is no spare, else the largest body of the worker that uses the most. `code`
-        says what is measured: memory for `memory_exceeded`, else processes. Returns False if there is no body to end."""
+        """End one body. If there are spares and also bodies at work, end a spare. If all bodies are spares, or no body is a spare, end the
+        largest body of the worker that uses the most. Size means memory if `code` is `memory_exceeded`, else the number of processes.
+        Returns False if there is no body to end."""
         staying = [(member, part) for member, part in self._parts.items() if not part.leaving]
         spares = [member for member, part in staying if part.spare]
         if not staying:

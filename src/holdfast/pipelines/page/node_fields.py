@@ -27,7 +27,7 @@ KINDS: Final[Mapping[str, type[Node]]] = {str(each.__struct_config__.tag): each 
 
 
 class PageField(msgspec.Struct, frozen=True):
-    """One field of a struct."""
+    """One field of a struct of the graph (a node, or a part of a node such as `Undo`), and how a page writes it."""
 
     key: str
     """The key of the field on a page."""

@@ -69,7 +69,8 @@ def undone(text: str, layers: int) -> Iterator[DecodedText]:
 
 
 def _through(inner: Locate, outer: Locate) -> Locate:
-    """The function that maps the start and end of a part first with `inner`, then the result with `outer`."""
+    """A function that maps the start and the end of a part of a decoded text: first with `inner`, then the result with `outer`. So it leads
+    back through two layers of encoding."""
     return lambda start, end: outer(*inner(start, end))
 
 

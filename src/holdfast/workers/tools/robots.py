@@ -57,8 +57,8 @@ class Robots:
         self._bytes = 0
 
     async def check(self, target: UrlOrigin, url: str, user_agent: str, read: Read) -> None:
-        """Raise ToolFailed if the robots.txt of `target` does not allow this user agent to fetch this URL, or if the server fails to send
-        the file. `read` fetches the file, if none is kept."""
+        """Raise ToolFailed if the robots.txt of `target` does not allow this user agent to fetch this URL, or if the server does not
+        answer the request for that file, or answers it with 429 or 5xx. `read` fetches the file, if none is kept."""
         kept = self._kept.get(target.origin)
         if kept is None or kept.until <= monotonic():
             body = await self._ask(target, read)
