@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from holdfast.testing.stores.writes import (
     started,
     step,
     story,
+    wanted,
 )
 from tests.store.children import child, heard, told
 from tests.store.files import quick_store
@@ -263,6 +265,7 @@ def test_a_forked_child_that_closes_does_not_take_its_parents_sign_of_life(path:
     """Run in a process of its own, because a fork of this one would carry pytest along."""
     code = """
 import os, sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from holdfast.store.sqlite.presence import Presence
 presence = Presence(Path(sys.argv[1]), "me")
@@ -325,32 +328,72 @@ def test_the_turnstile_is_waited_for_in_vain_once_and_works_again_when_it_is_fre
 
     monkeypatch.setattr("select.select", select)
     monkeypatch.setattr(sharing, "monotonic", lambda: len(waits) / 100)  # a hundredth of a second in each pause
-    with contextlib.closing(SqliteStore(str(path), "there")) as other:
-        assert other._presence is not None
-        assert other._presence._turn.enter()
+    other = child("hold", path, "there")
+    with killed_afterwards(other), Path(f"{path}-holdfast", "turn").open("w") as turn:
+        assert heard(other) == "holding"
+        fcntl.flock(turn, fcntl.LOCK_EX)
         started(store, "a")
         assert len(waits) == 25, "a quarter of a second"
         started(store, "b")
         assert len(waits) == 25, "and no more"
-        other._presence._turn.leave()
+        fcntl.flock(turn, fcntl.LOCK_UN)
         started(store, "c")
-        assert other._presence._turn.enter(), "it was given back"
+        fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the store gave it back
         started(store, "d")
         assert len(waits) == 50
 
 
 def test_a_process_that_is_alone_skips_the_turnstile_and_a_second_one_ends_that(store: SqliteStore, path: Path) -> None:
-    def alone() -> bool:
-        return store._presence is not None and store._presence.alone
-
-    assert alone()
-    other = SqliteStore(str(path), "there")
-    started(other, "a")
-    store.changed()
-    assert not alone()
-    other.close()
+    assert alone(store)
+    other = child("hold", path, "there")
+    with killed_afterwards(other):
+        assert heard(other) == "holding"
+        started(store, "a")
+        assert not alone(store)
     store.dead(T0)
-    assert alone()
+    assert alone(store)
+
+
+def test_a_process_with_two_stores_is_alone_and_takes_no_lock_file_before_a_write(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `holdfast serve`, which opens the store for its runner and for its console."""
+    with contextlib.closing(SqliteStore(str(path), "there")) as other:
+        store.dead(T0)
+        assert alone(store)
+        assert alone(other)
+        monkeypatch.setattr(fcntl, "flock", pytest.fail)
+        started(store, "a")
+        started(other, "b")
+        monkeypatch.undo()
+
+
+def test_two_saturating_stores_of_one_process_get_fair_turns(path: Path) -> None:
+    count = 100
+    stores = {name: SqliteStore(str(path), name) for name in ("one", "two")}
+    batches = {name: [[wanted(f"{n}-{m}", function=name) for m in range(30)] for n in range(count)] for name in stores}
+    committed = dict.fromkeys(stores, 0)
+    together = threading.Barrier(2)
+
+    def saturate(name: str) -> dict[str, int]:
+        together.wait()
+        for batch in batches[name]:
+            stores[name].commit(batch, LEASE)
+            committed[name] += 1
+        return dict(committed)
+
+    with ThreadPoolExecutor(2) as threads:
+        first = min((ended.result() for ended in [threads.submit(saturate, name) for name in stores]), key=lambda seen: sum(seen.values()))
+    for store in stores.values():
+        store.close()
+    assert max(first.values()) == count
+    assert min(first.values()) >= count / 4, first
+
+
+def alone(store: SqliteStore) -> bool:
+    """Whether the store's process is the only one that has the file open, as far as the store has noticed."""
+    store.changed()
+    return store._presence is not None and store._presence.alone
 
 
 # --- when the disk says no ---------------------------------------------------------------------------------------------------

@@ -1,10 +1,13 @@
 """The processes that share one file: fair turns to write, and a sign of life that ends with its process.
 
 SQLite's own locks keep the file correct, but they are not fair. Two lock files make a turnstile: a process takes `next`, takes `turn`, and
-drops `next`. A process that waits for its turn holds `next`, so a process that has just written must wait behind it. A process that is
-alone takes neither lock. A process waits at most a quarter of a second for each lock, and then writes without it: so a process that is
-stopped while it holds a lock (SIGSTOP, a debugger) does not block the others. In that case the turns are not fair, but the file stays
-correct.
+drops `next`. A process that waits for its turn holds `next`, so a process that has just written must wait behind it. A process waits at
+most a quarter of a second for each lock, and then writes without it: so a process that is stopped while it holds a lock (SIGSTOP, a
+debugger) does not block the others. In that case the turns are not fair, but the file stays correct.
+
+A process that is alone takes neither lock file: a system call before each write would cost more than the rest of the turn. It may have the
+store open more than once (`holdfast serve` opens the store for its runner and for its console). Its stores then share a turnstile of two
+locks in memory.
 
 Each process that has the store open holds a `flock` on a file of its own. The kernel frees the lock when the process ends for any reason,
 so a restart need not wait until a lease runs out.
@@ -16,6 +19,7 @@ import contextlib
 import fcntl
 import os
 import select
+import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,17 +76,29 @@ class _Gate:
         fcntl.flock(self.fd, fcntl.LOCK_UN)
 
 
-_AT_ONCE: Final = contextlib.nullcontext()
+class _TurnInProcess:
+    """A context manager that gives the stores of one process fair turns to write. A thread may enter it again."""
+
+    def __init__(self) -> None:
+        self._next, self._turn = threading.RLock(), threading.RLock()
+
+    def __enter__(self) -> None:
+        with self._next:
+            self._turn.acquire()
+
+    def __exit__(self, *failure: object) -> None:
+        self._turn.release()
 
 
 class Presence:
-    """This process's sign of life, and the two lock files that give the processes fair turns to write."""
+    """A store's sign of life, and the two lock files that give the processes fair turns to write."""
 
     def __init__(self, folder: Path, member: str) -> None:
         private.own_folder(folder)
         self._folder = folder
-        self._place = str(folder)  # used before every write, where a Path would be slow
+        self._place = os.path.realpath(folder)  # used before every write, where a Path would be slow
         self.member = member
+        self._turn_in_process = next((other._turn_in_process for other in self._of_this_process()), None) or _TurnInProcess()
         self._mine = self._locked(member)
         self._next = _Gate(folder / "next")
         self._turn = _Gate(folder / "turn")
@@ -106,7 +122,7 @@ class Presence:
 
     def living(self) -> set[str]:
         """The members that have the store open now. This call also removes the files of processes that have ended. It sets `alone` to
-        whether this process is the only member."""
+        whether all members are of this process."""
         living = set()
         self._folder_changed_at = os.stat(self._place).st_mtime_ns
         for entry in self._folder.iterdir():
@@ -116,8 +132,16 @@ class Presence:
                 entry.unlink(missing_ok=True)
             elif entry.suffix == _ALIVE:
                 living.add(entry.stem)
-        self.alone = living == {self.member}
+        self.alone = living == {presence.member for presence in self._of_this_process()}
         return living
+
+    def doubt(self) -> None:
+        """Look for other processes again before the next write: another store has written, and the time of the folder may be too coarse to
+        show that its process is new."""
+        self._folder_changed_at = 0
+
+    def _of_this_process(self) -> list[Presence]:
+        return [presence for presence in list(_open_files) if presence._place == self._place]
 
     @staticmethod
     def _is_held(path: Path) -> bool:
@@ -135,11 +159,11 @@ class Presence:
             os.close(fd)
 
     def turn(self) -> contextlib.AbstractContextManager[None]:
-        """A context manager that waits for this process's turn to write. A process that is alone does not wait, until another file appears
-        in the folder."""
+        """A context manager that waits for this store's turn to write. A process that is alone waits only for its own stores, until another
+        file appears in the folder."""
         if self.alone and os.stat(self._place).st_mtime_ns != self._folder_changed_at:
             self.living()
-        return _AT_ONCE if self.alone else self._awaited_turn()
+        return self._turn_in_process if self.alone else self._awaited_turn()
 
     @contextlib.contextmanager
     def _awaited_turn(self) -> Iterator[None]:

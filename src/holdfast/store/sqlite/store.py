@@ -372,7 +372,7 @@ class SqliteStore(
             self._version = version
             self._foreign = True
             if self._presence is not None:
-                self._presence.alone = False
+                self._presence.doubt()
 
     def _data_version(self) -> int:
         (version,) = self._writer.execute("PRAGMA data_version").fetchone()
