@@ -47,9 +47,9 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     commit = Writer._commit
 
-    def counted(self: Writer, batch: list[Any]) -> Any:
+    def counted(self: Writer, batch: list[Any], *, on_loop: bool) -> Any:
         sizes.append(len(batch))
-        return commit(self, batch)
+        return commit(self, batch, on_loop=on_loop)
 
     monkeypatch.setattr(Writer, "_commit", counted)
     return sizes

@@ -158,7 +158,7 @@ class Writer:
         if self._disk_seconds > _SLOW_SECONDS or self._health.trouble is not None or not self._turn.acquire(blocking=False):
             return None
         try:
-            (answer,), followed = self._commit([Entry(write, None)])
+            (answer,), followed = self._commit([Entry(write, None)], on_loop=True)
             self._follow(followed)
         finally:
             self._turn.release()
@@ -243,7 +243,7 @@ class Writer:
             self._pass_on(on_loop=on_loop)
 
     def _write_or_keep(self, batch: list[Entry], *, on_loop: bool) -> None:
-        answers, followed = self._commit(batch)
+        answers, followed = self._commit(batch, on_loop=on_loop)
         if isinstance(answers[-1], DiskFailed):  # the entries with this answer are the end of the batch, and none of them is written
             kept: list[Entry] = []
             told: list[tuple[Entry, EntryAnswer]] = []
@@ -271,7 +271,7 @@ class Writer:
             size += payload_bytes(entry.write)
         return batch
 
-    def _commit(self, batch: list[Entry]) -> tuple[Sequence[EntryAnswer], Sequence[Change]]:
+    def _commit(self, batch: list[Entry], *, on_loop: bool) -> tuple[Sequence[EntryAnswer], Sequence[Change]]:
         """Commit these entries. Returns an answer or an error for each entry, and the changes that the commit made to other executions."""
         began, now = idle_seconds(), self._clock.now()
         followed: Sequence[Change] = ()
@@ -288,10 +288,11 @@ class Writer:
             answers = [LotAnswer(done.answers, done.opens_at)] if isinstance(first, _LOTS) else done.answers
             if len(answers) != len(batch) or len(done.answers) != len(writes):
                 raise StoreBroken(f"The store answered {len(done.answers)} of {len(writes)} writes. This is a bug in the store's code.")
-            self._tell_of(done)
+            soon = self._loop.call_soon if on_loop else self._loop.call_soon_threadsafe  # the second one wakes the loop by a system call
+            self._tell_of(done, soon)
             followed = done.changes
             if self._saw is not None and (writes or followed):
-                self._loop.call_soon_threadsafe(self._saw, writes, done, now)
+                soon(self._saw, writes, done, now)
         except HoldfastError as error:
             answers = [error] * len(batch)
         except Exception as error:  # a store whose answer has a wrong shape must not leave a caller waiting for ever
@@ -300,8 +301,7 @@ class Writer:
         except BaseException as ended:  # the program is interrupted, or native code panics: callers that wait must hear of it
             self._answer(batch, [StoreBroken(f"A write was broken off: {type(ended).__name__}.")] * len(batch), (), on_loop=False)
             raise
-        trouble = answers[-1]
-        if isinstance(trouble, DiskFailed):
+        if isinstance(trouble := answers[-1], DiskFailed):
             self._health.fell(trouble)
         # Only waiting for the disk is worth another thread: two that compute would take turns anyway. The estimate rises slowly and
         # falls at once, so that a busy neighbour on the machine does not look like a slow disk.
@@ -318,12 +318,12 @@ class Writer:
         except Exception as error:
             return committed_apart(writes, error, partial(self._store.commit, now=now))
 
-    def _tell_of(self, done: Committed) -> None:
-        """Tell the outbox if a commit added signals, and end the pause if the disk works again. If the engine's loop is gone, this only
-        logs a warning: the callers still learn that their writes are on disk."""
+    def _tell_of(self, done: Committed, soon: Callable[[Callable[[], None]], object]) -> None:
+        """Tell the outbox if a commit added signals, and end the pause if the disk works again. `soon` puts a function on the engine's
+        loop. If the loop is gone, this only logs a warning: the callers still learn that their writes are on disk."""
         try:
             if done.signalled and self._signalled is not None:
-                self._loop.call_soon_threadsafe(self._signalled)
+                soon(self._signalled)
             if self._health.trouble is not None and done.answers and not isinstance(done.answers[-1], DiskFailed):
                 self._health.rose()
         except RuntimeError as closed:  # the loop is gone

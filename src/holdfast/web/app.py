@@ -23,8 +23,8 @@ from holdfast.web.capacity import INVOKED, Capacities
 from holdfast.web.connections import Connections
 from holdfast.web.identity import WITHOUT_GATE
 from holdfast.web.limits import WebLimits
-from holdfast.web.policy import Waits
-from holdfast.web.refusals import Gone, Refused, unavailable
+from holdfast.web.policy import RoutePolicy, Waits
+from holdfast.web.refusals import Gone, Refused, late_body, unavailable
 from holdfast.web.replies import Response
 from holdfast.web.requests import Request
 from holdfast.web.routing import Handler, Match, Route, Router, path_of, target_of
@@ -59,7 +59,7 @@ class App:
             return
         incoming = Incoming(scope, receive, self._bodies)
         path = path_of(scope)
-        match = self.router.find(scope["method"].upper(), path, target_of(scope, path))
+        match = self.router.find(scope["method"].upper(), path, target_of(scope) if path == "/" else None)
         request = Request(scope, incoming, match.policy, match.labels, self._capacities[match.group], self._closing)
         sender = Sender(request, send, self.request_id)
         try:
@@ -118,21 +118,28 @@ class App:
         unless the handler has called `Request.waiting` or `Request.uploading`; on a route with `Waits.WHEN_ASKED`, the time to send a
         stream counts too. Raises Gone if the caller closes its connection while the body is read, or, on a route with `Waits.WHEN_ASKED`,
         at any time."""
-        requests, tenant = request.capacities.requests, request.tenant
+        requests, tenant, policy = request.capacities.requests, request.tenant, request.policy
         requests.take(tenant)
+        arrived = policy.reads_body
         try:
-            if not request.policy.reads_body:
-                await self._read_body(request)
-            async with asyncio.timeout(self.limits.request_seconds) as request.timer:
-                if request.policy.waits is not Waits.WHEN_ASKED:
+            # One timer for both time limits: an ordinary request needs little more time than a timer.
+            async with asyncio.timeout(self.limits.body_seconds) as request.timer:
+                if not arrived:
+                    request.content = await request.incoming.whole(self._most_bytes(policy))
+                    arrived = True
+                request.timer.reschedule(asyncio.get_running_loop().time() + self.limits.request_seconds)
+                if policy.waits is not Waits.WHEN_ASKED:
                     return await handler(request)
                 return await sender.streamed(await request.incoming.unless_left(handler(request)))
+        except TimeoutError:
+            if arrived:
+                raise
+            raise late_body() from None
         finally:
             requests.free(tenant)
 
-    async def _read_body(self, request: Request) -> None:
-        most = request.policy.body_bytes or self.limits.body_bytes
-        request.content = await request.incoming.read(self.limits.body_seconds, most)
+    def _most_bytes(self, policy: RoutePolicy) -> int:
+        return policy.body_bytes or self.limits.body_bytes
 
     async def _invoke(self, request: Request, handler: Handler) -> Response:
         """Wait for the result of an invocation, and answer with it. Raises Refused, and invokes nothing, if too many requests wait, or if
@@ -143,7 +150,7 @@ class App:
         that has started continues; a plain function is cancelled.
         """
         with request.capacities.waits.taken(request.tenant, INVOKED):
-            await self._read_body(request)
+            request.content = await request.incoming.read(self.limits.body_seconds, self._most_bytes(request.policy))
             answered = asyncio.create_task(handler(request))
             left = asyncio.create_task(request.incoming.left())
             closing = asyncio.create_task(self._closing.wait())

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from starlette.types import Message, Receive, Scope
 
-from holdfast.web.refusals import CLOSE, Gone, Refused, too_large, too_many
+from holdfast.web.refusals import Gone, late_body, too_large, too_many
 
 T = TypeVar("T")
 _DRAINED_BYTES: Final = 64 * 1024 * 1024
@@ -62,25 +62,31 @@ class Incoming:
 
     def close(self) -> None:
         """Stop counting the bytes of this request, because it is answered."""
-        self.release(self._held)
+        self._all.bytes -= self._held
+        self._held = 0
 
     @property
     def length(self) -> int:
         """The Content-Length of the request; 0 if there is none. The HTTP parser has checked that it is one number."""
-        return next((int(value[:_DIGITS]) for key, value in self._scope["headers"] if key == b"content-length" and value.isdigit()), 0)
+        for key, value in self._scope["headers"]:
+            if key == b"content-length" and value.isdigit():
+                return int(value[:_DIGITS])
+        return 0
 
     async def read(self, seconds: float, most: int) -> bytes:
-        """Read the whole body. Raises Refused if it has more than `most` bytes, if it does not arrive within `seconds`, or if the bodies of
-        all requests together are too large. Raises Gone if the client has closed its connection."""
-        if self.length > max(most, _DRAINED_BYTES):
-            raise too_large(most, close=True)
+        """Read the whole body. Raises Refused if it does not arrive within `seconds`, and else what `whole` raises."""
         try:
             async with asyncio.timeout(seconds):
-                body = await whole_body(self.receive, most, _DRAINED_BYTES)
+                return await self.whole(most)
         except TimeoutError:
-            raise Refused(
-                408, "RequestTimeoutException", "The request's body did not arrive in time. Send the request again.", headers=CLOSE
-            ) from None
+            raise late_body() from None
+
+    async def whole(self, most: int) -> bytes:
+        """Read the whole body, however long it takes. Raises Refused if it has more than `most` bytes, or if the bodies of all requests
+        together are too large. Raises Gone if the client has closed its connection."""
+        if self.length > max(most, _DRAINED_BYTES):
+            raise too_large(most, close=True)
+        body = await whole_body(self.receive, most, _DRAINED_BYTES)
         if body is None:
             raise too_large(most)
         return body

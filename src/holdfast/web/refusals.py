@@ -37,6 +37,11 @@ def too_large(most: int, *, close: bool = False) -> Refused:
     return Refused(413, "RequestTooLargeException", f"Request must be smaller than {most} bytes.", headers=headers)
 
 
+def late_body() -> Refused:
+    """The error for a body that did not arrive in time: 408. The connection is closed after the reply."""
+    return Refused(408, "RequestTimeoutException", "The request's body did not arrive in time. Send the request again.", headers=CLOSE)
+
+
 def too_many(what: str, reason: str) -> Refused:
     """The error for a request for which the server has no capacity now: 429, with Retry-After. `what` is the message, `reason` is a
     word that names the limit."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -37,6 +37,12 @@ class RuntimeListener:
     """
 
     def __init__(self, app: ASGIApp, hung_up: Callable[[tuple[str, int] | None], None], guard: Callable[[], int | None]) -> None:
+        # The socket is declared as TCP: only then asyncio sets TCP_NODELAY. Without that, each small answer is delayed by 40 ms.
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._socket.bind(("127.0.0.1", 0))
+        self._socket.listen(128)
+        host, port = self._socket.getsockname()
+        self.address = f"{host}:{port}"
         quiet: dict[str, Any] = {"log_config": None, "lifespan": "off", "ws": "none", "proxy_headers": False}
         config = Config(
             guarded(app, self), interface="asgi3", date_header=False, server_header=False, timeout_keep_alive=_KEEP_ALIVE_SECONDS, **quiet
@@ -70,14 +76,8 @@ class RuntimeListener:
                     hung_up(self.client)
 
         self._protocol: Callable[[], asyncio.Protocol] = lambda: GuardedProtocol(config, self._state, {})
-        # The socket is declared as TCP: only then asyncio sets TCP_NODELAY. Without that, each small answer is delayed by 40 ms.
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        self._socket.bind(("127.0.0.1", 0))
-        self._socket.listen(128)
         self._server: asyncio.Server | None = None
         self.is_closed = False
-        host, port = self._socket.getsockname()
-        self.address = f"{host}:{port}"
 
     async def open(self) -> None:
         """Begin to answer requests. Connections that were made earlier wait in the kernel's queue."""
@@ -108,13 +108,11 @@ def guarded(app: ASGIApp, listener: RuntimeListener) -> ASGIApp:
     """An app that passes on only requests whose Host header names this listener. Others get status 403: a browser that DNS rebinding sends
     here names another host."""
 
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        named = [value for name, value in scope["headers"] if name == b"host"]
-        if named != [listener.address.encode()]:
-            await json_reply(_FORBIDDEN, 403)(scope, receive, send)
-        else:
-            await app(scope, receive, send)
+    own = listener.address.encode()
+
+    def serve(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if [value for name, value in scope["headers"] if name == b"host"] != [own]:
+            return json_reply(_FORBIDDEN, 403)(scope, receive, send)
+        return app(scope, receive, send)
 
     return serve

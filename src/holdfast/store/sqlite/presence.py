@@ -98,7 +98,8 @@ class Presence:
         self._folder = folder
         self._place = os.path.realpath(folder)  # used before every write, where a Path would be slow
         self.member = member
-        self._turn_in_process = next((other._turn_in_process for other in self._of_this_process()), None) or _TurnInProcess()
+        beside = self._of_this_process()
+        self._turn_in_process: _TurnInProcess = beside[0]._turn_in_process if beside else _TurnInProcess()
         self._mine = self._locked(member)
         self._next = _Gate(folder / "next")
         self._turn = _Gate(folder / "turn")
