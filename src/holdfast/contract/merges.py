@@ -58,7 +58,7 @@ MISSING: Final = Missing.MISSING
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """The value of one source."""
+    """The name of one source of a merge, and the value of this source: its whole value, or the value of one field or element."""
 
     source: str
     value: Any

@@ -56,7 +56,7 @@ class _Account:
 
 
 class CpuShares:
-    """The accounts of the tenants that are at work. Any thread may call it."""
+    """For each tenant that is at work: how many CPU seconds it used lately, and how many it may use now. Any thread may call it."""
 
     def __init__(self, cores: int | None = None) -> None:
         self._cores = cores or os.cpu_count() or 1

@@ -20,7 +20,7 @@ _YEARS: Final = timedelta(days=366 * 50)
 
 
 def check(expression: object) -> str:
-    """The expression in its plain form, with one space between its fields. Raises ScheduleInvalid if it is not a cron expression, or if it
+    """The expression, with one space between its fields. Raises ScheduleInvalid if it is not a cron expression, or if it
     matches no day of the next fifty years."""
     if not isinstance(expression, str) or len(expression) > LONGEST:
         raise ScheduleInvalid(f"A cron expression must be a text of at most {LONGEST} characters; {expression!r:.50} is not.")

@@ -67,7 +67,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def checked(timing: Timing) -> Timing:
-    """The timing, with its cron expression in plain form. Raises ScheduleInvalid if a part of it is not allowed."""
+    """The timing; its cron expression has one space between its fields. Raises ScheduleInvalid if a part of the timing is not allowed."""
     if (timing.cron is None) == (timing.every is None):
         raise ScheduleInvalid("A schedule has either a cron expression or an interval. Give exactly one of them.")
     if timing.cron is not None:

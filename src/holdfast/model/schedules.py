@@ -222,8 +222,8 @@ def checked_schedule_name(name: object) -> str:
 
 
 def checked_definition(definition: Definition) -> Definition:
-    """The definition, with its timing in plain form. Raises InvalidParameter if the name of its function is not allowed, and
-    ScheduleInvalid if another part is not."""
+    """The definition. If it has a cron expression, that expression has one space between its fields in the result. Raises InvalidParameter
+    if the name of the function is not allowed, and ScheduleInvalid if another part is not."""
     checked_function(definition.function)
     if definition.version is not None and not _VERSION.fullmatch(definition.version):
         raise ScheduleInvalid(f"The version of a schedule is {definition.version!r:.80}; use 1 to 64 letters, digits or any of _ . $ + -")

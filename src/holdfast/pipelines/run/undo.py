@@ -77,7 +77,8 @@ def _finished(run: PipelineRun) -> list[tuple[_Undoable, int]]:
 def _did_something(run: PipelineRun, node: _Undoable, round: int, settled: Settled) -> bool:
     """Whether there is something to undo. For a worker node: whether it ended ok or partial. For a map so too, but it may have no item to
     undo (`map_node.effects`). For a supervise node, in whatever state it ended: whether the run of a worker that it chose succeeded and the
-    label of that choice has an undo. Work that a restart took from an earlier, successful run is not undone."""
+    label of that choice has an undo. Work that a restart took from an earlier run of the pipeline is not undone
+    if that run succeeded (`Forerunners.keeps`)."""
     if isinstance(node, SuperviseNode):
         return bool(supervise.effects(node, Scene(run, node, NodePosition(node.name, round))))
     return settled.state in ("ok", "partial") and not _is_kept(run, settled)

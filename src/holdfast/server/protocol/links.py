@@ -45,7 +45,7 @@ _TITLES: Final = {404: "This link is not valid", 410: "This link cannot be used 
 
 
 class Links:
-    """The handlers of links."""
+    """The routes under `/v1/links/`: one shows a person the question of an approval, the other takes the decision."""
 
     def __init__(self, served: ServedWorkers) -> None:
         self._served = served

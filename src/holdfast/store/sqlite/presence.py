@@ -168,8 +168,8 @@ class Presence:
 
     @contextlib.contextmanager
     def _awaited_turn(self) -> Iterator[None]:
-        """Wait at most a quarter of a second for each of the two locks. During the `with` block the process holds the lock `turn`, or, if
-        it did not get that one, the lock `next`, or none."""
+        """Wait at most a quarter of a second for the lock `next`, and then as long for the lock `turn`. During the `with` block the process
+        holds `turn` alone, or, if it did not get `turn`, the lock `next` or none."""
         waiting = self._next.enter()
         try:
             # A process that got only one of the two locks keeps it while it writes: then that lock is the turnstile.

@@ -115,7 +115,7 @@ def _graph(make: Callable[[Any], Any]) -> Make:
 
 
 def _child(member: str) -> Make:
-    """A function that makes a checkpoint that starts a child with a wrong value in this member."""
+    """A function that makes a checkpoint that starts a child. It puts a wrong value into this member of the child's header."""
 
     def make(header: Header, wrong: Any) -> Write:
         start = wanted(f"child-{id_at(0)}", "{}", parent=header.id, parent_operation="u", **{member: wrong})

@@ -73,9 +73,11 @@ def open_gate(
 
     `operator_secret` seals and opens the secrets of access keys, in place of `HOLDFAST_KEYS_SECRET`. If neither is given, the secret in the
     file that `HOLDFAST_KEYS_FILE` names does so, else the one in `keys.secret` in the user's configuration folder. If `secrets` is given,
-    it decides where the gate looks and whether a key file may be made, and `operator_secret` is ignored. `max_body` and `max_code` are the
-    most bytes of the body of a signed request; the body must arrive within `body_seconds`. Raises KeysSecretNeeded if an access key of the
-    store cannot be opened, or if a secret is needed to seal it and there is none. Raises InvalidParameter if a secret is too short."""
+    it decides where the gate looks and whether a key file may be made, and `operator_secret` is ignored. The body of a signed
+    request may have at most `max_body` bytes, on a route that takes code at most `max_code`, and must arrive within `body_seconds`.
+
+    Raises KeysSecretNeeded if an access key of the store cannot be opened, or if a secret is needed to seal it and there is none. Raises
+    InvalidParameter if a secret is too short."""
     credentials = store.credentials()
     known = len(credentials)
     loopback = is_loopback(host)
