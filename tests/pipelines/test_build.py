@@ -174,7 +174,7 @@ SENT = {
     "a draft with a contract": (json.dumps({"op": "drafted", "drafts": [json.dumps(DRAFT)]}), ""),
     "a frame of another kind": (json.dumps({"op": "drafted", "drafts": [5]}), "sent something that is not the list of its pipelines"),
     "a frame that is not JSON": ("{", "did not write the pipeline: worker_crashed"),
-    "a draft that is not JSON": (json.dumps({"op": "drafted", "drafts": ["{"]}), "sent a wrong pipeline"),
+    "a draft that is not JSON": (json.dumps({"op": "drafted", "drafts": ["{"]}), "sent data that is not a pipeline"),
     "a draft that is crowded": (json.dumps({"op": "drafted", "drafts": ["[" * 100_000]}), "more than 50000 objects and lists"),
     "too many drafts": (json.dumps({"op": "drafted", "drafts": ["{}"] * 100}), "sent something that is not the list of its pipelines"),
     "an error of its own": (json.dumps({"op": "failed", "file": "../x\x1b[2J", "line": 1, "message": "\x1b[2J" * 9999}), "?[2J"),

@@ -104,8 +104,8 @@ def agreed(question: str, command: str) -> None:
 
 
 def say_plan(plan: RestartPlan) -> None:
-    """Print to stderr what a restart will do: for each node whether it is reused, runs again or may run again, and the costs. A worker runs
-    again as a whole."""
+    """Print to stderr what a restart will do, and the costs. Of a pipeline's run: for each node whether it is reused, runs again or may run
+    again. A worker's run has no nodes: the text says that it runs again as a whole."""
     width = max((len(one.node) for one in plan.nodes), default=0)
     for one in plan.nodes:
         cost = f" (cost {one.cost_usd} USD last time)" if one.cost_usd and one.what != "reused" else ""

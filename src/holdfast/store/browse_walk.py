@@ -93,7 +93,7 @@ class BrowseWalk:
         return [row[0] for row in self._ask(self._query.functions_of_kinds, {"kinds": self._asked["kinds"]})]
 
     def _bad_outcomes(self) -> Sequence[str]:
-        """If the search asks for failed executions: all outcomes other than `ok` that executions have. Else empty."""
+        """If the search asks for failed executions: all outcomes other than `ok` that executions of the store have now. Else empty."""
         return [row[0] for row in self._ask(self._query.bad_outcomes, {})] if ShownStatus.FAILED in self._wanted.statuses else ()
 
     # --- one step

@@ -287,7 +287,8 @@ def operation_from(row: Row, execution: str, seal: Seal, codec: PayloadCodec | N
 
 
 def event_row(key: int, event: Event, detail: str | None, place: int | None, execution: str, codec: PayloadCodec | None) -> Row:
-    """The row of an event, in the order of its columns. `detail` is the JSON text of its detail. `place` is that of its operation."""
+    """The row of an event, in the order of its columns. `detail` is the JSON text of its detail. `place` is that of its operation
+    (`Operation.place`)."""
     payload = event.payload
     if codec is not None and payload is not None:
         payload = encoded(codec, payload, execution, event.number)

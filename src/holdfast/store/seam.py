@@ -38,11 +38,11 @@ from holdfast.store.values import Target as Target
 
 
 class SealedStore(Protocol):
-    """A store that has a key of its own, with which it seals texts."""
+    """A store that has a key of its own, with which it signs tokens and callback ids."""
 
     @property
     def seal(self) -> Seal:
-        """Seals tokens and callback ids with this store's own key, so that no caller can make one."""
+        """Signs tokens and callback ids with this store's own key, so that no caller can make one."""
         ...
 
 

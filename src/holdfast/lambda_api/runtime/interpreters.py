@@ -42,7 +42,7 @@ class TriedInterpreter(msgspec.Struct, frozen=True):
 
 
 class ChosenInterpreter(msgspec.Struct, frozen=True):
-    """The interpreter that was chosen for one runtime."""
+    """The interpreter that was chosen for a name of a runtime, such as `python3.12`."""
 
     program: str
     version: str

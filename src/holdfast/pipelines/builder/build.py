@@ -178,7 +178,7 @@ def _draft(text: str, file: Path) -> _Draft:
         check_text(data, MAX_DRAFT_BYTES, "A pipeline")
         return json_structs.decoded(data, _Draft)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as wrong:
-        raise PipelineInvalid(f"The code of this file sent a wrong pipeline: {str(wrong)[:300]}.", str(file)) from None
+        raise PipelineInvalid(f"The code of this file sent data that is not a pipeline: {str(wrong)[:300]}.", str(file)) from None
 
 
 def _built(declared: DeclaredPipeline, contract: Contract, draft: _Draft, kept: Kept, file: Path) -> Built:

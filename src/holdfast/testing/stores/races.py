@@ -57,7 +57,7 @@ def together(stores: list[Store], act: Callable[[int, Store], T]) -> list[T]:
 
 
 class RaceSuite(TwoHandles):
-    """Tests: several processes at the same moment. They need a handle for each process."""
+    """Tests: several handles of one store write at the same moment. A handle stands for a process."""
 
     def test_a_name_that_many_want_at_once_belongs_to_one(self, stores: list[Store]) -> None:
         def start(n: int, store: Store) -> RaceAnswers:
