@@ -186,7 +186,7 @@ class Gateway:
         return await self._called(tool, attempted)
 
     async def _intend(self, tool: Tool, intent: Intent) -> Try:
-        """Wait until the budgets that the run shares with other runs have room, and write the intent. Returns the call without a receipt."""
+        """Wait until the budgets that are shared with other runs have room, and write the intent. Returns the call, without a receipt."""
         return await self._budgets.admitted(tool.name, self.time, lambda: self._intended(tool, intent), self._counters.refused)
 
     async def _intended(self, tool: Tool, intent: Intent) -> Try:
