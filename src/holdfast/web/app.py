@@ -59,7 +59,7 @@ class App:
             return
         incoming = Incoming(scope, receive, self._bodies)
         path = path_of(scope)
-        match = self.router.find(scope["method"].upper(), path, target_of(scope) if path == "/" else None)
+        match = self.router.find(scope["method"].upper(), path, target_of(scope, path))
         request = Request(scope, incoming, match.policy, match.labels, self._capacities[match.group], self._closing)
         sender = Sender(request, send, self.request_id)
         try:
@@ -122,7 +122,7 @@ class App:
         requests.take(tenant)
         arrived = policy.reads_body
         try:
-            # One timer for both time limits: an ordinary request needs little more time than a timer.
+            # One timer for both time limits, because a timer takes a tenth of the time of an ordinary request.
             async with asyncio.timeout(self.limits.body_seconds) as request.timer:
                 if not arrived:
                     request.content = await request.incoming.whole(self._most_bytes(policy))

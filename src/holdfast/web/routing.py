@@ -115,9 +115,11 @@ class Router:
         return next((group for group in self.groups if group.owns(path, target)), PLAIN)
 
 
-def target_of(scope: Scope) -> str | None:
-    """The header X-Amz-Target of a request to the path `/`; None if the request does not have it. On any other path the header is ignored:
-    a client could use it to evade the policy of that path."""
+def target_of(scope: Scope, path: str) -> str | None:
+    """The header X-Amz-Target of a request to the path `/`; None if the request does not have it. On any other path the header is ignored,
+    and the result is None: a client could use the header to evade the policy of that path."""
+    if path != "/":
+        return None
     return ",".join(value.decode("latin-1") for key, value in scope["headers"] if key == b"x-amz-target") or None
 
 

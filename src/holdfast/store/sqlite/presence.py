@@ -5,9 +5,8 @@ drops `next`. A process that waits for its turn holds `next`, so a process that 
 most a quarter of a second for each lock, and then writes without it: so a process that is stopped while it holds a lock (SIGSTOP, a
 debugger) does not block the others. In that case the turns are not fair, but the file stays correct.
 
-A process that is alone takes neither lock file: a system call before each write would cost more than the rest of the turn. It may have the
-store open more than once (`holdfast serve` opens the store for its runner and for its console). Its stores then share a turnstile of two
-locks in memory.
+A process that is alone takes neither lock file. It may have the store open more than once: `holdfast serve` opens the store for its runner
+and for its console. Then the stores of the process share a turnstile of two locks in memory.
 
 Each process that has the store open holds a `flock` on a file of its own. The kernel frees the lock when the process ends for any reason,
 so a restart need not wait until a lease runs out.
