@@ -265,7 +265,6 @@ def test_a_forked_child_that_closes_does_not_take_its_parents_sign_of_life(path:
     """Run in a process of its own, because a fork of this one would carry pytest along."""
     code = """
 import os, sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from holdfast.store.sqlite.presence import Presence
 presence = Presence(Path(sys.argv[1]), "me")
@@ -279,6 +278,34 @@ sys.stdout.write(",".join(sorted(other.living())))
 """
     ran = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=True, text=True)
     assert ran.stdout == "me,other"
+
+
+def test_a_store_finds_its_neighbours_while_threads_of_its_process_open_and_close_theirs(path: Path) -> None:
+    here = sharing.Presence(path, "here")
+    done = threading.Event()
+
+    def open_and_close(number: int) -> None:
+        while not done.is_set():
+            beside = [sharing.Presence(path, f"beside {number} {which}") for which in range(8)]
+            for presence in beside:
+                assert presence._turn_in_process is here._turn_in_process
+                presence.close()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(2) as threads:
+            openers = [threads.submit(open_and_close, number) for number in range(2)]
+            try:
+                for _ in range(20_000):
+                    assert here in here._of_this_process()
+            finally:
+                done.set()
+        for opener in openers:
+            opener.result()
+    finally:
+        sys.setswitchinterval(interval)
+        here.close()
 
 
 def test_two_saturating_processes_get_fair_turns(store: SqliteStore, path: Path) -> None:

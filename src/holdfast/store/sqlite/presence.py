@@ -36,6 +36,8 @@ _ALIVE: Final = ".alive"
 _COMING: Final = ".coming"
 
 _open_files: weakref.WeakSet[Presence] = weakref.WeakSet()
+_registry = threading.RLock()
+"""Held while a thread reads or changes `_open_files`: another thread may open or close a store at the same moment."""
 
 
 class _Gate:
@@ -97,14 +99,15 @@ class Presence:
         self._folder = folder
         self._place = os.path.realpath(folder)  # used before every write, where a Path would be slow
         self.member = member
-        beside = self._of_this_process()
-        self._turn_in_process: _TurnInProcess = beside[0]._turn_in_process if beside else _TurnInProcess()
         self._mine = self._locked(member)
         self._next = _Gate(folder / "next")
         self._turn = _Gate(folder / "turn")
         self.alone = False
         self._folder_changed_at = 0
-        _open_files.add(self)
+        with _registry:
+            beside = self._of_this_process()
+            self._turn_in_process: _TurnInProcess = beside[0]._turn_in_process if beside else _TurnInProcess()
+            _open_files.add(self)
 
     def _locked(self, member: str) -> int:
         """Create this process's file under a temporary name, lock it, and then rename it, so that it never looks like the file of a dead
@@ -141,7 +144,8 @@ class Presence:
         self._folder_changed_at = 0
 
     def _of_this_process(self) -> list[Presence]:
-        return [presence for presence in list(_open_files) if presence._place == self._place]
+        with _registry:
+            return [presence for presence in _open_files if presence._place == self._place]
 
     @staticmethod
     def _is_held(path: Path) -> bool:
@@ -192,7 +196,8 @@ class Presence:
         for fd in (self._mine, self._next.fd, self._turn.fd):
             with contextlib.suppress(OSError):
                 os.close(fd)
-        _open_files.discard(self)
+        with _registry:
+            _open_files.discard(self)
 
 
 def holders(folder: Path) -> dict[str, int | None]:
@@ -223,6 +228,7 @@ def _close_in_child() -> None:
     # Otherwise a forked child (the subprocess of a step, for example) would keep the locks of its parent after the parent has ended.
     for presence in list(_open_files):
         presence._forget()
+    _registry.release()
 
 
-os.register_at_fork(after_in_child=_close_in_child)
+os.register_at_fork(before=_registry.acquire, after_in_parent=_registry.release, after_in_child=_close_in_child)
