@@ -14,6 +14,7 @@ import holdfast
 from holdfast import AsyncDurableContext, Settings, StepContext, durable_execution, durable_step
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
+from holdfast.engine.enqueues import enqueue_of
 from holdfast.model.execution import Execution
 from holdfast.model.life import Claimant
 from holdfast.model.queues import checked_declaration
@@ -93,6 +94,11 @@ async def engine_of(harness: Harness, *functions: DurableFunction, live: int = 1
     settings = Settings(clock=harness.clock, resting=harness.resting, live=live)
     async with holdfast.open(harness.store, functions=functions, settings=settings) as engine:
         yield engine._engine
+
+
+async def enqueued(engine: Engine, function: str, payload: str, *, queue: str, name: str | None = None, **asked: Any) -> Execution:
+    """Enqueue a job without the public verbs."""
+    return await engine.enqueue(function, payload, enqueue_of(queue, **asked), name=name)
 
 
 class Asked:

@@ -22,7 +22,7 @@ from holdfast.model.verbs import Started
 from holdfast.service.settings import Settings
 from holdfast.store.encryption import AesGcm
 from tests.flow.harness import Harness, eventually
-from tests.flow.queue_jobs import STORES, Asked, Line, declare, echo, engine_of, harness_on, held_in
+from tests.flow.queue_jobs import STORES, Asked, Line, declare, echo, engine_of, enqueued, harness_on, held_in
 
 S = ExecutionStatus
 
@@ -51,7 +51,7 @@ async def test_a_lone_job_on_an_idle_queue_begins_in_its_own_write(harness: Harn
     line = Line()
     async with engine_of(harness, held_in(line)) as engine:
         asked = Asked(engine)
-        header = await engine.enqueue("job", "1", queue="emails")
+        header = await enqueued(engine, "job", "1", queue="emails")
         assert (header.state, asked.commits, asked.admits) == (State.RUNNING, [["Start"]], [])
         line.open.set()
         assert await ends(engine, header.id) == [1]
@@ -61,7 +61,7 @@ async def test_no_more_run_at_once_than_the_queue_allows_and_each_that_ends_lets
     line = Line()
     declare(harness, limits={"at_once": 3})
     async with engine_of(harness, held_in(line)) as engine:
-        jobs = [await engine.enqueue("job", str(n), queue="emails") for n in range(10)]
+        jobs = [await enqueued(engine, "job", str(n), queue="emails") for n in range(10)]
         await eventually(lambda: len(line.came) == 3)
         assert [header.state for header in jobs] == [State.RUNNING] * 3 + [State.QUEUED] * 7
         line.open.set()
@@ -96,7 +96,7 @@ async def test_a_batch_of_slots_that_come_free_is_filled_by_one_admission(harnes
 async def test_a_runner_without_room_asks_for_nothing_and_room_that_comes_free_is_filled(harness: Harness) -> None:
     line = Line()
     async with engine_of(harness, held_in(line), live=1) as engine:
-        jobs = [await engine.enqueue("job", str(n), queue="emails") for n in range(3)]
+        jobs = [await enqueued(engine, "job", str(n), queue="emails") for n in range(3)]
         await eventually(lambda: len(line.came) == 1)
         assert [header.state for header in jobs] == [State.RUNNING, State.QUEUED, State.QUEUED]
         line.open.set()
@@ -108,7 +108,7 @@ async def test_a_runner_without_room_asks_for_nothing_and_room_that_comes_free_i
 async def test_an_idle_runner_does_not_ask_for_admissions(harness: Harness) -> None:
     async with engine_of(harness, echo) as engine:
         asked = Asked(engine)
-        await ends(engine, (await engine.enqueue("echo", "1", queue="emails")).id)
+        await ends(engine, (await enqueued(engine, "echo", "1", queue="emails")).id)
         for n in range(5):
             await ends(engine, (await engine.start("echo", str(n))).id)
             engine._agenda.ring()
@@ -122,7 +122,7 @@ async def test_what_one_engine_enqueues_another_runs(harness: Harness) -> None:
         here._reservations.reserve = lambda *_: None  # no room here
         for capacity in here.registry.claimable():
             capacity.free = 0
-        jobs = [await here.enqueue("echo", str(n), queue="emails") for n in range(5)]
+        jobs = [await enqueued(here, "echo", str(n), queue="emails") for n in range(5)]
         assert await ends(there, *(header.id for header in jobs)) == list(range(5))
         assert await ends(here, *(header.id for header in jobs)) == list(range(5))
 
@@ -132,7 +132,7 @@ async def test_an_admission_that_seems_to_fail_and_is_on_disk_runs_after_all(har
     declare(harness, limits={"at_once": 1})
     async with engine_of(harness, held_in(line)) as engine:
         asked = Asked(engine, [StoreBroken("it was written after all")])
-        jobs = [await engine.enqueue("job", str(n), queue="emails") for n in range(3)]
+        jobs = [await enqueued(engine, "job", str(n), queue="emails") for n in range(3)]
         line.open.set()
         assert await ends(engine, *(header.id for header in jobs)) == [0, 1, 2]
         assert asked.admits.count(1) == 2
@@ -144,8 +144,8 @@ async def test_an_admission_that_seems_to_fail_and_is_on_disk_runs_after_all(har
 
 async def test_a_delayed_job_begins_when_its_delay_is_over(harness: Harness) -> None:
     async with engine_of(harness, echo) as engine:
-        header = await engine.enqueue("echo", "1", queue="emails", delay=0.25)
-        later = await engine.enqueue("echo", "2", queue="emails", delay=90)
+        header = await enqueued(engine, "echo", "1", queue="emails", delay=0.25)
+        later = await enqueued(engine, "echo", "2", queue="emails", delay=90)
         assert (header.state, later.state) == (State.DELAYED, State.DELAYED)
         assert await ends(engine, header.id, later.id) == [1, 2]
         for job, delay in ((header, 250), (later, 90_000)):
@@ -157,7 +157,7 @@ async def test_a_job_that_waits_longer_than_its_ttl_expires_and_its_caller_hears
     declare(harness, ttl_seconds=60)
     async with engine_of(harness, echo) as engine:
         set_mode(engine, Mode.PAUSED)
-        jobs = [await engine.enqueue("echo", "1", queue="emails"), await engine.enqueue("echo", "1", queue="emails", ttl=5)]
+        jobs = [await enqueued(engine, "echo", "1", queue="emails"), await enqueued(engine, "echo", "1", queue="emails", ttl=5)]
         for job, seconds in ((jobs[1], 5), (jobs[0], 60)):
             header, payload = await engine.ending(job.id)
             assert header.status is S.STOPPED
@@ -168,7 +168,7 @@ async def test_a_job_that_waits_longer_than_its_ttl_expires_and_its_caller_hears
 async def test_a_queue_that_is_resumed_admits_at_once(harness: Harness) -> None:
     async with engine_of(harness, echo) as engine:
         set_mode(engine, Mode.PAUSED)
-        job = await engine.enqueue("echo", "1", queue="emails")
+        job = await enqueued(engine, "echo", "1", queue="emails")
         assert job.state is State.QUEUED
         set_mode(engine, Mode.OPEN)
         assert await ends(engine, job.id) == [1]
@@ -178,7 +178,7 @@ async def test_a_queue_that_is_resumed_admits_at_once(harness: Harness) -> None:
 async def test_a_rate_spreads_admissions_and_each_comes_when_its_lane_opens(harness: Harness) -> None:
     declare(harness, limits={"rates": ["2/10s burst 2"]})
     async with engine_of(harness, echo) as engine:
-        jobs = [await engine.enqueue("echo", str(n), queue="emails") for n in range(6)]
+        jobs = [await enqueued(engine, "echo", str(n), queue="emails") for n in range(6)]
         assert await ends(engine, *(job.id for job in jobs)) == list(range(6))
         began = [engine.store.find(job.id).place.admitted_at - jobs[0].started_at for job in jobs]
         assert [round(ms / 1000) for ms in began] == [0, 0, 5, 10, 15, 20]
@@ -188,7 +188,7 @@ async def test_a_rate_that_opens_while_there_is_no_room_here_does_not_make_the_r
     line = Line()
     declare(harness, limits={"rates": ["1/10s burst 1"]})
     async with engine_of(harness, held_in(line), live=1) as engine:
-        jobs = [await engine.enqueue("job", str(n), queue="emails") for n in range(2)]
+        jobs = [await enqueued(engine, "job", str(n), queue="emails") for n in range(2)]
         await eventually(lambda: line.came)
         harness.clock.skip_to(harness.clock.now() + 20_000)
         engine.look_for_work()
@@ -209,7 +209,7 @@ async def test_a_job_that_waits_gives_its_slot_free_if_the_queue_says_so(harness
         return event
 
     async with engine_of(harness, sleeper) as engine:
-        jobs = [await engine.enqueue("sleeper", f'"{name}"', queue="emails") for name in "ab"]
+        jobs = [await enqueued(engine, "sleeper", f'"{name}"', queue="emails") for name in "ab"]
         assert await ends(engine, *(job.id for job in jobs)) == ["a", "b"]
         assert engine.store.find(jobs[1].id).place.admitted_at - jobs[0].started_at < 1000, "b did not wait for a"
         assert engine.store.queue_state("emails", harness.clock.now()).held == 0
@@ -222,15 +222,15 @@ async def test_a_job_that_waits_gives_its_slot_free_if_the_queue_says_so(harness
 async def test_an_enqueue_of_the_same_name_finds_the_job_or_replaces_it_or_is_refused(harness: Harness) -> None:
     line = Line()
     async with engine_of(harness, held_in(line)) as engine:
-        first = await engine.enqueue("job", "1", queue="emails", name="a")
-        assert (await engine.enqueue("job", "1", queue="emails", name="a")).id == first.id
+        first = await enqueued(engine, "job", "1", queue="emails", name="a")
+        assert (await enqueued(engine, "job", "1", queue="emails", name="a")).id == first.id
         with pytest.raises(ExecutionAlreadyStarted):
-            await engine.enqueue("job", "1", queue="emails", name="a", same="refuse")
+            await enqueued(engine, "job", "1", queue="emails", name="a", same="refuse")
         with pytest.raises(InvalidParameter, match="`same` is 'other'"):
-            await engine.enqueue("job", "1", queue="emails", name="a", same="other")
+            await enqueued(engine, "job", "1", queue="emails", name="a", same="other")
         waiter = asyncio.ensure_future(engine.ending(first.id))
         await eventually(lambda: line.inside == 1)
-        second = await engine.enqueue("job", "2", queue="emails", name="a", same="replace")
+        second = await enqueued(engine, "job", "2", queue="emails", name="a", same="replace")
         ended, payload = await waiter
         assert (ended.status, ended.superseded_by) == (S.STOPPED, second.id)
         assert "replaced" in (payload or "")
@@ -243,9 +243,9 @@ async def test_a_full_queue_refuses_and_says_when_to_come_back(harness: Harness)
     line = Line()
     declare(harness, limits={"at_once": 1}, most_waiting=2)
     async with engine_of(harness, held_in(line)) as engine:
-        jobs = [await engine.enqueue("job", str(n), queue="emails") for n in range(3)]
+        jobs = [await enqueued(engine, "job", str(n), queue="emails") for n in range(3)]
         with pytest.raises(QueueFull) as full:
-            await engine.enqueue("job", "3", queue="emails")
+            await enqueued(engine, "job", "3", queue="emails")
         assert full.value.retry_after_seconds > 0
         line.open.set()
         assert await ends(engine, *(job.id for job in jobs)) == [0, 1, 2]
@@ -264,10 +264,12 @@ async def test_a_parked_job_is_redriven_under_its_name_in_its_lane(harness: Harn
         return event
 
     async with engine_of(harness, poor) as engine:
-        first = await engine.enqueue("poor", '"a"', queue="emails", key=key, name="letter")
+        first = await enqueued(engine, "poor", '"a"', queue="emails", key=key, name="letter")
         assert (await engine.ending(first.id)).header.parked
         assert [header.id for header in engine.store.parked("emails")] == [first.id]
         again = await engine.redrive(first.id)
+        assert first.place
+        assert again.place
         assert (again.name, again.place.lane) == ("letter", first.place.lane)
         assert await ends(engine, again.id) == ["a"]
         assert engine.store.parked("emails") == []
@@ -288,13 +290,13 @@ async def test_a_job_with_an_identity_is_found_by_it_also_after_a_redrive(harnes
     async with holdfast.open(harness.store, functions=[poor], settings=settings) as opened:
         engine = opened._engine
         asked: dict[str, Any] = {"name": "letter", "identity": "who asks"}
-        first = await engine.enqueue_asked("poor", '"a"', enqueue_of("emails"), **asked)
+        first = await engine.enqueue("poor", '"a"', enqueue_of("emails"), **asked)
         assert (await engine.ending(first.id)).header.parked
         again = await engine.redrive(first.id)
-        found = await engine.enqueue_asked("poor", '"another"', enqueue_of("emails"), **asked)
+        found = await engine.enqueue("poor", '"another"', enqueue_of("emails"), **asked)
         assert found.id == again.id
         with pytest.raises(ExecutionAlreadyStarted):
-            await engine.enqueue_asked("poor", '"a"', enqueue_of("emails"), name="letter", identity="another asks")
+            await engine.enqueue("poor", '"a"', enqueue_of("emails"), name="letter", identity="another asks")
         await engine.ending(again.id)
 
 

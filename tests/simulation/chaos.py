@@ -10,6 +10,7 @@ from random import Random
 from typing import Any, Final, Protocol
 
 from holdfast.engine.engine import Engine
+from holdfast.engine.enqueues import enqueue_of
 from holdfast.model import codec
 from holdfast.model.errors import CallbackClosed, HoldfastError
 from holdfast.model.execution import Execution, State
@@ -194,7 +195,8 @@ class Chaos:
 
         async def enqueue() -> None:
             script = codec.dumps(self._known.scripts[name][which])
-            header = await member.engine.enqueue("script", script, name=name, same=same, **how)
+            tenant = how.pop("tenant")
+            header = await member.engine.enqueue("script", script, enqueue_of(same=same, **how), name=name, tenant=tenant)
             self._known.enqueued[header.id] = (name, which)
             self._world.tell(f"acknowledged {name} in {how['queue']}: {header.state}")
 

@@ -36,7 +36,7 @@ def declared(chance: Random) -> list[QueueRow]:
 
 
 def asked(chance: Random) -> dict[str, Any]:
-    """How a caller enqueues: the arguments of `Engine.enqueue`."""
+    """How a caller enqueues: the tenant, and the arguments of `enqueue_of`."""
     queue = chance.choice(QUEUES)
     key = chance.choice(KEYS) if queue == "ordered" or chance.random() < 0.5 else None
     return {

@@ -24,7 +24,7 @@ from holdfast.engine.admissions import Admissions
 from holdfast.engine.agenda import Agenda
 from holdfast.engine.capacity_reservations import CapacityReservations
 from holdfast.engine.endings import Ending, Endings
-from holdfast.engine.enqueues import BULK, Item, NewQueues, Redrive, enqueue_of, indexed, redriven
+from holdfast.engine.enqueues import BULK, Item, NewQueues, Redrive, indexed, redriven
 from holdfast.engine.health import Health
 from holdfast.engine.invocations import Invocations
 from holdfast.engine.invoke_targets import InvokeTargets
@@ -220,43 +220,6 @@ class Engine:
         self,
         function: str,
         payload: str,
-        *,
-        queue: str,
-        key: str | None = None,
-        name: str | None = None,
-        delay: float = 0.0,
-        ttl: float | None = None,
-        head_start: float = 0.0,
-        units: int | None = None,
-        same: str = "existing",
-        tenant: str | None = None,
-        trace: str | None = None,
-        version: str | None = None,
-        terms: Terms | None = None,
-        order: Order | None = None,
-    ) -> Execution:
-        """Enqueue an execution and return it. Times are in seconds. The execution begins in the same write if all of these are true: it has
-        no delay, the queue is not paused, nothing waits in its lanes, its lanes have free slots and are not closed, the rates of its lanes
-        allow it, and this runner has room and claims executions of this queue and tenant. Otherwise it waits in its lane.
-
-        `key`: the key of its lane; None: the lane has no key. `ttl`: how long it may wait before it expires; None: as long as the queue's
-        settings say. `head_start`: its lane treats it as if it had been enqueued this much earlier; an ordered queue ignores it. `units`:
-        how many tokens it is estimated to use; None: 0. `same` says what happens if an execution has the name already. "existing" returns
-        it if its input and version are the same, else raises ExecutionAlreadyStarted. "replace" stops it if it has not ended, and starts a
-        new one. "refuse" raises ExecutionAlreadyStarted. If the execution with the name belongs to another tenant, ExecutionAlreadyStarted
-        is raised in any case. `name` None: the execution is named by its id. `version` None: `$LATEST`, or the highest number if there is
-        no `$LATEST`. `terms` None: those of the function. A run of a worker or a pipeline needs an `order`. Raises QueueFull if the queue
-        accepts no more, FunctionNotFound if the function is not hosted here, and InvalidParameter if a value is not allowed.
-        """
-        asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
-        return await self.enqueue_asked(
-            function, payload, asked, name=name, tenant=tenant, trace=trace, version=version, terms=terms, order=order
-        )
-
-    async def enqueue_asked(
-        self,
-        function: str,
-        payload: str,
         asked: Enqueue,
         *,
         name: str | None = None,
@@ -269,11 +232,15 @@ class Engine:
         identity: str | None = None,
         again: bool = False,
     ) -> Execution:
-        """Enqueue an execution in the way that `asked` says, and return it. `identity`: if an execution has the name already, this text is
-        compared instead of the input, to find out whether both are the same; None: the input is compared. `again`: whether a new execution
-        is started under the name if the execution that has the name failed, timed out, was stopped or is parked. `name` None: the
-        execution is named by its id. `version` None: `$LATEST`, or the highest number if there is no `$LATEST`. `terms` None: those of the
-        function. `charges` are added to their counters only if a new execution is made. A run of a worker or a pipeline needs an `order`.
+        """Enqueue an execution in the way that `asked` says, and return it. The execution begins in the same write if all of these are
+        true: it has no delay, the queue is not paused, nothing waits in its lanes, its lanes have free slots and are not closed, the rates
+        of its lanes allow it, and this runner has room and claims executions of this queue and tenant. Otherwise it waits in its lane.
+
+        `identity`: if an execution has the name already, this text is compared instead of the input, to find out whether both are the same;
+        None: the input is compared. `again`: whether a new execution is started under the name if the execution that has the name failed,
+        timed out, was stopped or is parked. `name` None: the execution is named by its id. `version` None: `$LATEST`, or the highest number
+        if there is no `$LATEST`. `terms` None: those of the function. `charges` are added to their counters only if a new execution is
+        made. A run of a worker or a pipeline needs an `order`.
         Raises ExecutionAlreadyStarted, QueueFull, FunctionNotFound or InvalidParameter."""
         target = self.registry.wanted(function, version, Kind.FUNCTION if order is None else order.kind)
         self.new_queues.check(asked.queue)

@@ -200,7 +200,7 @@ class WorkerService(PipelineParts):
                         )
                     else:
                         placed = await self._gate.placed(queue, served, accepted, rate_now(self._served[worker_id], self.policy))
-                        header = await engine.enqueue_asked(
+                        header = await engine.enqueue(
                             worker_id,
                             payload,
                             placed,

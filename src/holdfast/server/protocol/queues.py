@@ -174,7 +174,7 @@ class Queues:
         if self._workers is not None and message.target in self._workers.served:
             return await self._worker_enqueued(request, message, caller, asked)
         payload = codec.dumps(message.inputs)
-        return await self._engine.enqueue_asked(
+        return await self._engine.enqueue(
             message.target, payload, asked, name=message.idempotency_key, tenant=tenant, version=message.version
         )
 

@@ -66,7 +66,7 @@ class QueueVerbs:
             request = _request(target, input, version, idempotency_key, user, constraints)
             return self._opened(await workers.enqueue(request, _caller(tenant), asked))
         called, wanted = _function(target, version, user, constraints)
-        header = await self._engine.enqueue_asked(called, input_text(input), asked, name=idempotency_key, tenant=tenant, version=wanted)
+        header = await self._engine.enqueue(called, input_text(input), asked, name=idempotency_key, tenant=tenant, version=wanted)
         return self._opened(header)
 
     async def enqueue_many(
