@@ -135,6 +135,25 @@ def test_a_map_names_only_modules_that_are_there() -> None:
     assert missing == []
 
 
+def test_a_text_refers_only_to_what_is_there() -> None:
+    """A reference stands in parentheses: a file as `(health.py)`; a module, or a name in a module, as `(model.places)`."""
+    folders = {".".join(path.relative_to(SRC).parts) for path in SRC.rglob("*") if path.is_dir()}
+    modules_by_name = {module.name.removesuffix(".py").replace("/", "."): module for module in MODULES}
+    there = folders | modules_by_name.keys() | {module.path.name for module in MODULES}
+    reference = re.compile(rf"\w+\.py|(?:{'|'.join(packages())})(?:\.\w+)+")
+
+    def is_there(name: str) -> bool:
+        place, _, inside = name.rpartition(".")
+        return name in there or (place in modules_by_name and re.search(rf"(?m)^[\w ]*\b{inside}\b", modules_by_name[place].text) is not None)
+
+    def stale(module: Module) -> list[str]:
+        groups = [group for _, text in module.strings() for group in re.findall(r"\(([\w., ]+)\)", text)]
+        named = [name.removeprefix("holdfast.") for group in groups for name in group.split(", ")]
+        return [name for name in named if reference.fullmatch(name) and not is_there(name)]
+
+    assert broken(stale) == {}
+
+
 def _doors() -> dict[str, str]:
     """The docstring of every package, by the path of its file."""
     paths = {path.relative_to(SRC).as_posix(): path.read_text(encoding="utf-8") for path in SRC.rglob("__init__.py")}

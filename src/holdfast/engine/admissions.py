@@ -1,5 +1,5 @@
 """Admissions: a runner asks the store for executions that wait in queues, and begins their invocations. The store decides which execution
-is admitted next (store.lanes). `start_all` makes many new executions with one write."""
+is admitted next (store.admission_order). `start_all` makes many new executions with one write."""
 
 from __future__ import annotations
 

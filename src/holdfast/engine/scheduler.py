@@ -19,9 +19,9 @@ execution never both get it, and a round that is taken too early or twice does n
 A thread, the poller, does what must not wait for a busy loop. Twenty times a second it asks the store whether another process wrote; if
 so, it rings. Every three seconds it renews the lease. It also notices a loop that is blocked (loop_watch.py).
 
-Queues. The store picks what is admitted next, because it sees the lanes (store.lanes); a round only tells it for how many executions
-there is room here. The agenda's `queued` says that asking is worth it: an execution was enqueued, a slot or room came free, a lane opened,
-or another process wrote.
+Queues. The store picks what is admitted next, because it sees the lanes (store.admission_order); a round only tells it for how many
+executions there is room here. The agenda's `queued` says that asking is worth it: an execution was enqueued, a slot or room came free, a
+lane opened, or another process wrote.
 
 The disk fails. The engine pauses (health.py): no round is taken. The poller tries once a second to write what waits; the first write that
 the disk accepts ends the pause, and the next round reads everything again, as after a sleep.

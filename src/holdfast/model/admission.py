@@ -1,6 +1,6 @@
 """Admission: how the header of an enqueued execution changes when it waits in its lane, gets a slot, and gives the slot back.
 
-The store decides which execution is admitted, because it has the lanes (store.lanes).
+The store decides which execution is admitted, because it has the lanes (store.admission_order).
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class ExecutionStore(SealedStore, Protocol):
 
 
 class QueueStore(Protocol):
-    """Queues, their lanes, and admission (model.places, store.lanes)."""
+    """Queues, their lanes, and admission (model.places, store.admission_order)."""
 
     def declare(self, queues: Sequence[QueueRow]) -> None:
         """Write what the code declares for these queues. An operator's settings stay as they are, and are used instead of declared ones."""

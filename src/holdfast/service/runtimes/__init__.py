@@ -7,6 +7,5 @@ function_signals.py  metrics and traces of durable functions
 worker_replays.py    runs a worker again on the recorded tool calls of one of its runs
 
 Belongs: putting the objects of lower packages together for one engine.   Does not: opening the engine (engines.py), reading holdfast.toml
-(holdfast.operator).   May import: service.author_files, service.costs, service.exports, service.queues and service.schedules, and packages
-below service.
+(holdfast.operator).   May import: packages below service.
 """
