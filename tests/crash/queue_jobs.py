@@ -19,7 +19,7 @@ from typing import Any
 from unittest import mock
 
 import holdfast
-from holdfast.engine import scheduler
+from holdfast.engine import runner_leases
 from tests.crash.worker import TEMPERS
 
 JOB_SECONDS = 0.03
@@ -56,7 +56,7 @@ def _leave_with_parent() -> None:
 
 async def main(store: str, how: str) -> None:
     """Run what the queues of a store hold."""
-    with mock.patch.multiple(scheduler, **TEMPERS[how]):
+    with mock.patch.multiple(runner_leases, **TEMPERS[how]):
         async with holdfast.open(store, functions=[job]):
             print("ready", flush=True)
             await asyncio.Event().wait()

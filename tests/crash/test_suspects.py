@@ -12,8 +12,7 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.engine import scheduler as due_work
-from holdfast.engine import suspects
+from holdfast.engine import runner_leases, suspects
 from holdfast.model.clock import SystemClock, monotonic
 from holdfast.model.execution import State
 from holdfast.model.life import Claimant
@@ -43,7 +42,7 @@ def make_suspect(where: str, function: str) -> str:
 async def test_a_suspect_neither_waits_for_ever_nor_keeps_others_out_for_ever(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, busy: bool, progress: bool
 ) -> None:
-    monkeypatch.setattr(due_work, "_DEATHS_SECONDS", 0.05)
+    monkeypatch.setattr(runner_leases, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(suspects, "_ALONE_SECONDS", 0.5)
     begun: list[str] = []
     go, on = asyncio.Event(), asyncio.Event()
@@ -81,7 +80,7 @@ class Busy:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
         self.now, self.begun, self.settings = monotonic(), list[str](), Settings(at_once=room)
         self.go: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
-        monkeypatch.setattr(due_work, "_DEATHS_SECONDS", 0.05)
+        monkeypatch.setattr(runner_leases, "LOOK_SECONDS", 0.05)
         monkeypatch.setattr(suspects, "monotonic", lambda: self.now)
 
     def function(self) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.engine import scheduler as due_work
+from holdfast.engine import runner_leases
 from holdfast.model.clock import SystemClock, monotonic
 from holdfast.model.errors import LeaseLost
 from holdfast.model.execution import Execution, ExecutionStatus, State, Terms
@@ -165,8 +165,8 @@ class SleepingClock(SystemClock):
 
 async def test_who_slept_with_the_machine_is_not_taken_for_dead(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both runners wake with all leases long over. The one that looks first must wait until the other could say that it lives."""
-    for name, seconds in {"_HEARTBEAT_SECONDS": 0.5, "_DEATHS_SECONDS": 0.1, "_AWAKE_SECONDS": 0.6}.items():
-        monkeypatch.setattr(due_work, name, seconds)
+    for name, seconds in {"RENEWAL_SECONDS": 0.5, "LOOK_SECONDS": 0.1, "AWAKE_SECONDS": 0.6}.items():
+        monkeypatch.setattr(runner_leases, name, seconds)
     clock = SleepingClock()
     settings = Settings(clock=clock)
     go = asyncio.Event()
@@ -183,16 +183,16 @@ async def test_who_slept_with_the_machine_is_not_taken_for_dead(scene: Scene, mo
         execution = await one.start(held)
         runner = one._engine.runner
         async with holdfast.open(scene.store, functions=[held], settings=settings) as two:
-            scheduler = two._engine._scheduler
-            await fact(lambda: monotonic() - scheduler._awake_at > 1)  # it would call a silent runner dead
+            leases = two._engine._scheduler._leases
+            await fact(lambda: monotonic() - leases._awake_at > 1)  # it would call a silent runner dead
             lease = scene.leases()[runner]
             await fact(lambda: scene.leases()[runner] != lease)  # there is time until the next one
             clock.slept = 3_600_000
             woken_at = clock.now()
-            await fact(lambda: scheduler._looked_at > woken_at and scene.leases()[runner] > woken_at)
+            await fact(lambda: leases._looked_at > woken_at and scene.leases()[runner] > woken_at)
             assert scene.leases().keys() == {runner, two._engine.runner}
-            looked_at = scheduler._looked_at
-            await fact(lambda: scheduler._looked_at > looked_at + 1000)
+            looked_at = leases._looked_at
+            await fact(lambda: leases._looked_at > looked_at + 1000)
             go.set()
             assert await execution.result() == "done"
     assert died(wire(scene.client.history(execution.id))) == 0

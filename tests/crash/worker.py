@@ -18,7 +18,7 @@ from typing import Any
 from unittest import mock
 
 import holdfast
-from holdfast.engine import scheduler
+from holdfast.engine import runner_leases
 from tests.crash import trips
 from tests.crash.orders import ONCE, aorder, order
 from tests.crash.outside import outside
@@ -98,14 +98,14 @@ def _leave_with_parent() -> None:
 
 
 TEMPERS: dict[str, dict[str, Any]] = {
-    "new": {"_AWAKE_SECONDS": scheduler._AWAKE_SECONDS},  # as it is
-    "awake": {"_AWAKE_SECONDS": 0},
-    "brisk": {"_LEASE_MS": 2_000, "_HEARTBEAT_SECONDS": 0.5, "_DEATHS_SECONDS": 0.25, "_ASLEEP_MS": 1_000, "_AWAKE_SECONDS": 1.5},
+    "new": {"AWAKE_SECONDS": runner_leases.AWAKE_SECONDS},  # as it is
+    "awake": {"AWAKE_SECONDS": 0},
+    "brisk": {"LEASE_MS": 2_000, "RENEWAL_SECONDS": 0.5, "LOOK_SECONDS": 0.25, "ASLEEP_MS": 1_000, "AWAKE_SECONDS": 1.5},
 }
 
 
 async def main(store: str, how: str) -> None:
-    with mock.patch.multiple(scheduler, **TEMPERS[how]):
+    with mock.patch.multiple(runner_leases, **TEMPERS[how]):
         async with holdfast.open(store, functions=FUNCTIONS):
             print("ready", flush=True)
             await asyncio.Event().wait()

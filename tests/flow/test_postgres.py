@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from holdfast import AsyncDurableContext, DurableContext, Duration, StepContext, durable_execution
 from holdfast.durable.retries import RetryDecision
-from holdfast.engine import scheduler
+from holdfast.engine import runner_leases
 from holdfast.model.clock import Clock, SystemClock, VirtualClock
 from holdfast.model.errors import DiskFailed
 from holdfast.model.signals import StatusSignal
@@ -157,8 +157,8 @@ async def test_two_engines_share_the_work_of_one_database(where: str) -> None:
 
 async def test_engines_whose_machines_disagree_about_the_time_leave_each_other_alone(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two hours between them: by their own clocks one would find the other's lease over."""
-    monkeypatch.setattr(scheduler, "_AWAKE_SECONDS", 0)
-    monkeypatch.setattr(scheduler, "_DEATHS_SECONDS", 0.01)
+    monkeypatch.setattr(runner_leases, "AWAKE_SECONDS", 0)
+    monkeypatch.setattr(runner_leases, "LOOK_SECONDS", 0.01)
     reached, go, looks, dead = asyncio.Event(), asyncio.Event(), list[int](), PostgresStore.dead
 
     def looking(self: PostgresStore, now: int) -> frozenset[str]:

@@ -143,8 +143,8 @@ def test_a_text_refers_only_to_what_is_there() -> None:
     reference = re.compile(rf"\w+\.py|(?:{'|'.join(packages())})(?:\.\w+)+")
 
     def is_there(name: str) -> bool:
-        place, _, inside = name.rpartition(".")
-        return name in there or (place in modules_by_name and re.search(rf"(?m)^[\w ]*\b{inside}\b", modules_by_name[place].text) is not None)
+        module = modules_by_name.get(name.rpartition(".")[0])
+        return name in there or (module is not None and re.search(rf"(?m)^[\w ]*\b{name.rpartition('.')[2]}\b", module.text) is not None)
 
     def stale(module: Module) -> list[str]:
         groups = [group for _, text in module.strings() for group in re.findall(r"\(([\w., ]+)\)", text)]

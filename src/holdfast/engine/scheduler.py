@@ -17,7 +17,7 @@ store for candidates, and gives them to the invocations. Each write decides agai
 execution never both get it, and a round that is taken too early or twice does no harm.
 
 A thread, the poller, does what must not wait for a busy loop. Twenty times a second it asks the store whether another process wrote; if
-so, it rings. Every three seconds it renews the lease. It also notices a loop that is blocked (loop_watch.py).
+so, it rings. Every three seconds it renews the lease (runner_leases.py). It also notices a loop that is blocked (loop_watch.py).
 
 Queues. The store picks what is admitted next, because it sees the lanes (store.admission_order); a round only tells it for how many
 executions there is room here. The agenda's `queued` says that asking is worth it: an execution was enqueued, a slot or room came free, a
@@ -26,11 +26,8 @@ lane opened, or another process wrote.
 The disk fails. The engine pauses (health.py): no round is taken. The poller tries once a second to write what waits; the first write that
 the disk accepts ends the pause, and the next round reads everything again, as after a sleep.
 
-A runner dies. A lease that is over says so, with SQLite also the kernel; a round asks at most once a second. The claim that takes a dead
-runner's execution also writes the end of the invocation that died.
-
-The machine slept. All leases are over, also those of living runners. So a runner that has just begun, or that last looked for dead runners
-more than five seconds ago, believes only the kernel until every living runner has had time to renew its lease.
+A runner dies. runner_leases.py finds that out; a round asks it at most once a second. The claim that takes a dead runner's execution also
+writes the end of the invocation that died.
 
 One execution is in trouble: its timers cannot be fired, or its claim fails. Rounds leave it alone for a minute, and do the others.
 
@@ -46,6 +43,7 @@ import logging
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import Final
 
+from holdfast.engine import runner_leases
 from holdfast.engine.admissions import Admissions
 from holdfast.engine.agenda import Agenda
 from holdfast.engine.health import Health
@@ -55,6 +53,7 @@ from holdfast.engine.loop_watch import LoopWatch
 from holdfast.engine.outbox import Outbox
 from holdfast.engine.poller import Poller, StartPoller
 from holdfast.engine.registry import Capacity, Registry
+from holdfast.engine.runner_leases import RunnerLeases
 from holdfast.engine.suspects import Suspects
 from holdfast.engine.timetable import Timetable
 from holdfast.engine.upkeep import Chore, Upkeep
@@ -65,19 +64,10 @@ from holdfast.store.seam import Store
 
 log = logging.getLogger("holdfast.engine")
 
-_LEASE_MS: Final = 10_000
-_VIRTUAL_LEASE_MS: Final = 10**15
-"""Under a virtual clock a year may pass between two heartbeats, so the lease never runs out."""
-_HEARTBEAT_SECONDS: Final = 3.0
 _NEWS_SECONDS: Final = 0.05
-_DEATHS_SECONDS: Final = 1.0
 _TROUBLE_SECONDS: Final = 1.0
 _TROUBLED_SECONDS: Final = 60.0
 """How long the rounds leave an execution alone that could not be claimed, or whose timers could not be fired."""
-_ASLEEP_MS: Final = _LEASE_MS // 2
-"""More time than this between two looks for dead runners means that this process slept, or that the clock was set."""
-_AWAKE_SECONDS: Final = _HEARTBEAT_SECONDS + _DEATHS_SECONDS
-"""A runner relies on the leases of others only after it was awake this long: by then every living runner has renewed its lease."""
 _BATCH: Final = 500
 
 
@@ -107,7 +97,7 @@ class Scheduler:
         self._admissions, self._timetable = admissions, timetable
         self._loop, self._clock, self._runner = loop, clock, runner
         self._upkeep = Upkeep(store, clock, chores)
-        self._deaths_at, self._looked_at, self._awake_at = 0.0, 0, 0.0
+        self._leases = RunnerLeases(store, clock, runner)
         self._suspects = Suspects(store, registry, agenda, clock, runner)
         self._troubled: dict[str, float] = {}
         """Executions that could not be fired or claimed, and when each is tried again. Rounds leave them out until then."""
@@ -116,7 +106,6 @@ class Scheduler:
         self._task: asyncio.Task[None] | None = None
         self._poller: Poller | None = None
         self._loop_watch = None if clock.virtual else LoopWatch(loop)
-        self._lease_ms = _VIRTUAL_LEASE_MS if clock.virtual else _LEASE_MS
         self._is_planned = False
         """Whether the last round read the time of the next timer."""
         self._planned_at = 0.0
@@ -129,7 +118,7 @@ class Scheduler:
 
     async def begin(self, start_poller: StartPoller) -> None:
         """Join the store, publish the functions, and start the outbox, the poller and the rounds. Does not wait for a round."""
-        self._store.join(self._runner, self._clock.now() + self._lease_ms)
+        self._leases.join()
         self._store.publish(self._registry.hosted())
         self._outbox.begin(self._agenda.ring_at)
         self._poller = start_poller(self._polls(), _NEWS_SECONDS)
@@ -167,7 +156,7 @@ class Scheduler:
         while self._health.trouble is not None:
             self._agenda.rung.clear()
             await self._agenda.rung.wait()
-        self._looked_at = 0
+        self._leases.doubt()
         self._agenda.others_wrote = True
 
     async def _round(self) -> None:
@@ -187,7 +176,7 @@ class Scheduler:
         agenda.queued |= due and agenda.timer_at is not None  # the due time may also be that of a lane that opens
         if due:
             await self._fire_due(now)
-        dead = self._dead(now)
+        dead = self._leases.dead(now)
         if agenda.backlog or dead or due:  # the due time may also be that of the next try of a failed invocation
             agenda.backlog = False
             await self._claim_ready(now, dead)
@@ -234,18 +223,6 @@ class Scheduler:
                 self._troubled[execution] = monotonic() + _TROUBLED_SECONDS
                 stack = None if isinstance(trouble, HoldfastError) else trouble
                 log.warning("could not go on with %s, and leave it for a while: %s", execution, trouble, exc_info=stack)
-
-    def _dead(self, now: int) -> frozenset[str]:
-        if monotonic() - self._deaths_at < _DEATHS_SECONDS:
-            return frozenset()
-        self._deaths_at = monotonic()
-        if now - self._looked_at > _ASLEEP_MS:
-            self._awake_at = monotonic()
-        self._looked_at = now
-        # After a sleep all leases are over, also those of living runners that slept too. Until they had time to renew them, only the kernel
-        # is believed: at time 0 no lease is over.
-        awake = monotonic() - self._awake_at >= _AWAKE_SECONDS
-        return self._store.dead(now if awake else 0) - {self._runner}
 
     async def _claim_ready(self, now: int, dead: frozenset[str]) -> None:
         registry, agenda = self._registry, self._agenda
@@ -305,7 +282,7 @@ class Scheduler:
         if self._clock.virtual:
             await self._rest_virtually()
             return
-        left = _DEATHS_SECONDS if self._is_planned else _NEWS_SECONDS
+        left = runner_leases.LOOK_SECONDS if self._is_planned else _NEWS_SECONDS
         if self._agenda.timer_at is not None:
             left = min(left, max(self._agenda.timer_at - self._clock.now(), 0) / 1000)
         if self._timetable.next_at is not None:
@@ -353,9 +330,9 @@ class Scheduler:
                 if self._store.changed():
                     self._loop.call_soon_threadsafe(self._agenda.hear_others)
                 well = self._health.trouble is None
-                if monotonic() - beaten >= (_HEARTBEAT_SECONDS if well else _TROUBLE_SECONDS):
+                if monotonic() - beaten >= (runner_leases.RENEWAL_SECONDS if well else _TROUBLE_SECONDS):
                     beaten = monotonic()
-                    self._renew()
+                    self._leases.renew()
                     if not well:
                         self._writer.retry()
                 self._health.tell()
@@ -363,8 +340,3 @@ class Scheduler:
                 self._health.fell(trouble)
             except Exception as trouble:  # no error may end the poller, or the lease would run out
                 log.warning("polling for %s: %s", self._runner, trouble, exc_info=not isinstance(trouble, HoldfastError))
-
-    def _renew(self) -> None:
-        until = self._clock.now() + self._lease_ms
-        if not self._store.renew(self._runner, until):
-            self._store.join(self._runner, until)
