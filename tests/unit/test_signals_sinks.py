@@ -144,7 +144,7 @@ def gibberish(request: httpx.Request) -> httpx.Response:
     ],
 )
 async def test_a_webhook_that_fails_says_why_without_secrets(answering: Answering, said: str, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "holdfast")
+    caplog.set_level(logging.DEBUG)
     asked = list[str]()
 
     def counting(request: httpx.Request) -> httpx.Response:
@@ -158,6 +158,16 @@ async def test_a_webhook_that_fails_says_why_without_secrets(answering: Answerin
     assert said in str(failed.value)
     assert asked == ["hooks.example"]
     assert [word for word in ("hush", "user:pass", SECRET) if word in caplog.text] == []
+
+
+async def test_httpx_logs_its_other_requests_but_not_the_address_of_a_webhook(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    transport = httpx.MockTransport(lambda request: httpx.Response(200))
+    async with httpx.AsyncClient(transport=transport) as client:
+        await Webhook("https://hooks.example/hush?token=hush", SECRET, client=client)(BEGUN)
+        assert caplog.text == ""
+        await client.get("https://other.example/open")
+    assert "https://other.example/open" in caplog.text
 
 
 async def test_a_webhook_that_does_not_answer_is_not_waited_for() -> None:

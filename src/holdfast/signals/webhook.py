@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -23,11 +25,19 @@ if TYPE_CHECKING:
 _ANSWER_BYTES: Final = 64 * 1024
 """At most about this many bytes of an answer are read. They are not used; reading them lets the connection be used again."""
 
+_is_sending: Final = ContextVar("holdfast_webhook_is_sending", default=False)
+
+
+def _may_be_logged(record: logging.LogRecord) -> bool:
+    """A filter for the log of httpx, which writes the whole address of each request at level INFO: the address of a webhook may contain
+    secrets, so the lines about requests of webhooks are dropped."""
+    return not _is_sending.get()
+
 
 class Webhook(Sink):
     """Sends each event to an address, in a request of its own. A status from 200 to 299 means that the receiver accepted the event; any
-    other status is a failed delivery. A redirect is not followed: give the final address. An address may contain secrets, so messages show
-    only its scheme, host and port."""
+    other status is a failed delivery. A redirect is not followed: give the final address. An address may contain secrets, so errors and
+    logs show only its scheme, host and port; the lines that httpx logs about these requests are dropped."""
 
     def __init__(
         self,
@@ -57,6 +67,7 @@ class Webhook(Sink):
         self._timeout_seconds = timeout_seconds
         self._own = client is None
         self._client = client or _new_client()
+        logging.getLogger("httpx").addFilter(_may_be_logged)  # the same filter is added only once
 
     async def __call__(self, signal: StatusSignal) -> None:
         """Send the event of a signal, if the pattern wants it. Raises DeliveryFailed if the event cannot be delivered, or if the receiver
@@ -84,7 +95,7 @@ class Webhook(Sink):
             "webhook-timestamp": str(now),
             "webhook-signature": signature(self._keys, event["id"], now, body),
         }
-        status = 0
+        status, sending = 0, _is_sending.set(True)
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 request = self._client.stream("POST", self._url, content=body, headers=headers, follow_redirects=False)
@@ -97,6 +108,8 @@ class Webhook(Sink):
         except Exception as error:  # the text of any error may have the address in it
             if not status:
                 raise DeliveryFailed(f"{self._host} could not be reached, or gave no valid answer: {type(error).__name__}.") from None
+        finally:
+            _is_sending.reset(sending)
         if 300 <= status < 400:
             raise DeliveryFailed(f"{self._host} answered {status}, a redirect, which is not followed. Give the final address.")
         if not 200 <= status < 300:
