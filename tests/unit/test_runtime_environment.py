@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from pathlib import Path
 
 import botocore.session
@@ -11,7 +12,7 @@ import pytest
 from botocore.utils import get_environ_proxies
 
 from holdfast.lambda_api.runtime import environment
-from holdfast.lambda_api.runtime.environment import command_of, environment_of
+from holdfast.lambda_api.runtime.environment import command_of, environment_of, is_tried
 from holdfast.lambda_api.runtime.function_warnings import runs_on, warnings_of
 from holdfast.lambda_api.runtime.interpreters import Interpreters
 from holdfast.lambda_api.runtime.runtime_description import Runtime
@@ -92,6 +93,22 @@ def test_a_python_behind_a_shim_that_does_not_run_is_used_and_the_shim_is_named(
 def test_a_python_that_is_not_there_is_said_with_what_runs_instead(tmp_path: Path) -> None:
     (caution,) = warnings_of(described(runtime="python3.98"), Interpreters(str(tmp_path)))
     assert "there is no python3.98 on the path; the Python that serves (" in caution.text
+
+
+def test_an_interpreter_that_is_chosen_is_known_while_another_one_is_tried(tmp_path: Path) -> None:
+    script = f"#!/bin/sh\necho > {tmp_path}/tried\nwhile [ ! -e {tmp_path}/known ]; do sleep 0.01; done\nexit 1\n"
+    slow = file_that(tmp_path / "slow", "python3.98", script)
+    found = Interpreters(os.pathsep.join([python_of(tmp_path / "a", "3.99"), slow]), seconds=30)
+    command = command_of(described(runtime="python3.99"), found)
+    trying = threading.Thread(target=command_of, args=(described(runtime="python3.98"), found), daemon=True)
+    trying.start()
+    while not (tmp_path / "tried").exists():
+        assert trying.is_alive()
+    assert is_tried(described(runtime="python3.99"), found)
+    assert command_of(described(runtime="python3.99"), found) == command
+    assert trying.is_alive()
+    (tmp_path / "known").touch()
+    trying.join()
 
 
 def test_each_file_is_tried_once_however_many_functions_want_it(tmp_path: Path) -> None:

@@ -85,17 +85,20 @@ class Interpreters:
         return (kind, version) in self._chosen or (kind == "python" and version in ("", "3", HERE))
 
     def _choose(self, kind: str, version: str) -> ChosenInterpreter:
-        with self._choosing:
-            found = self._chosen.get((kind, version))
-            if found is None:
-                try:
-                    found = self._python(version) if kind == "python" else self._node(version)
-                except FunctionNotLoadable as error:
-                    found = error
+        found = self._chosen.get((kind, version))  # before the lock: another thread may hold it while it tries another version
+        if found is None:
+            with self._choosing:
+                found = self._chosen.get((kind, version)) or self._tried(kind, version)
                 self._chosen[kind, version] = found
         if isinstance(found, FunctionNotLoadable):
             raise FunctionNotLoadable(str(found))
         return found
+
+    def _tried(self, kind: str, version: str) -> ChosenInterpreter | FunctionNotLoadable:
+        try:
+            return self._python(version) if kind == "python" else self._node(version)
+        except FunctionNotLoadable as error:
+            return error
 
     def _python(self, version: str) -> ChosenInterpreter:
         tried: list[TriedInterpreter] = []
