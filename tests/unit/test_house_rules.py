@@ -143,8 +143,10 @@ def test_a_text_refers_only_to_what_is_there() -> None:
     reference = re.compile(rf"\w+\.py|(?:{'|'.join(packages())})(?:\.\w+)+")
 
     def is_there(name: str) -> bool:
-        module = modules_by_name.get(name.rpartition(".")[0])
-        return name in there or (module is not None and re.search(rf"(?m)^[\w ]*\b{name.rpartition('.')[2]}\b", module.text) is not None)
+        place, _, defined = name.rpartition(".")
+        module = modules_by_name.get(place)
+        definition = rf"(?m)^ *(?:(?:async )?def |class )?{defined}\b *[(:=]"
+        return name in there or (module is not None and re.search(definition, module.text) is not None)
 
     def stale(module: Module) -> list[str]:
         groups = [group for _, text in module.strings() for group in re.findall(r"\(([\w., ]+)\)", text)]

@@ -307,8 +307,8 @@ class SerDesError(_RecordedError):
 class DurableOperationError(_RecordedError):
     """A durable operation failed and is not tried again.
 
-    The class names the kind of operation; `error_type`, `message`, `data` and `stack_trace` describe the error inside the operation. If
-    `__cause__` is set, it is made from these four fields, also in the first run, so that the code gets the same error in every replay.
+    The class names the kind of operation. The four fields describe the error inside it; only the `error_type` of a CallbackError is the
+    name of its own class. `__cause__`, if set, is made from what is recorded, also in the first run: every replay gets the same error.
     """
 
     code = "durable_operation_error"

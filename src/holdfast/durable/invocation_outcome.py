@@ -65,9 +65,9 @@ def failed(state: ExecutionState, error: BaseException) -> Outcome:
 
 
 def crashed(error: BaseException, through: BaseException | None = None) -> Outcome:
-    """The outcome of an invocation that failed with `error`, but does not fail the execution: the handler is invoked again. The outcome
-    names the line of the author's code, if it is known. `through` is the exception that passed through the author's code; None means that
-    `error` itself did.
+    """The outcome of an invocation that failed with `error`: the handler is invoked again, until too many invocations in a row have failed;
+    then the execution fails (model/verbs.py). The outcome names the line of the author's code, if it is known. `through` is the exception
+    that passed through the author's code; None means that `error` itself did.
     """
     return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(error).to_failure(), place=_place(through or error))
 

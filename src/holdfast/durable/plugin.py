@@ -131,8 +131,8 @@ class OperationChangeInfo:
 
 
 class UserFunctionOutcome(Enum):
-    """How a user's function ended. INCOMPLETE: a suspension, a cancellation or an exit such as SystemExit interrupted it, or it was still
-    under way when the invocation ended."""
+    """How a user's function ended. INCOMPLETE: a suspension, a cancellation (for example because the time of its step was over) or an exit
+    such as SystemExit interrupted it, or it was still under way when the invocation ended."""
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"

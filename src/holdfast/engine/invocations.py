@@ -351,8 +351,8 @@ class Invocations:
             self._moved(header, change.operations)
 
     def _moved(self, header: Execution, operations: Mapping[str, Operation] = NOTHING) -> None:
-        """React to a write that changed an execution and did not claim it. If the execution is live here, its invocation learns of the
-        change: `operations` are the changed operations; if there are none, the invocation reads what changed."""
+        """React to a write that changed an execution and did not claim it: answer the callers that wait for its end if the write ended it,
+        and tell the host if it is live here (`Host.learn`). `operations`: the changed operations; empty: it is not known which changed."""
         self.finish(header)
         if header.state is State.RUNNING and header.id in self._live:
             self._host.learn(header, operations.values())

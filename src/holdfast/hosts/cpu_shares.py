@@ -104,7 +104,7 @@ class CpuShares:
         return in_all > _SCARCE * self._cores * _HALF_SECONDS and used > _GREEDY * in_all / tenants
 
     def rest(self, tenant: str, now: float) -> float:
-        """The seconds until a new body of this tenant may start, if the tenant's share stays the same. 0 if it may start now; this is
+        """An estimate of the seconds until a new body of this tenant may start; the caller asks again then. 0 if it may start now; this is
         always so while no other tenant is at work."""
         with self._lock:
             self._pay(now)

@@ -121,7 +121,8 @@ class Inherited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CallAnswer(msgspec.Struct, frozen=True):
-    """What the body gets back for a request."""
+    """The answer to a request of the body: to a tool call, a step, a question or an artifact. A request that fails has no answer: an error
+    is raised instead."""
 
     result: Any
     at: int

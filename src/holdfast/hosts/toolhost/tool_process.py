@@ -183,7 +183,8 @@ class ToolProcess:
 
 
 def _left_bytes(error: BaseException | None) -> bool:
-    """Whether the connection broke before the process had read every byte: then it never had the whole frame.
+    """Whether the tool process ended the connection before it had read every byte of a frame: then it never had the whole frame. `error`:
+    with which error the connection ended; None: without one.
 
     A byte could not be written (EPIPE), or Linux says that the other end was closed with unread bytes in it (ECONNRESET).
     """

@@ -49,7 +49,8 @@ class Executions:
         return in_group(AWS, routes)
 
     async def checkpoint(self, request: Request) -> Reply:
-        """CheckpointDurableExecution. AWS's model has no 404 for this operation, so a missing execution is reported as an invalid token."""
+        """CheckpointDurableExecution. AWS's model has no 404 for this operation, so a missing execution is reported as an invalid token.
+        (If the caller is limited to one tenant, the gate has answered 404 before.)"""
         try:
             asked = wire.checkpoint_from_json(request.content or b"{}")
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

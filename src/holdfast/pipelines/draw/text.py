@@ -22,8 +22,8 @@ _DASHED = {"│": "┆", "─": "┄"}
 
 
 def draw_text(graph: Graph, views: Views | None = None, *, width: int = 100) -> str:
-    """The drawing as text. A graph whose boxes need more columns than `width`, or that has more than MOST_BOXES nodes, is drawn as a list.
-    `views`: the states of the nodes in a run; None: no states are shown."""
+    """The drawing as text. A graph whose boxes and lines need more columns than `width`, or that has more than MOST_BOXES nodes, is drawn
+    as a list. A label beside a line may go beyond `width`. `views`: the states of the nodes in a run; None: no states are shown."""
     if len(graph.nodes) <= MOST_BOXES:
         captions = _captions(graph, views or {})
         drawn = layout(graph, _metrics(captions))

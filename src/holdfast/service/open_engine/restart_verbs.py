@@ -99,7 +99,8 @@ class RestartVerbs:
         hosted = [one for (name, _), one in self._functions.items() if name == header.function]
         if not hosted:
             raise FunctionNotFound(
-                f"The function {header.function!r} is not hosted here, so its code cannot be replayed. Give it to the engine."
+                f"{header.function!r} is not a function of this engine, so its code cannot be replayed. Give the function to the engine. "
+                "Restart a run of a worker or a pipeline with `restart`."
             )
         text = None if input is ... else input_text(input)
         prepared = await in_thread(Purpose.HOUSE, prepare_execution, self._engine.store, wanted, hosted[-1], operation, text)

@@ -379,7 +379,7 @@ class SqliteStore(
         return int(version)
 
     def close(self) -> None:
-        """Close the file, and remove this process's sign of life (presence.py)."""
+        """Close the file, and remove this store's sign of life (presence.py)."""
         self._close_looker()
         with self._write_lock, self._read_lock:
             self._reader.close()

@@ -221,8 +221,8 @@ def _phone_at(text: str, groups: Sequence[tuple[int, int]], first: int) -> tuple
 
 
 def _phone_begins(text: str, start: int, end: int) -> int | None:
-    """If a phone number may begin with the digits from `start` to `end`, the position where it begins (that of the + before the digits, if
-    there is one); else None."""
+    """If a phone number may begin with the digits from `start` to `end`, the position where it begins; else None. It begins with the
+    digits, or with a + before them, unless a letter or a digit stands before the +."""
     before = text[max(0, start - 2) : start]
     if before.endswith("+") and not before[:-1].isalnum():
         return start - 1
