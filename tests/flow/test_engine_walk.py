@@ -38,7 +38,6 @@ async def order(event: Any, context: AsyncDurableContext) -> int:
 _FORWARD: Final = {
     "Writer._flush": "the loop begins a commit at the end of its tick",
     "Decisions._entry": "the store lets each write decide",
-    "Presence.turn": "the store asks whether it must wait for other processes",
     "execution_row": "the store makes a row",
     "touched_row": "the store makes a row",
     "changed_row": "the store makes a row",

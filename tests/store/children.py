@@ -81,7 +81,7 @@ def make(path: str, member: str) -> None:
 def stand(path: str, member: str, where: str) -> None:
     """Take one half of the turnstile and stay in it, as a process does that is stopped there."""
     store = SqliteStore(path, member)
-    gate = {"next": store._presence._next, "turn": store._presence._turn}[where] if store._presence else None
+    gate = getattr(store._presence._turnstile, where) if store._presence else None
     say("standing" if gate and gate.enter() else "no room")
     sys.stdin.readline()
 

@@ -24,6 +24,7 @@ from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter
 from holdfast.store.sqlite import connection as opening_module
 from holdfast.store.sqlite import presence as sharing
+from holdfast.store.sqlite import turnstile
 from holdfast.store.sqlite.schema_migrations import SCHEMA_VERSION
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.stores import Opening, SharedStoreSuite, StoreSuite
@@ -288,7 +289,7 @@ def test_a_store_finds_its_neighbours_while_threads_of_its_process_open_and_clos
         while not done.is_set():
             beside = [sharing.Presence(path, f"beside {number} {which}") for which in range(8)]
             for presence in beside:
-                assert presence._turn_in_process is here._turn_in_process
+                assert presence._process is here._process
                 presence.close()
 
     interval = sys.getswitchinterval()
@@ -354,7 +355,7 @@ def test_the_turnstile_is_waited_for_in_vain_once_and_works_again_when_it_is_fre
         waits.append(0)
 
     monkeypatch.setattr("select.select", select)
-    monkeypatch.setattr(sharing, "monotonic", lambda: len(waits) / 100)  # a hundredth of a second in each pause
+    monkeypatch.setattr(turnstile, "monotonic", lambda: len(waits) / 100)  # a hundredth of a second in each pause
     other = child("hold", path, "there")
     with killed_afterwards(other), Path(f"{path}-holdfast", "turn").open("w") as turn:
         assert heard(other) == "holding"
@@ -390,14 +391,24 @@ def test_a_process_with_two_stores_is_alone_and_takes_no_lock_file_before_a_writ
         assert alone(store)
         assert alone(other)
         monkeypatch.setattr(fcntl, "flock", pytest.fail)
-        started(store, "a")
-        started(other, "b")
+        for n in range(3):  # each store notices the write of the other one, and looks for processes again
+            started(store, f"a{n}")
+            started(other, f"b{n}")
+            assert (store.changed(), other.changed()) == (True, True)
         monkeypatch.undo()
 
 
-def test_two_saturating_stores_of_one_process_get_fair_turns(path: Path) -> None:
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "opened beside a process that has ended"])
+def test_two_saturating_stores_of_one_process_get_fair_turns(path: Path, beside: bool) -> None:
     count = 100
-    stores = {name: SqliteStore(str(path), name) for name in ("one", "two")}
+    stores = {"one": SqliteStore(str(path), "one")}
+    if beside:
+        other = child("hold", path, "there")
+        with killed_afterwards(other):
+            assert heard(other) == "holding"
+            stores["two"] = SqliteStore(str(path), "two")
+        stores["one"].dead(T0)  # as a runner asks each second; a console does not
+    stores.setdefault("two", SqliteStore(str(path), "two"))
     batches = {name: [[wanted(f"{n}-{m}", function=name) for m in range(30)] for n in range(count)] for name in stores}
     committed = dict.fromkeys(stores, 0)
     together = threading.Barrier(2)
