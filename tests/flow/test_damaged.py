@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ import pytest
 from holdfast import AsyncDurableContext, Duration, StepContext, durable_execution
 from holdfast.engine.scheduler import Scheduler
 from holdfast.model.clock import VirtualClock
-from holdfast.model.execution import ExecutionStatus, State
+from holdfast.model.errors import ExecutionStopped, StoreBroken, StoreBusy
+from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.verbs import Settle
+from holdfast.service.client import Client
 from tests.flow.harness import Harness, eventually, pending
 from tests.histories import wire
 
@@ -84,6 +87,65 @@ async def test_a_damaged_execution_that_is_ready_keeps_no_other_from_being_claim
             assert {found.id for found in [x async for x in engine.list()]} == {x.id for x in (*executions, late)}, (
                 "it is left out of lists"
             )
+
+
+async def test_a_caller_hears_of_an_end_that_another_process_wrote_although_an_awaited_neighbour_cannot_be_read(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite reads pages. If one is damaged, a query that needs it fails as a whole."""
+    async with harness.engine(patient, clock=VirtualClock(skipping=False)) as engine:
+        damaged, other = await engine.start(patient, "damaged"), await engine.start(patient, "other")
+        waiters = [asyncio.ensure_future(execution.result()) for execution in (damaged, other)]
+        await eventually(lambda: len(engine._engine.endings.awaited) == 2)
+        store = engine._engine.store
+        find, ended = store.find, store.ended
+
+        def readable(*executions: str) -> None:
+            if damaged.id in executions:
+                raise StoreBroken("damaged")
+
+        def find_readable(execution: str) -> Execution | None:
+            readable(execution)
+            return find(execution)
+
+        def ended_readable(executions: Sequence[str]) -> Sequence[str]:
+            readable(*executions)
+            return ended(executions)
+
+        monkeypatch.setattr(store, "find", find_readable)
+        monkeypatch.setattr(store, "ended", ended_readable)
+        with Client.open(harness.store) as client:
+            client.stop(other.id)
+        with pytest.raises(ExecutionStopped):
+            await asyncio.wait_for(waiters[1], 20)
+        monkeypatch.undo()
+        await damaged.stop()
+        with pytest.raises(ExecutionStopped):
+            await waiters[0]
+
+
+async def test_a_caller_hears_of_an_end_although_the_store_was_busy_when_it_was_first_read(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with harness.engine(patient, clock=VirtualClock(skipping=False)) as engine:
+        execution = await engine.start(patient)
+        waiter = asyncio.ensure_future(execution.result())
+        await eventually(lambda: engine._engine.endings.awaited)
+        store, asked = engine._engine.store, list[bool]()
+        ended = store.ended
+
+        def busy_once(executions: Sequence[str]) -> Sequence[str]:
+            asked.append(True)
+            if len(asked) == 1:
+                raise StoreBusy("busy")
+            return ended(executions)
+
+        monkeypatch.setattr(store, "ended", busy_once)
+        with Client.open(harness.store) as client:
+            client.stop(execution.id)
+        with pytest.raises(ExecutionStopped):
+            await asyncio.wait_for(waiter, 20)
+        assert len(asked) > 1
 
 
 async def test_what_is_in_trouble_is_left_alone_for_a_while_instead_of_being_asked_again_and_again(

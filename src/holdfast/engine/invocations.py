@@ -44,7 +44,7 @@ from holdfast.engine.registry import Function, Registry
 from holdfast.engine.unsure_claims import ClaimsStore, UnsureClaims
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock
-from holdfast.model.errors import HoldfastError, LeaseLost, Rejected, Retryable, RowDamaged, WriteFailed
+from holdfast.model.errors import HoldfastError, LeaseLost, Rejected, Retryable, RowDamaged, StoreBroken, WriteFailed
 from holdfast.model.execution import Change, Claimant, Execution, ExecutionStatus, Outcome, OutcomeStatus, State
 from holdfast.model.ids import Arn, IdSource, Position
 from holdfast.model.operations import Kind, Operation
@@ -359,9 +359,17 @@ class Invocations:
         self._agenda.backlog |= header.state is State.READY
         self._agenda.expect(header)
 
+    def _ended_elsewhere(self) -> Sequence[str]:
+        """The executions that have ended and whose end callers here wait for. If one of the awaited executions cannot be read, all that are
+        awaited: then the caller reads each alone."""
+        try:
+            return self._store.ended(self._endings.awaited)
+        except StoreBroken:
+            return self._endings.awaited
+
     def others_wrote(self) -> None:
         """After a write of another process: read what it did to the executions that callers here wait for, and to those that run here."""
-        for header in readable(self._store, self._store.ended(self._endings.awaited)):
+        for header in readable(self._store, self._ended_elsewhere()):
             with spared(header.id):
                 self.finish(header, ours=False)
         self._parents.others_wrote(lambda waiting: list(readable(self._store, waiting)))

@@ -148,7 +148,7 @@ class Scheduler:
                 self._agenda.others_wrote = True  # what this round could not read is read in the next
             except Exception as trouble:  # no error may end the scheduler
                 log.warning("the scheduler of %s: %s", self._runner, trouble, exc_info=not isinstance(trouble, HoldfastError))
-                self._agenda.backlog = self._agenda.queued = True
+                self._agenda.others_wrote = True  # it is not known what this round has read
                 await asyncio.sleep(_TROUBLE_SECONDS)
 
     async def _until_well(self) -> None:

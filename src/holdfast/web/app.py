@@ -122,7 +122,7 @@ class App:
         requests.take(tenant)
         arrived = policy.reads_body
         try:
-            # One timer for both time limits, because a timer takes a tenth of the time of an ordinary request.
+            # One block for both time limits, because such a block takes a tenth of the time of an ordinary request.
             async with asyncio.timeout(self.limits.body_seconds) as request.timer:
                 if not arrived:
                     request.content = await request.incoming.whole(self._most_bytes(policy))
