@@ -37,6 +37,11 @@ class LocalSite(ThreadingHTTPServer):
         self.before_removal_answer: Callable[[], object] = lambda: None
         """The same for a report that is taken back."""
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing about a client that has left: the demo kills it while it waits for an answer."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
     @property
     def url(self) -> str:
         """Where it listens."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -43,6 +46,25 @@ def web() -> Iterator[Any]:
 @pytest.fixture
 def settings(web: Any, tmp_path: Path) -> WorkerSettings:
     return settings_for(web, tmp_path)
+
+
+def test_the_web_of_the_example_says_nothing_about_a_client_that_was_killed(
+    web: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    answered, shut = threading.Event(), web.shutdown_request
+
+    def shutdown(request: Any) -> None:
+        shut(request)
+        answered.set()
+
+    monkeypatch.setattr(web, "shutdown_request", shutdown)
+    with socket.create_connection(web.server_address) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # its end is a reset, as after a kill
+        web.before_answer = client.close
+        client.sendall(b"POST /reports HTTP/1.1\r\nIdempotency-Key: k\r\nContent-Length: 2\r\n\r\n{}")
+        assert answered.wait(20)
+    assert capfd.readouterr().err == ""
+    assert list(web.reports) == ["k"]
 
 
 async def decided(engine: OpenEngine, key: str, inputs: dict[str, Any], verdict: str) -> tuple[Response, list[tuple[str, int, str]]]:

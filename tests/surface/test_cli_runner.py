@@ -58,10 +58,10 @@ def scene(tmp_path: Path) -> Scene:
     return scene
 
 
-def finished(scene: Scene) -> list[str]:
+def finished(scene: Scene, status: ExecutionStatus = ExecutionStatus.SUCCEEDED) -> list[str]:
     store = scene.opened()
     try:
-        return sorted(x.name for x in store.list(Filter(statuses=(ExecutionStatus.SUCCEEDED,))))
+        return sorted(x.name for x in store.list(Filter(statuses=(status,))))
     finally:
         store.close()
 
@@ -115,6 +115,23 @@ def test_a_runner_takes_its_queue_and_tenant_prints_what_it_hosts_and_leaves_on_
     assert [line for line in err.splitlines() if line.startswith("warning: queue")] == [waits]
     assert "leaving: waiting until running work can be stopped" in err
     assert finished(scene) == ["mine"]
+
+
+def test_a_runner_prints_what_its_functions_log_and_why_they_failed(scene: Scene) -> None:
+    scene.functions.write_text(
+        "from holdfast import durable_execution\n\n\n@durable_execution\ndef send(event, context):\n"
+        "    context.logger.info('to %s', event)\n    raise ValueError('no such address')\n"
+    )
+    scene.push("bob")
+    process = Program(scene.folder).begin("runner", "mail.py", "--store", scene.store)
+    try:
+        until(lambda: finished(scene, ExecutionStatus.FAILED))
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+    (execution,) = finished(scene, ExecutionStatus.FAILED)
+    said = [line.removeprefix(f"send/{execution}: ") for line in err.splitlines() if line.startswith("send/")]
+    assert said == ["to bob", f"the code raised ValueError: no such address, at {scene.functions}:7 in send"]
 
 
 def test_a_runner_declares_the_schedules_of_its_files_and_of_the_operators_file(scene: Scene) -> None:

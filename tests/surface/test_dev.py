@@ -88,6 +88,20 @@ def test_without_a_target_a_sample_runs_and_waits_for_a_person_and_a_second_star
     assert run in again.said[-1]
 
 
+def test_a_second_command_for_the_same_sample_is_refused_and_changes_nothing_of_it(folder: Path, devs: Any) -> None:
+    devs("--no-open", mark="The sample runs: ")
+    copy = sample_of(str(folder / "holdfast.db")).folder
+    before = {file: file.read_bytes() for file in copy.rglob("*.*") if file.is_file()}
+    second = Dev(folder, "--no-open")
+    assert second.process.wait(PATIENCE_SECONDS) == 2
+    second.close()
+    assert second.warned[-1] == (
+        f"error[invalid_parameter]: Another `holdfast dev` serves the sample {copy}. "
+        "Open its console, end it, or name another store with --store."
+    )
+    assert {file: file.read_bytes() for file in copy.rglob("*.*") if file.is_file()} == before
+
+
 def test_a_target_is_served_its_changes_are_published_and_the_console_is_opened(folder: Path, devs: Any) -> None:
     (folder / "hello.py").write_text(HELLO.format("one"))
     dev = devs("hello.py", mark="AWS_ENDPOINT_URL_LAMBDA=")

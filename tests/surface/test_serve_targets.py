@@ -75,6 +75,17 @@ def test_functions_of_a_python_file_run_in_the_server_itself(serve: Programs, ta
     assert 'holdfast_executions_closed_total{function="greet",status="SUCCEEDED"} 2.0' in told.text, "no worker is served here"
 
 
+def test_a_server_prints_what_functions_of_a_python_file_log_and_why_they_failed(serve: Programs) -> None:
+    (serve.folder / "broken.py").write_text(
+        "from holdfast import durable_execution\n\n\n@durable_execution(execution_timeout=60)\ndef broken(event, context):\n"
+        "    context.logger.info('to %s', event)\n    raise ValueError('no such address')\n"
+    )
+    server = serve("broken.py")
+    assert "FunctionError" in server.invoke("broken:$LATEST", "bob")
+    said = [line.partition(": ")[2] for line in server.warned if line.startswith("broken/")]
+    assert said == ["to bob", f"the code raised ValueError: no such address, at {serve.folder / 'broken.py'}:7 in broken"]
+
+
 def test_a_server_of_a_store_in_memory_serves_functions_and_says_that_it_has_no_console(serve: Programs) -> None:
     server = serve("greeting.py", store=":memory:")
     assert server.invoke("greet_all:$LATEST", ["a"])["Payload"] == ["hello a"]

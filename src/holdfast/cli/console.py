@@ -12,13 +12,11 @@ import typer
 from holdfast.cli.arguments import NO_CONSOLE, CodecOption, StoreOption, StorePlace
 from holdfast.cli.keys_secret import with_taken
 from holdfast.cli.serve import HostOption, HostsOption, OriginsOption, PortOption, cannot_listen, told_to_leave, url_of
+from holdfast.cli.server_loop import server_loop
 from holdfast.cli.terminal import say, warn_of_root
 from holdfast.model.clock import SystemClock
-from holdfast.model.errors import ExtraMissing
 from holdfast.model.ids import id_at
 from holdfast.store.shown_address import shown
-
-_EXTRA = "`holdfast console` needs packages that are installed on request: pip install 'holdfast[server]'."
 
 
 def console(
@@ -34,13 +32,7 @@ def console(
     well."""
     place = StorePlace.of(store, codec)
     place.check_lasting(NO_CONSOLE)
-    try:
-        import uvloop
-
-        import holdfast.web.listener  # noqa: F401 (whether it can be imported is the question)
-    except ImportError as missing:
-        raise ExtraMissing(f"{_EXTRA} ({missing})") from None
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=server_loop("holdfast console")) as runner:
         runner.run(_show(place, host, port, read_only, allow_host or (), allow_origin or ()))
 
 

@@ -18,6 +18,7 @@ from holdfast.cli.arguments import NO_CONSOLE, CodecOption, ConfigOption, StoreO
 from holdfast.cli.sample import PIPELINE, Sample, sample_of
 from holdfast.cli.serve import HostOption, ParametersOption, PortOption, ServeOptions, TargetsArgument, read_parameters, serve_until_told
 from holdfast.cli.serve_workers import IsolationOption, ServeWorkers
+from holdfast.cli.server_loop import server_loop
 from holdfast.cli.terminal import printable, say
 from holdfast.model.execution import ExecutionStatus
 from holdfast.operator.trust import TrustBook
@@ -64,6 +65,7 @@ def dev(
 
 
 def _serve_sample(options: ServeOptions, *, opens: bool) -> None:
+    server_loop("holdfast dev")  # before anything is written: the server may not be installed
     sample = sample_of(options.place.where)
     is_ours = _needs_no_trust(options.place, sample)
     sample.fill()

@@ -54,9 +54,14 @@ _LINES: Final = FunctionLogHandler(logging.DEBUG)
 
 def print_function_logs() -> None:
     """Begin to print log lines. Call this after the functions are loaded. If their author configured logging, this changes nothing."""
+    if not logging.getLogger().handlers:
+        set_function_log_level()
+        logging.lastResort = _LINES
+
+
+def set_function_log_level() -> None:
+    """Set the level of Python's root logger to INFO, if it still is WARNING, Python's default. With WARNING, the logs of functions in this
+    process would have no records below a warning."""
     root = logging.getLogger()
-    if root.handlers:
-        return
-    if root.level == logging.WARNING:  # Python's default
+    if root.level == logging.WARNING:
         root.setLevel(logging.INFO)
-    logging.lastResort = _LINES

@@ -18,9 +18,10 @@ import typer
 
 from holdfast.cli import completion
 from holdfast.cli.arguments import CodecOption, ConfigOption, StoreOption, StorePlace, TrustOption
+from holdfast.cli.function_logs import print_function_logs, set_function_log_level
 from holdfast.cli.operators_queues import operators_queues
 from holdfast.cli.runner_metrics import metrics_page
-from holdfast.cli.serve import DRAIN_SECONDS, set_function_log_level, told_to_leave
+from holdfast.cli.serve import DRAIN_SECONDS, told_to_leave
 from holdfast.cli.serve_schedules import schedules_of_file, warn_of_left_over
 from holdfast.cli.serve_workers import IsolationOption, ServeWorkers
 from holdfast.cli.terminal import print_table, printable, say, warn_of_root
@@ -202,6 +203,7 @@ async def _run(options: RunnerOptions, found: FoundTargets, workers: ServeWorker
     leaving = told_to_leave()
     warn_of_root()
     set_function_log_level()
+    print_function_logs()
     measured = FunctionSignals(os.environ)
     opening = _opening(options, found, workers, measured)
     if options.metrics_port is not None:

@@ -8,8 +8,10 @@ build copies into the wheel.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib.util
 import json
+import os
 import re
 import shutil
 import sys
@@ -91,7 +93,27 @@ class Sample(msgspec.Struct, frozen=True):
     @contextlib.contextmanager
     def web(self) -> Iterator[str]:
         """Run the sample's web server in a thread of this process until the block is left. Yields its address. The addresses in the copy
-        are changed to this one."""
+        are changed to this one. Raises InvalidParameter if another process runs the web server of this copy."""
+        with self._alone(), self._running_web() as address:
+            yield f"http://{address}"
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """A block in which no other process serves this copy: it would change the addresses under the runs of this process."""
+        folder = private.open_folder(self.folder)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+            fcntl.flock(folder, fcntl.LOCK_UN)  # a forked child may still have the folder open
+        except BlockingIOError:
+            raise InvalidParameter(
+                f"Another `holdfast dev` serves the sample {self.folder}. Open its console, end it, or name another store with --store."
+            ) from None
+        finally:
+            os.close(folder)
+
+    @contextlib.contextmanager
+    def _running_web(self) -> Iterator[str]:
         site = _site(self.port)
         serving = threading.Thread(target=site.serve_forever, kwargs={"poll_interval": 0.1}, name="sample-web", daemon=True)
         serving.start()
@@ -103,7 +125,7 @@ class Sample(msgspec.Struct, frozen=True):
                     text = file.read_text(encoding="utf-8")
                     if (changed := _ADDRESS.sub(address, text)) != text:
                         file.write_text(changed, encoding="utf-8")
-            yield f"http://{address}"
+            yield address
         finally:
             site.shutdown()
             serving.join()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import logging
 import os
 import signal
 import socket
@@ -21,15 +20,17 @@ import msgspec
 import typer
 
 from holdfast.cli.arguments import CodecOption, ConfigOption, StoreOption, StorePlace, TrustOption
+from holdfast.cli.function_logs import print_function_logs, set_function_log_level
 from holdfast.cli.keys_secret import with_taken
 from holdfast.cli.operators_queues import operators_queues
 from holdfast.cli.serve_console import console_routes
 from holdfast.cli.serve_output import print_served
 from holdfast.cli.serve_schedules import ServerDeclarations, schedules_of_file
 from holdfast.cli.serve_workers import IsolationOption, ServeWorkers, served_beside
+from holdfast.cli.server_loop import server_loop
 from holdfast.cli.terminal import printable, say, warn_of_root
 from holdfast.model.clock import SystemClock
-from holdfast.model.errors import ExtraMissing, HoldfastError, InvalidParameter
+from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.settings import Settings
 
@@ -53,7 +54,6 @@ _HARD_SPACE: Final = "\u00a0"
 _KEPT_VERSIONS: Final = 20
 """With --reload, each change makes a new version of a function. The versions with the highest numbers are kept, this many. An older
 version is kept only if an alias names it or an execution runs it."""
-_EXTRA: Final = "`holdfast serve` needs packages that are installed on request: pip install 'holdfast[server]'."
 
 
 TargetsArgument = Annotated[
@@ -159,18 +159,13 @@ def serve(
 
 def serve_until_told(options: ServeOptions) -> None:
     """Serve until Ctrl-C or SIGTERM ends the server. Raises ExtraMissing if the packages of `holdfast[server]` are not installed."""
-    try:
-        import uvloop
-
-        import holdfast.web.listener  # noqa: F401 (whether it can be imported is the question)
-    except ImportError as missing:
-        raise ExtraMissing(f"{_EXTRA} ({missing})") from None
+    new_loop = server_loop("holdfast serve")
     began = SystemClock().now()
     found = _find(options)
     # The command may ask for trust here, and Ctrl-C ends the question.
     workers = ServeWorkers.of(found, options.place, options.isolation, options.config, trust=options.trust)
     schedules = () if workers is not None else schedules_of_file(options.isolation, options.config, trust=options.trust)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(_serve(options, found, workers, schedules, began))
 
 
@@ -206,6 +201,7 @@ async def _serve(
     settings = Settings(store=options.place.where, codec=options.place.codec(), observers=measured.observers, queues=declared.queues(found))
     subscribers = ServerSubscribers.read(options.signals, os.environ, settings.clock)
     set_function_log_level()
+    print_function_logs()
     opening = open_serving(
         found.inline,
         settings=settings,
@@ -262,14 +258,6 @@ def _routes(
         found += [*workers.routes(service, limits), *MetricsRoutes(lambda: workers.metrics_text() + measured.text()).routes()]
     found += ScheduleRoutes(service.engine.store, service.engine.clock, service.engine.look_for_work).routes()
     return found
-
-
-def set_function_log_level() -> None:
-    """Set the level of Python's root logger to INFO, if it still is WARNING, Python's default. With WARNING, the logs of functions in this
-    process would have no records below a warning."""
-    root = logging.getLogger()
-    if root.level == logging.WARNING:
-        root.setLevel(logging.INFO)
 
 
 def _gate(options: ServeOptions, service: Serving) -> Gate:
