@@ -33,6 +33,7 @@ FILES: dict[str, str | bytes] = {
     "words, code, told",
     [
         (["run", "none.py:f"], "function_not_loadable", "There is no file none.py"),
+        (["run", "."], "function_not_loadable", ". is a folder. Name a file in it."),
         (["run", "web-scrap-worker"], "function_not_loadable", "no ready worker of that name. Did you mean `web-scrape-worker`?"),
         (["run", "no.module:f"], "function_not_loadable", "There is no module 'no.module'"),
         (["run", ":f"], "invalid_parameter", "names no function"),

@@ -110,10 +110,12 @@ def _discreet(place: str, failed: FunctionNotLoadable) -> str:
 
 
 def _is_path(place: str) -> bool:
-    return place.endswith(".py") or os.sep in place or Path(place).is_file()
+    return place.endswith(".py") or os.sep in place or not place.strip(".") or Path(place).is_file()
 
 
 def _from_file(path: Path) -> ModuleType:
+    if path.is_dir():
+        raise FunctionNotLoadable(f"{path} is a folder. Name a file in it.")
     if not path.is_file():
         raise FunctionNotLoadable(f"There is no file {path}.")
     path = path.resolve()

@@ -6,12 +6,14 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from holdfast.cli.terminal import print_table, printable, say
+from holdfast.contract.checking import checker_of
+from holdfast.contract.example_inputs import example_inputs
 from holdfast.model.errors import DuplicateFunction, HoldfastError
 from holdfast.model.threads import Purpose, in_thread
 
@@ -39,7 +41,6 @@ IsolationOption = Annotated[
         help="How workers are isolated: all (the default), process, or inline, which is no isolation. Without it: as holdfast.toml says.",
     ),
 ]
-_EXAMPLES = {"string": "…", "integer": 1, "number": 1, "boolean": True, "array": [], "object": {}}
 
 
 class ServeWorkers:
@@ -149,13 +150,16 @@ class ServeWorkers:
             say(self.runtime.server_limits.described())
 
     def print_try(self, url: str, *, needs_credentials: bool) -> None:
-        """Print a command that calls the first pipeline, else the first worker."""
+        """Print a command that calls the first pipeline, else the first worker. It has example inputs, if these fit the schema."""
         served = [*(one.worker.contract for one in self.runtime.pipelines), *(package.contract for package in self.runtime.packages)]
         contract = served[0]
         token = " -H 'Authorization: Bearer TOKEN'" if needs_credentials else ""
-        body = json.dumps({"inputs": _example(contract.input_schema)}, ensure_ascii=False).replace("'", "'\\''")
-        print("Try a worker with:")
-        print(f"  curl -s {url}/v1/workers/{contract.worker_id}/invoke{token} -d '{printable(body)}'")
+        inputs = example_inputs(contract.input_schema)
+        fits = checker_of(contract.input_schema).fits(inputs)
+        body = json.dumps({"inputs": inputs}, ensure_ascii=False).replace("'", "'\\''")
+        print("Try a worker with:" if fits else 'Try a worker; write its inputs into the file request.json, as {"inputs": {…}}:')
+        data = f"'{printable(body)}'" if fits else "@request.json"
+        print(f"  curl -s {url}/v1/workers/{contract.worker_id}/invoke{token} -d {data}")
 
 
 def served_beside(
@@ -185,22 +189,3 @@ def _limited(contract: Contract) -> str:
     if limits.tools:
         told.append("tools: " + " ".join(tool.name for tool in limits.tools))
     return ", ".join(told)
-
-
-def _example(schema: dict[str, Any]) -> dict[str, Any]:
-    """Example values for the required inputs, for the user to change."""
-    known = schema.get("properties")
-    required = schema.get("required")
-    if not isinstance(known, dict) or not isinstance(required, list):
-        return {}
-    return {name: _value(known.get(name)) for name in required if isinstance(name, str)}
-
-
-def _value(schema: Any) -> Any:
-    if not isinstance(schema, dict):
-        return "…"
-    for word in ("examples", "enum"):
-        if isinstance(schema.get(word), list) and schema[word]:
-            return schema[word][0]
-    kind = schema.get("type")
-    return _EXAMPLES.get(kind if isinstance(kind, str) else "", "…")
