@@ -4,7 +4,7 @@ import asyncio
 import importlib.abc
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -181,6 +181,17 @@ def test_a_model_that_the_operator_does_not_name_is_refused(tool: LanguageModel)
 def test_the_estimate_is_rather_too_high(text: str, tokens: int) -> None:
     """The numbers are about what tokenizers in use make of such texts."""
     assert tokens <= estimated_tokens(text) <= 4 * tokens + 8
+
+
+def test_the_estimate_of_a_long_text_looks_at_no_single_character() -> None:
+    """A worker's caller chooses the prompt, and the estimate is made on the event loop: a third of a second for six megabytes, one
+    character after the other."""
+
+    class Long(str):
+        def __iter__(self) -> Iterator[str]:
+            raise AssertionError("one character after the other")
+
+    assert estimated_tokens(Long("a b1é" * 100)) == 100 + 100 + 100
 
 
 def test_a_price_that_is_none_is_refused() -> None:

@@ -13,13 +13,17 @@ from typing import Any, Final
 
 _PER_MESSAGE: Final = 8
 _PER_CALL: Final = 16
+_ASCII: Final = bytes(range(128))
+_LETTERS: Final = bytes(byte for byte in _ASCII if chr(byte).isalpha() or chr(byte).isspace())
 
 
 def estimated_tokens(text: str) -> int:
-    """About how many tokens a text has."""
-    letters = sum(char.isascii() and (char.isalpha() or char.isspace()) for char in text)
-    dense = sum(char.isascii() for char in text) - letters
-    foreign = len(text.encode("utf-8", errors="replace")) - letters - dense
+    """About how many tokens a text has. It counts with fast operations on bytes, because the text may have megabytes, and this runs on the
+    event loop."""
+    raw = text.encode("utf-8", errors="surrogatepass")
+    foreign = len(raw.translate(None, _ASCII))
+    dense = len(raw.translate(None, _LETTERS)) - foreign
+    letters = len(raw) - dense - foreign
     return math.ceil(letters / 3 + dense + foreign / 2)
 
 
