@@ -1,6 +1,7 @@
 """An answer that the model's server streams: the same result and the same bill as in one piece, whatever the server sends."""
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from typing import Any
@@ -115,7 +116,7 @@ async def test_a_server_that_says_done_and_does_not_hang_up_is_not_waited_for(mo
         ([b"data: not json\n\n"], "cannot be read"),
         ([b'data: {"choices":[{"delta":{"content":"\xff\xfe"}}]}\n\n'], "cannot be read"),
         ([b"data: [1]\n\n"], "not a JSON object"),
-        ([b"data: " + b"[" * 1500 + b"\n\n"], "cannot be read"),
+        ([b"data: " + b"[" * 1500 + b"\n\n"], "nested more than 200 levels"),
         ([b'data: {"error": {"message": "out of memory, sk-very-secret-key-0123456789"}}\n\n'], "out of memory"),
         ([b"data: " + b"x" * 3000], "a line of more than 2,000 bytes"),
         (["y" * 600, "y" * 600], "a text of more than 1,000 characters"),
@@ -134,6 +135,33 @@ async def test_a_hostile_stream_ends_with_a_named_error_and_what_arrived_is_paid
     reserved = tool.reserve({"prompt": "x"}, Remaining())
     assert error.usage.input_tokens == reserved.tokens - 500
     assert error.usage.output_tokens >= estimated_tokens("So far. ")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+@pytest.mark.parametrize("in_stream", [True, False])
+async def test_an_answer_of_too_many_values_is_not_parsed(model: Model, tool: LanguageModel, in_stream: bool, encoding: str) -> None:
+    """Eight megabytes of empty lists took the event loop most of a second. In UTF-16 a letter may have the bytes of a quote."""
+    crowd = ('{"\u0122":[' + "[]," * 30_000 + "[]]}").encode(encoding)
+    if in_stream:
+        model.streams("So far. ", b"data: " + crowd + b"\n\n")
+    else:
+        model.body = crowd
+    error = await failure(tool, {"prompt": "x"})
+    assert (error.code, error.known) == ("tool_unavailable", False)
+    assert ("holds more than 20000 objects and lists" in error.message) or encoding == "utf-16-le" and "cannot be read" in error.message
+
+
+def test_the_text_of_an_answer_that_broke_off_is_found_without_a_step_for_each_character() -> None:
+    """The engine of regular expressions kept a hundred bytes for each character, and took seconds for an answer of the largest size."""
+    answer = model_streams.WholeAnswer()
+    answer.take(b'{"choices":[{"message":{"content" : "' + rb"\"\\ " * 100_000)
+    tracemalloc.start()
+    text = answer.text
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (text, peak < 8 * len(text)) == (r"\"\\ " * 100_000, True)
+    answer.take(b'","content":"more"}}]}')
+    assert answer.text == text
 
 
 async def test_a_stream_that_breaks_off_is_no_answer(model: Model, tool: LanguageModel) -> None:

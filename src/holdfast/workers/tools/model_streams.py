@@ -6,7 +6,7 @@
     data: [DONE]
 
 In both cases the result is the same JSON document. The server may be hostile: the length of a line, of the text and of the whole answer is
-limited.
+limited, and so is the number of values in one JSON text.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
+from holdfast.contract.checking import MAX_DEPTH
+from holdfast.model.shapes import crowding
+
 MOST_LINE: Final = 1024 * 1024
 MOST_TEXT: Final = 4 * 1024 * 1024
 """The most characters of an answer's text; a result of a tool cannot be much larger."""
 MOST_BYTES: Final = 64 * 1024 * 1024
 """The most bytes of a streamed answer, including everything around its text. A stream needs a few hundred bytes for each token."""
-_CONTENT: Final = re.compile(r'"content"\s*:\s*"((?:[^"\\]|\\.)*)', re.DOTALL)
+_CONTENT: Final = re.compile(rb'"content"\s*:\s*"')
 _SHOWN: Final = 500
 
 
@@ -78,8 +81,12 @@ class WholeAnswer:
     def text(self) -> str:
         """The part of the answer's text that has arrived, still with the escapes of JSON. It is used only to estimate how long the text
         is."""
-        found = _CONTENT.search(self._body.decode(errors="replace"))
-        return "" if found is None else found[1]
+        found = _CONTENT.search(self._body)
+        if found is None:
+            return ""
+        rest = bytes(self._body[found.end() :])
+        end = rest.replace(b"\\\\", b"..").replace(b'\\"', b"..").find(b'"')
+        return (rest if end < 0 else rest[:end]).decode(errors="replace")
 
     def take(self, piece: bytes) -> str:
         """Take the next bytes of the answer. Returns an empty text, because the text is known only at the end. Raises AnswerInvalid if the
@@ -90,8 +97,8 @@ class WholeAnswer:
         return ""
 
     def document(self) -> Mapping[str, Any]:
-        """The document that the server sent. Raises ValueError if it is not a JSON object."""
-        document = json.loads(bytes(self._body))
+        """The document that the server sent. Raises AnswerInvalid if it has too many values, and ValueError if it is not a JSON object."""
+        document = _parsed(bytes(self._body))
         if not isinstance(document, Mapping):
             raise ValueError("the answer is not a JSON object")
         return document
@@ -149,7 +156,7 @@ class StreamedAnswer:
         if data == b"[DONE]":
             self.is_complete = True
             return ""
-        return self._chunk(json.loads(data)) if data else ""
+        return self._chunk(_parsed(data)) if data else ""
 
     def _chunk(self, chunk: Any) -> str:
         if not isinstance(chunk, dict):
@@ -188,6 +195,13 @@ class StreamedAnswer:
             raise AnswerInvalid("broke off before its answer was complete")
         message = {"content": self.text if self._has_content else None, "refusal": "".join(self._refusal) or None}
         return {"choices": [{"message": message, "finish_reason": self._finish}], "usage": self._usage}
+
+
+def _parsed(text: bytes) -> Any:
+    """The value of a JSON text in UTF-8. It is parsed on the event loop, so a text with too many values is refused before."""
+    if (crowded := crowding(text, MAX_DEPTH)) is not None:
+        raise AnswerInvalid(f"sent JSON that {crowded}")
+    return json.loads(text.decode("utf-8-sig", "surrogatepass"))  # as bytes it might be read as UTF-16, in which crowding sees no quotes
 
 
 def _said(error: Any) -> str:
