@@ -17,6 +17,7 @@ from holdfast.workers.tools.seam import CallResult, Remaining, ToolFailed, Usage
 from holdfast.workers.tools.token_estimate import estimated_tokens
 from tests.tools.calls import a_call, failure
 from tests.tools.models import Model, a_model, event_of
+from tests.tools.servers import head
 
 KEY = "sk-very-secret-key-0123456789"
 PRICES = prices_of({"m": {"input": "1", "output": "10"}})
@@ -162,6 +163,33 @@ def test_the_text_of_an_answer_that_broke_off_is_found_without_a_step_for_each_c
     assert (text, peak < 8 * len(text)) == (r"\"\\ " * 100_000, True)
     answer.take(b'","content":"more"}}]}')
     assert answer.text == text
+
+
+@pytest.mark.parametrize("status, says", [(200, "compressed answer"), (400, "answered 400")])
+async def test_a_compressed_answer_is_not_asked_for_and_never_unpacked(model: Model, tool: LanguageModel, status: int, says: str) -> None:
+    """Forty kilobytes of line breaks, unpacked, took the event loop half a minute."""
+    kind = "text/event-stream" if status == 200 else "application/json"
+    model.status, model.headers = status, {"content-type": kind, "content-encoding": "gzip"}
+    model.body = b"no gzip: to unpack it would fail in another way"
+    error = await failure(tool, {"prompt": "x"})
+    assert (error.known, says in error.message) == (status == 400, True)
+    assert model.web.asked[0].headers["accept-encoding"] == "identity"
+
+
+async def test_of_an_error_without_end_only_the_beginning_is_read(model: Model, tool: LanguageModel) -> None:
+    sent = 0
+
+    async def endless(asked: Any, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(head(400, {"content-type": "application/json"}) + b'{"error": {"message": "')
+        while sent < 64 * 1024 * 1024:
+            writer.write(b"y" * 65536)
+            await writer.drain()
+            sent += 65536
+
+    model.web.pages["/v1/chat/completions"] = endless
+    error = await failure(tool, {"prompt": "x"}, seconds=60)
+    assert (error.code, "answered 400" in error.message, sent < 64 * 1024 * 1024) == ("tool_failed", True, True)
 
 
 async def test_a_stream_that_breaks_off_is_no_answer(model: Model, tool: LanguageModel) -> None:

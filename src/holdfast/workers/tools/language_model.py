@@ -27,7 +27,7 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.workers.tools.listed_prices import listed_price
 from holdfast.workers.tools.model_answers import answered, count_of, failed, parts_of, value_of
-from holdfast.workers.tools.model_exchange import Exchange, current, watched
+from holdfast.workers.tools.model_exchange import HEADERS, Exchange, check_plain, current, limited, watched
 from holdfast.workers.tools.model_streams import WholeAnswer, answer_of
 from holdfast.workers.tools.prices import Price
 from holdfast.workers.tools.schema_checks import check_schema
@@ -270,7 +270,9 @@ class LanguageModel:
                 api_key=self._settings.api_key or "no-key",
                 base_url=self._settings.base_url,
                 max_retries=0,  # a retry inside the client would be neither reserved nor counted
-                http_client=openai.DefaultAsyncHttpxClient(trust_env=False, follow_redirects=False, event_hooks={"request": [watched]}),
+                http_client=openai.DefaultAsyncHttpxClient(
+                    trust_env=False, follow_redirects=False, headers=HEADERS, event_hooks={"request": [watched], "response": [limited]}
+                ),
             )
         return self._client
 
@@ -289,6 +291,7 @@ async def _exchanged(client: Any, exchange: Exchange, request: dict[str, Any], h
     broken answer is known. Returns the whole answer as one JSON object."""
     current.set(exchange)
     async with client.chat.completions.with_streaming_response.create(**request) as response:
+        check_plain(response.headers)
         answer = exchange.answer = answer_of(response.headers.get("content-type"))
         pieces = response.iter_bytes()
         async for piece in pieces:

@@ -7,14 +7,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Final
 
 import httpx
 
-from holdfast.workers.tools.model_streams import ModelAnswer, WholeAnswer
+from holdfast.workers.tools.model_streams import AnswerInvalid, ModelAnswer, WholeAnswer
 from holdfast.workers.tools.token_estimate import estimated_tokens
+
+MOST_REASON: Final = 64 * 1024
+"""The most bytes of an answer with an error status that are read. They say why the server refuses the request."""
+HEADERS: Final[Mapping[str, str]] = {"accept-encoding": "identity"}
+"""The headers of every request. A compressed answer is not accepted, because a few kilobytes may become gigabytes."""
 
 
 class Exchange:
@@ -54,3 +60,29 @@ async def watched(request: httpx.Request) -> None:
     exchange = current.get()
     if exchange is not None:
         request.extensions = {**request.extensions, "trace": exchange.note}
+
+
+async def limited(response: httpx.Response) -> None:
+    """A hook of the HTTP client: reads at most `MOST_REASON` bytes of an answer with an error status, and nothing if it is compressed. The
+    client would read the whole answer before it raises the error."""
+    if response.is_success:
+        return
+    body = bytearray()
+    if _is_plain(response.headers):
+        async with contextlib.aclosing(response.aiter_raw()) as parts:  # type: ignore[type-var]  # an async generator
+            async for part in parts:
+                body += part
+                if len(body) >= MOST_REASON:
+                    break
+    await response.aclose()
+    response._content = bytes(body[:MOST_REASON])
+
+
+def check_plain(headers: Mapping[str, str]) -> None:
+    """Raises AnswerInvalid if an answer with these headers is compressed."""
+    if not _is_plain(headers):
+        raise AnswerInvalid("sent a compressed answer, although the request did not allow it")
+
+
+def _is_plain(headers: Mapping[str, str]) -> bool:
+    return headers.get("content-encoding", "identity").strip().lower() in ("", "identity")
