@@ -1,8 +1,10 @@
 """fetch_url, against real servers on this machine."""
 
 import asyncio
+import codecs
 import gzip
 import hashlib
+import threading
 import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -71,6 +73,7 @@ async def test_nothing_of_the_environment_is_used(web: Site, fetch: FetchUrl, mo
     ("text/html", b"<meta charset='shift_jis'>" + "日本".encode("shift_jis"), "<meta charset='shift_jis'>日本"),
     ("text/html", "﻿ü".encode(), "ü"),
     ("text/html; charset=\"UTF-16\"", b"\xff\xfe" + "ü".encode("utf-16-le"), "ü"),
+    ("text/html; charset=utf-16", "ü日".encode("utf-16-le"), "ü日"),
     ("text/html; charset=nonsense", "ü".encode(), "ü"),
     ("text/html; charset=base64", "ü".encode(), "ü"),
     ("text/plain", b"caf\xe9 au lait", "café au lait"),
@@ -79,6 +82,32 @@ async def test_nothing_of_the_environment_is_used(web: Site, fetch: FetchUrl, mo
 async def test_the_text_is_read_in_its_charset(web: Site, fetch: FetchUrl, content_type: str, body: bytes, text: str) -> None:
     web.page("/a", body, content_type=content_type)
     assert (await called(fetch, {"url": f"{web.url}/a"})).result["text"] == text
+
+
+async def test_a_page_is_decoded_in_small_steps_beside_the_loop(web: Site, fetch: FetchUrl) -> None:
+    """The site chooses the charset: four megabytes of bytes that it does not have took the event loop two seconds, and one long step in a
+    thread would hold up the loop as well."""
+    steps: list[tuple[int, bool]] = []
+
+    class Noted(codecs.IncrementalDecoder):
+        def decode(self, data: bytes, final: bool = False) -> str:  # type: ignore[override]  # of bytes alone
+            steps.append((len(data), threading.current_thread() is threading.main_thread()))
+            return data.decode("ascii")
+
+    def whole(data: bytes, errors: str = "strict") -> tuple[str, int]:
+        return Noted().decode(data), len(data)
+
+    def noted(name: str) -> codecs.CodecInfo | None:
+        return codecs.CodecInfo(whole, whole, incrementaldecoder=Noted, name=name) if name == "x_noted" else None  # type: ignore[arg-type]
+
+    codecs.register(noted)
+    try:
+        web.page("/a", b"x" * 100_000, content_type="text/html; charset=x-noted")
+        page = (await called(fetch, {"url": f"{web.url}/a"})).result
+    finally:
+        codecs.unregister(noted)
+    assert page["text"] == "x" * 100_000
+    assert (max(size for size, _ in steps) <= 8 * 1024, any(on_loop for _, on_loop in steps)) == (True, False)
 
 
 # --- redirects

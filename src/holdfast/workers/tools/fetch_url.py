@@ -19,6 +19,7 @@ import httpx
 from msgspec import Struct
 
 from holdfast.model.clock import monotonic
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.workers.tools import robots
 from holdfast.workers.tools.egress import Egress, UrlOrigin, host_of, target_of
 from holdfast.workers.tools.pinned_connection import PinnedTransport, ResolveHost, asking_for, resolve
@@ -215,7 +216,7 @@ class _Fetch:
                 "tool_failed", f"The page has the media type {kind[:100]!r}, and allowed are {allowed}.", details={"reason": "content_type"}
             )
         body = await self._body(target, response, self._cap)
-        text, charset = decoded(body, content_type)
+        text, charset = await in_thread(Purpose.WORK, decoded, body, content_type)
         shown = {name: response.headers[name][:_LONGEST_HEADER] for name in _SHOWN_HEADERS if name in response.headers}
         return {
             "url": url,

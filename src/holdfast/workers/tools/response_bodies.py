@@ -15,6 +15,7 @@ from holdfast.workers.tools.seam import ToolFailed
 
 ACCEPTED_ENCODINGS: Final = "gzip, deflate"
 _STEP: Final = 64 * 1024
+_DECODED: Final = 8 * 1024
 _META_BYTES: Final = 4096
 # Browsers read Latin-1 and ASCII as this charset.
 _LATIN: Final = "windows-1252"
@@ -115,22 +116,28 @@ def _unpacker(encoding: str) -> _Plain | _Inflate:
 def decoded(body: bytes, content_type: str) -> tuple[str, str]:
     """The text of a body, and the name of its charset. The charset is the first of these that is given and known: that of the byte order
     mark, of the header `content_type`, of the page's own declaration; UTF-8 if the body is valid UTF-8 (its last character may be cut off);
-    else windows-1252."""
+    else windows-1252. Call this in a thread: a page of bytes that its charset does not have takes a second."""
     for mark, name in _BOMS:
         if body.startswith(mark):
-            return body[len(mark) :].decode(name, errors="replace"), name
+            return _replaced(body[len(mark) :], name), name
     declared = _known(_charset_of(content_type)) or _known(_declared_inside(body))
     if declared is not None:
         try:
-            return body.decode(declared, errors="replace"), declared
+            return _replaced(body, declared), declared
         except (LookupError, UnicodeError):
             pass  # Python has a codec of this name that does not decode text
     try:
         return body.decode("utf-8"), "utf-8"
     except UnicodeDecodeError as error:
-        if error.start > len(body) - 4:
-            return body.decode("utf-8", errors="replace"), "utf-8"
-        return body.decode(_LATIN, errors="replace"), _LATIN
+        name = "utf-8" if error.start > len(body) - 4 else _LATIN
+        return _replaced(body, name), name
+
+
+def _replaced(body: bytes, name: str) -> str:
+    """The text of a body in this charset, with a mark in place of bytes that are not text. It is decoded in small steps, because a step
+    holds up all other threads. Without a byte order mark, UTF-16 is little-endian, as in browsers."""
+    steps = (body[start : start + _DECODED] for start in range(0, len(body), _DECODED))
+    return "".join(codecs.iterdecode(steps, "utf-16-le" if name == "utf-16" else name, errors="replace"))
 
 
 def media_type(content_type: str) -> str:
