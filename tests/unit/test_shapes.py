@@ -17,7 +17,7 @@ from holdfast.contract.refusals import InvalidRequest
 from holdfast.hosts.sandbox.body_frames import FrameReader, Malformed, encoded
 from holdfast.model.codec import parsed, too_deep
 from holdfast.model.errors import PayloadNotJson
-from holdfast.model.shapes import MAX_CONTAINERS, MAX_DIGITS, MAX_VALUES, crowding
+from holdfast.model.shapes import MAX_CONTAINERS, MAX_DIGITS, MAX_EXTREME, MAX_VALUES, crowding
 from holdfast.model.wire import checkpoint_from_json
 from holdfast.server import schedules
 from holdfast.server.protocol import approvals, request_parts, restarts
@@ -30,6 +30,9 @@ WORST = {
     "empty texts": b"[" + b'"",' * (MEGABYTE // 3) + b'""]',
     "members": b"{" + b",".join(b'"%d":0' % number for number in range(MEGABYTE // 9)) + b"}",
     "digits": b"[" + b",".join([b"9" * 4_000] * (MEGABYTE // 4_000)) + b"]",
+    "exponents": b"[" + b"1e300," * 90_000 + b"0]",
+    "small numbers": b"[" + b"1.234567890123456789E-300," * 40_000 + b"0]",
+    "zeros": b"[" + (b"0." + b"0" * 197 + b"1234567890123456789e-99,") * 5_000 + b"0]",
     "brackets": b"[" * (MEGABYTE // 2) + b"]" * (MEGABYTE // 2),
 }
 values = st.recursive(
@@ -80,6 +83,12 @@ def test_a_number_may_have_many_digits_and_a_text_any_number_of_them() -> None:
     assert crowding(b"9" * MAX_DIGITS, 200) is None
     assert crowding(b'["' + b"9" * MEGABYTE + b'"]', 200) is None
     assert crowding(b'["a",' + b"9" * (MAX_DIGITS + 1) + b"]", 200) == f"holds a number of more than {MAX_DIGITS} digits"
+
+
+def test_a_few_thousand_numbers_may_be_slow_to_read_and_texts_may_look_like_any_number_of_them() -> None:
+    assert crowding(b"[" + b",".join([b"-1.5E-300"] * MAX_EXTREME) + b"]", 200) is None
+    assert crowding(b"[" + b",".join([b"1.5e-99", b"-2.5E+22"] * (MAX_VALUES // 2 - 1)) + b"]", 200) is None
+    assert crowding(b'["' + b"1e300," * MEGABYTE + b'"]', 200) is None
 
 
 READERS: dict[str, Callable[[Any], Any]] = {

@@ -17,20 +17,25 @@ MAX_CONTAINERS: Final = 20_000
 MAX_DIGITS: Final = 1_000
 """One number may have at most this many digits. The time to read or write a number grows with the square of its digits, and few programs
 can read a long number."""
+MAX_EXTREME: Final = 5_000
+"""One text may have at most this many numbers that are slow to read: with an exponent of three digits or more, or with a hundred digits in
+a row. msgspec needs a hundred times as long for `1e300` as for most numbers."""
 _BRACKETS: Final = b"[]{}"
 _ALL_OTHERS: Final = bytes(byte for byte in range(256) if byte not in _BRACKETS)
 _STEPS: Final = bytes.maketrans(_BRACKETS, b"\x01\xff\x01\xff")
 """The bytes 1 and 255, which an array of signed bytes reads as one level up and one level down."""
-_DIGITS: Final = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte in range(256))
+_DIGITS: Final = bytes(ord("0") if byte in b"0123456789" else ord("e") if byte in b"eE" else ord(" ") for byte in range(256))
+_SIGNS: Final = b"+-"
 _LONG: Final = b"0" * (MAX_DIGITS + 1)
+_SLOW: Final = (b"e000", b"0" * 100)
 
 
 def crowding(text: bytes, depth: int, values: int = MAX_VALUES, containers: int = MAX_CONTAINERS) -> str | None:
     """Why a JSON text may not be parsed, as the second half of a sentence ("holds more than 100 values"); None if it may be parsed.
     `depth`, `values` and `containers` (objects and lists) are the most levels, values and containers that the text may have; no number in
-    it may have more than MAX_DIGITS digits. It does not check that the text is JSON."""
-    if _has_long_number(text) and _has_long_number(_outside(text)):
-        return f"holds a number of more than {MAX_DIGITS} digits"
+    it may have more than MAX_DIGITS digits, and at most MAX_EXTREME may be slow to read. It does not check that the text is JSON."""
+    if _slow_numbers(text) is not None and (slow := _slow_numbers(_outside(text))) is not None:
+        return slow
     marks = text.count(b"[") + text.count(b"{")
     if marks <= depth and marks + text.count(b",") + text.count(b":") <= values:
         return None
@@ -47,8 +52,15 @@ def crowding(text: bytes, depth: int, values: int = MAX_VALUES, containers: int 
     return f"is nested more than {depth} levels deep" if opened > depth and _deeper(outside, depth) else None
 
 
-def _has_long_number(text: bytes) -> bool:
-    return len(text) > MAX_DIGITS and _LONG in text.translate(_DIGITS)
+def _slow_numbers(text: bytes) -> str | None:
+    if len(text) <= MAX_DIGITS:
+        return None
+    digits = text.translate(_DIGITS, _SIGNS)
+    if _LONG in digits:
+        return f"holds a number of more than {MAX_DIGITS} digits"
+    if sum(map(digits.count, _SLOW)) > MAX_EXTREME:
+        return f"holds more than {MAX_EXTREME} numbers with an exponent of three digits, or with a hundred digits"
+    return None
 
 
 def _outside(text: bytes) -> bytes:
