@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from holdfast.console.schema_form import filled, form_of, rows_of
+from holdfast.contract.checking import checker_of
 from holdfast.model.audit import NoteFilter
 from holdfast.model.browse_errors import ReadTooLong
 from holdfast.model.ids import id_at
@@ -105,6 +106,15 @@ def test_a_secret_field_shows_no_default_no_value_and_no_example(part: dict[str,
         assert typed.fields[0].value == ""
     (row,), _ = rows_of(schema)
     assert (row.secret, row.bounds) == (True, "")
+
+
+def test_an_array_that_refers_to_itself_has_a_form_and_rows() -> None:
+    """The contract allows such a schema. Its worker's page was an error page."""
+    inner = {"type": "array", "items": {"$ref": "#/$defs/tree"}}
+    schema = {"type": "object", "properties": {"tree": {"$ref": "#/$defs/tree"}}, "$defs": {"tree": inner}}
+    checker_of(schema)
+    (field,), (row, *_) = form_of(schema).fields, rows_of(schema)[0]
+    assert field.type == row.type == "array of array of array of array of array"
 
 
 async def test_figures_that_are_not_of_all_runs_say_so_and_figures_that_cannot_be_read_are_not_zero(

@@ -16,6 +16,7 @@ import msgspec
 MOST_ROWS: Final = 200
 MOST_FIELDS: Final = 60
 _MOST_CHOICES: Final = 200
+_MOST_INSIDE: Final = 4
 _LONG: Final = 200
 _MARKS: Final = ("writeOnly", "x-redact")
 WHOLE: Final = "inputs"
@@ -257,14 +258,16 @@ def _followed(part: Any, root: Mapping[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _type(part: dict[str, Any], root: Mapping[str, Any]) -> str:
+def _type(part: dict[str, Any], root: Mapping[str, Any], inside: int = 0) -> str:
     if isinstance(part.get("enum"), list):
         return "one of " + ", ".join(_json(one) for one in part["enum"][:8]) + (", …" if len(part["enum"]) > 8 else "")
     if "const" in part:
         return _json(part["const"])
     word = part.get("type")
     if word == "array":
-        inner = _type(_followed(part.get("items"), root), root) if isinstance(part.get("items"), dict) else ""
+        # A `$ref` may lead to the array itself, so it is described down to some levels only.
+        deeper = inside < _MOST_INSIDE and isinstance(part.get("items"), dict)
+        inner = _type(_followed(part.get("items"), root), root, inside + 1) if deeper else ""
         return f"array of {inner}" if inner and len(inner) < 60 else "array"
     if isinstance(word, list):
         return " or ".join(map(str, word[:6]))
