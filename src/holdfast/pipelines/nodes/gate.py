@@ -22,6 +22,7 @@ from holdfast.model import json_structs
 from holdfast.pipelines.graph.graph import GateNode
 from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
+from holdfast.pipelines.scene.large_values import computed
 from holdfast.pipelines.scene.scene import Scene
 
 _MOST_TEXT: Final = 2000
@@ -69,7 +70,7 @@ async def _judged(node: GateNode, scene: Scene) -> GateVerdict | NodeFailure | N
             return NodeFailure(error_of(last.response))
         return verdict_of(last.response.outputs)
     value = await scene.whole(node.candidate)
-    reasons = list(broken(node.rules, value))
+    reasons = await computed(value, broken, node.rules, value)
     if node.schema is not None:
         try:
             problems = await problems_in(node.schema, value, scene.who)

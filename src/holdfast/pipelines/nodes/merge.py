@@ -6,10 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.contract.codes import ResponseStatus
-from holdfast.contract.merges import MERGE_CONFLICT, MISSING, failure_of, merged
+from holdfast.contract.merges import MERGE_CONFLICT, MISSING, MergePolicy, failure_of, merged
 from holdfast.pipelines.graph.graph import MergeNode
 from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
+from holdfast.pipelines.scene.large_values import computed
 from holdfast.pipelines.scene.scene import NotReached, Scene
 
 
@@ -25,8 +26,7 @@ async def advance(node: MergeNode, scene: Scene) -> NodeProgress:
         raise NotReached(lost[0] if lost else node.name)
     if node.worker is None:
         assert node.policy is not None
-        result = merged(parts, node.policy, node.key)
-        document, refused = result.document, failure_of(node.policy, result) is not None
+        document, refused = await computed(parts, _by_policy, parts, node.policy, node.key)
     else:
         outputs = await _asked(node, scene, node.worker, there)
         if not isinstance(outputs, dict):
@@ -43,6 +43,12 @@ async def advance(node: MergeNode, scene: Scene) -> NodeProgress:
         return NodeFailure(error, action="escalate" if node.conflicts == "escalate" else None, document=document)
     wanted = any(scene.is_lost(source) for source in lost)
     return Settled(state="partial" if wanted else "ok", document=await scene.kept(document), lost=wanted)
+
+
+def _by_policy(parts: list[tuple[str, Any]], policy: MergePolicy, key: str | None) -> tuple[dict[str, Any], bool]:
+    """The result document of a merge by a policy, and whether the policy does not accept this result."""
+    result = merged(parts, policy, key)
+    return result.document, failure_of(policy, result) is not None
 
 
 async def _parts(node: MergeNode, scene: Scene) -> tuple[list[tuple[str, Any]], list[str]]:

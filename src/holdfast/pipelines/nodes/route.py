@@ -10,6 +10,7 @@ from holdfast.contract.rules import holds
 from holdfast.pipelines.graph.graph import RouteNode
 from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
+from holdfast.pipelines.scene.large_values import computed
 from holdfast.pipelines.scene.scene import Scene
 
 
@@ -27,10 +28,15 @@ async def advance(node: RouteNode, scene: Scene) -> NodeProgress:
         said = (last.response.outputs or {}).get("label")
     else:
         value = await scene.whole(node.value)
-        said = next((label for label in node.labels if node.rules.get(label) and holds(node.rules[label], value)), None)
+        said = await computed(value, _label_of, node, value)
     label = said if isinstance(said, str) and said in node.labels else node.otherwise
     if label is None:
         told = "no rules hold, or the worker gave no label" if said is None else f"the worker gave {said!r:.100}"
         message = f"{node.name} chose none of {', '.join(node.labels)}: {told}, and it has no `otherwise`."
         return NodeFailure(NodeError(code="route_unknown", message=message), offers=offers)
     return Settled(state="ok", document={"label": label})
+
+
+def _label_of(node: RouteNode, value: Any) -> str | None:
+    """The first label whose rules hold for the value; None if there is none."""
+    return next((label for label in node.labels if node.rules.get(label) and holds(node.rules[label], value)), None)

@@ -14,6 +14,7 @@ from holdfast.pipelines.graph.graph import UntilNode
 from holdfast.pipelines.record.operations import wait_at
 from holdfast.pipelines.record.results import NodeError, NodeFailure, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
+from holdfast.pipelines.scene.large_values import computed
 from holdfast.pipelines.scene.scene import Scene
 
 EVERY = "every"
@@ -35,7 +36,8 @@ async def advance(node: UntilNode, scene: Scene) -> NodeProgress:
             return NodeFailure(error_of(last.response), offers=scene.output_schema(node.worker))
         outputs = last.response.outputs
         document = await scene.kept({"outputs": outputs, "times": number})
-        reasons = [reason for reason in broken(node.rules, await scene.run_state.values.whole(outputs)) if reason.severity == "error"]
+        value = await scene.run_state.values.whole(outputs)
+        reasons = [reason for reason in await computed(value, broken, node.rules, value) if reason.severity == "error"]
         if not reasons:
             partly = last.response.observability.partial
             return Settled(state="partial" if partly else "ok", document=document, lost=partly)

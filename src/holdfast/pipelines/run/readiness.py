@@ -6,6 +6,7 @@ from holdfast.contract.rules import holds
 from holdfast.pipelines.graph.graph import AnyNode, GateNode, HumanNode, RouteNode
 from holdfast.pipelines.record.results import Settled
 from holdfast.pipelines.scene.invocation import PipelineRun
+from holdfast.pipelines.scene.large_values import computed
 from holdfast.pipelines.scene.scene import NotReached, Scene
 
 
@@ -27,8 +28,10 @@ async def skip_of(run: PipelineRun, node: AnyNode, scene: Scene) -> Settled | No
                 return skipped(node, f"{after.node} chose {chosen or 'nothing'}, not {after.label}.", lost=settled.lost)
         elif isinstance(before, GateNode | HumanNode) and not settled.passes:
             return skipped(node, f"{after.node} did not let this node run.", lost=settled.lost)
-    if node.when is not None and not holds(node.when.rules, await scene.whole(node.when.value)):
-        return Settled(state="skipped", why="The rules of `when` do not hold.")
+    if node.when is not None:
+        value = await scene.whole(node.when.value)
+        if not await computed(value, holds, node.when.rules, value):
+            return Settled(state="skipped", why="The rules of `when` do not hold.")
     return None
 
 
