@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.contract.protocol import request_from
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.hosts.sandbox.body_frames import FrameReader, Malformed, encoded
 from holdfast.model.codec import parsed, too_deep
@@ -89,6 +90,15 @@ def test_a_few_thousand_numbers_may_be_slow_to_read_and_texts_may_look_like_any_
     assert crowding(b"[" + b",".join([b"-1.5E-300"] * MAX_EXTREME) + b"]", 200) is None
     assert crowding(b"[" + b",".join([b"1.5e-99", b"-2.5E+22"] * (MAX_VALUES // 2 - 1)) + b"]", 200) is None
     assert crowding(b'["' + b"1e300," * MEGABYTE + b'"]', 200) is None
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+def test_a_text_in_another_encoding_hides_nothing(encoding: str) -> None:
+    """Python's parser reads it. Its bytes have quotes where its text has none, so that any number of lists looked like one text."""
+    text = ('{"\u0122":[' + "[]," * 30_000 + "[]]}").encode(encoding)
+    assert isinstance(json.loads(text), dict)
+    with pytest.raises(InvalidRequest, match="holds the byte 0"):
+        request_from(text, worker_id="w")
 
 
 READERS: dict[str, Callable[[Any], Any]] = {

@@ -34,6 +34,8 @@ def crowding(text: bytes, depth: int, values: int = MAX_VALUES, containers: int 
     """Why a JSON text may not be parsed, as the second half of a sentence ("holds more than 100 values"); None if it may be parsed.
     `depth`, `values` and `containers` (objects and lists) are the most levels, values and containers that the text may have; no number in
     it may have more than MAX_DIGITS digits, and at most MAX_EXTREME may be slow to read. It does not check that the text is JSON."""
+    if b"\0" in text:  # never in JSON; a parser may read the text as UTF-16, in which other characters have the byte of a quote
+        return "holds the byte 0, so it is not JSON in UTF-8"
     if _slow_numbers(text) is not None and (slow := _slow_numbers(_outside(text))) is not None:
         return slow
     marks = text.count(b"[") + text.count(b"{")

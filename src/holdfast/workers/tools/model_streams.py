@@ -198,10 +198,10 @@ class StreamedAnswer:
 
 
 def _parsed(text: bytes) -> Any:
-    """The value of a JSON text in UTF-8. It is parsed on the event loop, so a text with too many values is refused before."""
+    """The value of a JSON text. It is parsed on the event loop, so a text with too many values is refused before."""
     if (crowded := crowding(text, MAX_DEPTH)) is not None:
         raise AnswerInvalid(f"sent JSON that {crowded}")
-    return json.loads(text.decode("utf-8-sig", "surrogatepass"))  # as bytes it might be read as UTF-16, in which crowding sees no quotes
+    return json.loads(text)
 
 
 def _said(error: Any) -> str:
