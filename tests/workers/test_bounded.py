@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +12,13 @@ import msgspec
 import pytest
 
 import holdfast
+from holdfast.contract.protocol import WorkerRequest
+from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.codec import at_least
 from holdfast.model.operations import Type
 from holdfast.service.engines import BlockingEngine
 from holdfast.service.runtimes.worker_runtime import WorkerSettings
+from holdfast.workers.accept import checked_inputs
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import Artifacts, HandedFile
 from holdfast.workers.packages import Packages, WorkerChanged
@@ -284,3 +288,28 @@ async def test_a_run_whose_code_was_changed_meanwhile_is_refused_by_name(tmp_pat
     assert response.error is not None
     assert response.error.error_code == "package_changed"
     assert "package_changed" in caplog.text
+
+
+async def test_the_artifacts_that_a_request_names_are_together_no_larger_than_one_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each was brought into memory as often as it was named: one of 25 MB, named forty times, took a gigabyte."""
+    artifacts = Artifacts(Folder(tmp_path), 1000)
+    kept = artifacts.keep("default", "a", "application/json", io.BytesIO(b'"' + b"a" * 498 + b'"').read)
+    opened: list[str] = []
+    really = artifacts.open
+
+    def noted(tenant: str, identity: str) -> int:
+        opened.append(identity)
+        return really(tenant, identity)
+
+    monkeypatch.setattr(artifacts, "open", noted)
+
+    def naming(times: int) -> WorkerRequest:
+        return request(**{f"x{number}": {"$artifact": {"artifact_id": kept.artifact_id}} for number in range(times)})
+
+    await checked_inputs(naming(2), contract(), "default", artifacts)
+    assert len(opened) == 2
+    with pytest.raises(InvalidRequest, match="1000 bytes together") as refused:
+        await checked_inputs(naming(3), contract(), "default", artifacts)
+    assert (refused.value.error_code, len(opened)) == ("artifact_too_large", 2)

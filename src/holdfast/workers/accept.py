@@ -40,6 +40,7 @@ from holdfast.workers.logs import log_fields
 from holdfast.workers.policy import Policy
 from holdfast.workers.run import Worker
 from holdfast.workers.run_lookup import Caller
+from holdfast.workers.tools.seam import ToolFailed
 
 _LARGE = 256 * 1024
 _SIMILAR = 200
@@ -116,7 +117,10 @@ async def checked_inputs(request: WorkerRequest, contract: Contract, tenant: str
     text = _inputs_text(request)
     await _yield_if_large(text)
     try:
+        await artifacts.check_together(tenant, request.inputs)
         inputs = await artifacts.resolved(tenant, request.inputs)
+    except ToolFailed as large:
+        raise InvalidRequest(str(large), error_code=large.code) from None
     except ArtifactMissing as missing:
         raise InvalidRequest(str(missing), error_code="artifact_not_found") from None
     except PayloadNotJson:

@@ -139,6 +139,17 @@ class Artifacts:
                 raise PayloadNotJson(f"The artifact {crowded}.")
             return codec.loads(text)
 
+    async def check_together(self, tenant: str, inputs: dict[str, Any]) -> None:
+        """Raise ToolFailed if the artifacts that the inputs refer to have more than `most_bytes` together, because `resolved` brings all of
+        them into memory. An artifact that is named twice counts twice. Raises what `find` raises."""
+        named = [identity for value in inputs.values() if (identity := artifact_id(value)) is not None]
+        if named and await in_thread(Purpose.ARTIFACTS, self._size_of, tenant, named) > self.most_bytes:
+            told = f"The artifacts in the inputs are too large: they may have {self.most_bytes} bytes together."
+            raise ToolFailed("artifact_too_large", told)
+
+    def _size_of(self, tenant: str, identities: list[str]) -> int:
+        return sum(self.find(tenant, identity).size_bytes for identity in identities)
+
     async def resolved(self, tenant: str, inputs: dict[str, Any]) -> dict[str, Any]:
         """The inputs, with each top-level value of the form `{"$artifact": …}` replaced by the JSON value of that artifact. The artifacts
         are read in a thread, because they may be large. Raises ArtifactMissing if an artifact is missing or was changed, and PayloadNotJson
