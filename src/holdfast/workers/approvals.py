@@ -129,6 +129,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     own_request: bool = False
     """Whether the person who decided had also made the request. That is allowed only on a server where callers do not log in."""
 
+    @property
+    def remark(self) -> str:
+        """The comment as the end of an error message: in parentheses, or empty if the person gave no comment."""
+        return "" if self.comment is None else f" ({self.comment})"
+
 
 class ChainPartStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One part of the escalation chain of an approval, and whether its approvers were added."""

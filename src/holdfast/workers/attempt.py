@@ -20,8 +20,10 @@ from holdfast.model.clock import monotonic
 from holdfast.model.operations import OPEN, Action, Failure, Operation, Status, Type
 from holdfast.workers.approvals import ApprovalPlace
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts
+from holdfast.workers.asked_persons import WaitsForPerson
 from holdfast.workers.attempt_files import AttemptFiles
 from holdfast.workers.attempt_log import AttemptLog
+from holdfast.workers.attempt_state import AttemptState
 from holdfast.workers.attempt_time import StoppableBody
 from holdfast.workers.calls import CallAnswer
 from holdfast.workers.frames import (
@@ -40,7 +42,7 @@ from holdfast.workers.frames import (
     ToolAsked,
     frame_of,
 )
-from holdfast.workers.gateway import Gateway, WaitsForPerson
+from holdfast.workers.gateway import Gateway
 from holdfast.workers.policy import Most
 from holdfast.workers.run_operations import CANCEL_AT, STEP
 from holdfast.workers.run_reporters import RunReporter
@@ -107,7 +109,7 @@ class Attempt:
 
     def __init__(
         self,
-        number: int,
+        state: AttemptState,
         at: Identity,
         tenant: str,
         gateway: Gateway,
@@ -116,7 +118,7 @@ class Attempt:
         reporter: RunReporter,
         most: Most,
     ) -> None:
-        self._number = number
+        self._state = state
         self._at = at
         self._gateway = gateway
         self._journal = journal
@@ -129,14 +131,14 @@ class Attempt:
         self._waits_for: ApprovalPlace | None = None
         self._broken: BaseException | None = None
         self._files = AttemptFiles(artifacts, tenant, most.artifacts)
-        self._log = AttemptLog(number, reporter, most.log_lines)
+        self._log = AttemptLog(state.number, reporter, most.log_lines)
         self.dying: asyncio.Future[BodyEnd] | None = None
         """Done when every process of the body has ended; None if the attempt did not have to end the body."""
 
     async def run(self, body: Body, order: dict[str, Any], grace: float) -> AttemptResult | ApprovalPlace:
         """Run a body; `order` is its first frame. Returns its result, or the approval to wait for. Its calls get `grace` seconds to end."""
         began, outcome = monotonic(), None
-        self._body = self._gateway.time.body = body
+        self._body = self._state.time.body = body
         self._journal.when_closed(CANCEL_AT, self._cancelled)
         try:
             await body.send(order)
@@ -147,8 +149,8 @@ class Attempt:
                 await self._drain(grace)
             if self._broken is not None:
                 raise self._broken
-            if self._waits_for is None and outcome.error is not None and (self._ending is None or self._gateway.cancelled):
-                self._waits_for = await self._gateway.lost()
+            if self._waits_for is None and outcome.error is not None and (self._ending is None or self._state.cancelled):
+                self._waits_for = await self._gateway.settle_lost_writes()
             if self._waits_for is not None:  # also after the body's end, because only a person can say what happened to a call in flight
                 return self._waits_for
         finally:
@@ -163,7 +165,7 @@ class Attempt:
             artifacts=tuple(self._files.kept.values()),
             logs=self._log.kept(),
             isolation=str(body.isolation.get("isolation", "none")),
-            duration_ms=int((monotonic() - began - self._gateway.time.stopped) * 1000),
+            duration_ms=int((monotonic() - began - self._state.time.stopped) * 1000),
         )
 
     async def _dead(self, body: Body, outcome: AttemptResult | None) -> None:
@@ -178,7 +180,7 @@ class Attempt:
             dying.add_done_callback(_dying.discard)
 
     def _cancelled(self) -> None:
-        self._gateway.cancelled = True
+        self._state.cancelled = True
         self._end("The run was cancelled.")
 
     def _end(self, why: str) -> None:
@@ -307,7 +309,7 @@ class Attempt:
 
     def _left(self) -> dict[str, float]:
         """The member `left` of an answer: how many seconds the attempt has left. Empty if its clock never stopped: the body's is right."""
-        return {"left": self._gateway.time.left} if self._gateway.time.stopped else {}
+        return {"left": self._state.time.left} if self._state.time.stopped else {}
 
     async def _send(self, frame: dict[str, Any], fd: int | None = None) -> None:
         with contextlib.suppress(ConnectionError, OSError):  # the body has ended: `receive` returns its end
@@ -317,7 +319,7 @@ class Attempt:
 
     async def _step(self, frame: StepBegun, count: int) -> CallAnswer:
         """Answer a step with its recorded end. Without one, the body runs the step, and the end is recorded before the body is answered."""
-        at = identity_of(Type.STEP, STEP, frame.name, self._number, count, parent=self._at)
+        at = identity_of(Type.STEP, STEP, frame.name, self._state.number, count, parent=self._at)
         known = self._journal.find(at)
         if known is None or known.status in OPEN:
             if known is None:

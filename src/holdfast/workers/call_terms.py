@@ -1,13 +1,18 @@
-"""Facts about a run that its gateway needs."""
+"""Facts about a run that its gateway needs, and what a tool gets to know about each call."""
 
 from __future__ import annotations
+
+from hashlib import sha256
 
 import msgspec
 
 from holdfast.contract.terms import RunLimits
 from holdfast.workers.accepted_request import Budget
+from holdfast.workers.attempt_state import AttemptState
+from holdfast.workers.calls import Intent
 from holdfast.workers.ledger import Payer
 from holdfast.workers.run_reporters import SILENT, RunReporter
+from holdfast.workers.tools.seam import Call, Hears
 
 
 class CallTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,3 +37,20 @@ class CallTerms(msgspec.Struct, frozen=True, kw_only=True):
     other arguments; if not, such a call fails with `receipt_conflict`."""
     payer: Payer | None = None
     """To whom the ledger assigns the costs of the run's calls; None: to the run, and to no pipeline."""
+
+    def call_of(self, intent: Intent, attempt: AttemptState, now: int, hears: Hears | None = None) -> Call:
+        """What a tool gets to know about the call with this intent. `now` is the time, in milliseconds since 1970."""
+        changed = f"\0{intent.asked_sha256}" if intent.changed else ""  # without this, a server would take it for the earlier call
+        key = sha256(f"{self.family}\0{intent.identity}{changed}".encode()).hexdigest()[:32]
+        return Call(
+            run_id=self.run_id,
+            tool=intent.tool,
+            idempotency_key=key,
+            deadline=attempt.time.deadline,
+            now=now,
+            attempt=attempt.number,
+            tenant=self.tenant,
+            egress=self.egress,
+            traceparent=self.reporter.traceparent(intent),
+            hears=hears,
+        )

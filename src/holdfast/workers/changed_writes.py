@@ -54,8 +54,7 @@ def keeps_earlier(tool: str, decision: Decision) -> bool:
     ToolFailed."""
     action = decision.result.get("action") if decision.verdict == "answer" and isinstance(decision.result, dict) else STOP
     if action not in (SEND, KEEP):
-        said = "" if decision.comment is None else f" ({decision.comment})"
-        message = f"{tool} was called by an earlier run with other arguments, and {decision.decided_by} decided to stop.{said}"
+        message = f"{tool} was called by an earlier run with other arguments, and {decision.decided_by} decided to stop.{decision.remark}"
         raise ToolFailed("receipt_conflict", message, known=True)
     return action == KEEP
 

@@ -27,6 +27,8 @@ from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.approvals import ApprovalPlace, arguments_hash
 from holdfast.workers.artifacts import ArtifactMissing, Artifacts, brought_in
 from holdfast.workers.attempt import Attempt, AttemptResult
+from holdfast.workers.attempt_state import AttemptState
+from holdfast.workers.attempt_time import AttemptTime
 from holdfast.workers.call_terms import CallTerms
 from holdfast.workers.calls import CallAnswer, Calls, Intent, Try
 from holdfast.workers.frames import BodyError, ToolAsked, order_of
@@ -201,7 +203,7 @@ class _Receipts(Gateway):
                 raise _RecordsEnd(f"{tool.name} was under way when the attempt ended")
         return await super()._served(tool, asked, identity)
 
-    async def lost(self) -> ApprovalPlace | None:
+    async def settle_lost_writes(self) -> ApprovalPlace | None:
         """Always None: a replay makes no call, so there is no call of unknown outcome to ask a person about."""
         return None
 
@@ -255,6 +257,7 @@ class _Again:
             if attempted.inherited or attempted.intent.attempt <= number:
                 self._calls.begin(attempted)
         self._then = self._ended_then()
+        self._state = AttemptState(number=number, time=AttemptTime(finished.accepted.limits.timeout_seconds))
         self.notes: list[str] = []
         self.receipts = 0
 
@@ -342,16 +345,15 @@ class _Again:
             approvals=worker.approvals | frozenset(worker.contract.approvals_required) | self._policy.approvals,
         )
         clock = VirtualClock(self._finished.header.touched_at)
-        made = _Receipts(terms, self._records, self._calls, worker.tools, self._policy, clock)
+        made = _Receipts(terms, self._records, self._calls, worker.tools, self._policy, clock, self._state)
         made.refusal = self._refusal()
         return made
 
     async def _worked(self, gateway: _Receipts) -> AttemptResult | ApprovalPlace:
         header, accepted, tenant = self._finished.header, self._finished.accepted, self._finished.accepted.tenant
         timeout = accepted.limits.timeout_seconds
-        gateway.begin(self._number, timeout)
         body = await self._worker.body(accepted.limits, timeout, tenant)
-        attempt = Attempt(self._number, self._at, tenant, gateway, self._records, self._artifacts, SILENT, self._policy.most)
+        attempt = Attempt(self._state, self._at, tenant, gateway, self._records, self._artifacts, SILENT, self._policy.most)
         inputs = brought_in(accepted.request.inputs, lambda identity: self._artifacts.value(tenant, identity))
         contract = msgspec.structs.replace(self._worker.contract, limits=accepted.limits)
         order = order_of(header.id, self._number, contract, inputs, self._worker.tools, self._began(), timeout)

@@ -31,7 +31,10 @@ from holdfast.workers.approvals import ApprovalPlace, request_of
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.attempt import Attempt, AttemptResult, Body
 from holdfast.workers.attempt_retries import LONGEST_DELAY, is_retried, retry_delay
+from holdfast.workers.attempt_state import AttemptState
+from holdfast.workers.attempt_time import AttemptTime
 from holdfast.workers.budgets import Settlements
+from holdfast.workers.call_records import CallRecords
 from holdfast.workers.call_terms import CallTerms
 from holdfast.workers.calls import Calls, run_usage
 from holdfast.workers.frames import BodyError, order_of
@@ -39,6 +42,7 @@ from holdfast.workers.gateway import Gateway
 from holdfast.workers.inherited_calls import carry, read_earlier
 from holdfast.workers.ledger import Payer
 from holdfast.workers.logs import joined, log_fields
+from holdfast.workers.lost_calls import settle_lost_reads
 from holdfast.workers.outputs import checked_outputs
 from holdfast.workers.packages import WorkerChanged
 from holdfast.workers.policy import Policy
@@ -180,7 +184,6 @@ class WorkerRun:
         requests = [request_of(op) for op in self._journal.operations if op.sub_type == REQUEST]
         used_ms = max((request.used_ms for request in requests if request.attempt == number), default=0)
         timeout = max(limits.timeout_seconds - used_ms / 1000, min(limits.timeout_seconds, _SECONDS_AFTER_WAIT))
-        gateway = self._gateway()
         try:
             inputs = await self._environment.artifacts.resolved(self._accepted.tenant, self._accepted.request.inputs)
             if problems := await problems_of(self._contract.takes, inputs, self._who):
@@ -188,12 +191,12 @@ class WorkerRun:
             await self._worker.turn(self._accepted.tenant, timeout)
             if self._journal.is_closed(CANCEL_AT):
                 return _CANCELLED
-            gateway.begin(number, timeout, used_ms)
+            state = AttemptState(number=number, time=AttemptTime(timeout, used_ms))
             body = await self._worker.body(limits, timeout, self._accepted.tenant)
         except HoldfastError as unavailable:
             return AttemptResult(error=BodyError(error_code=unavailable.code, message=str(unavailable)))
         artifacts, tenant = self._environment.artifacts, self._accepted.tenant
-        attempt = Attempt(number, at, tenant, gateway, self._journal, artifacts, self._reporter, policy.most)
+        attempt = Attempt(state, at, tenant, self._gateway(state), self._journal, artifacts, self._reporter, policy.most)
         self._reporter.begins(number, requests)
         rest = self._journal.find(wait_at(number - 1))
         contract = self._contract if limits is self._contract.limits else msgspec.structs.replace(self._contract, limits=limits)
@@ -203,9 +206,13 @@ class WorkerRun:
         self._dying = attempt.dying
         return outcome
 
-    def _gateway(self) -> Gateway:
+    def _gateway(self, state: AttemptState) -> Gateway:
+        policy, clock, settlements = self._environment.policy, self._journal.clock, self._environment.settlements
+        return Gateway(self._terms(), self._journal, self._calls, self._worker.tools, policy, clock, state, settlements)
+
+    def _terms(self) -> CallTerms:
         accepted = self._accepted
-        terms = CallTerms(
+        return CallTerms(
             run_id=self._id,
             family=accepted.family,
             tenant=accepted.tenant,
@@ -219,8 +226,6 @@ class WorkerRun:
             payer=self._payer(),
             restarts=accepted.again is not None,
         )
-        policy, settlements = self._environment.policy, self._environment.settlements
-        return Gateway(terms, self._journal, self._calls, self._worker.tools, policy, self._journal.clock, settlements)
 
     def _payer(self) -> Payer:
         accepted, labels = self._accepted, self._accepted.labels
@@ -241,7 +246,9 @@ class WorkerRun:
         if checked.error is not None and self._dying is not None:  # the body had returned outputs, and they do not fit
             await self._dying
         if self._calls.abandoned():
-            await self._gateway().abandon()
+            policy, clock = environment.policy, self._journal.clock
+            records = CallRecords(self._terms(), self._journal, self._calls, policy, clock, environment.settlements)
+            await settle_lost_reads(self._calls, records)
         error = checked.error
         if error is not None:
             text = msgspec.json.encode(checked).decode()
