@@ -95,6 +95,7 @@ async def test_a_caller_hears_of_an_end_that_another_process_wrote_although_an_a
     """SQLite reads pages. If one is damaged, a query that needs it fails as a whole."""
     async with harness.engine(patient, clock=VirtualClock(skipping=False)) as engine:
         damaged, other = await engine.start(patient, "damaged"), await engine.start(patient, "other")
+        await pending(other)  # else its own next write would find the end
         waiters = [asyncio.ensure_future(execution.result()) for execution in (damaged, other)]
         await eventually(lambda: len(engine._engine.endings.awaited) == 2)
         store = engine._engine.store
@@ -129,6 +130,7 @@ async def test_a_caller_hears_of_an_end_although_the_store_was_busy_when_it_was_
 ) -> None:
     async with harness.engine(patient, clock=VirtualClock(skipping=False)) as engine:
         execution = await engine.start(patient)
+        await pending(execution)  # else its own next write would find the end
         waiter = asyncio.ensure_future(execution.result())
         await eventually(lambda: engine._engine.endings.awaited)
         store, asked = engine._engine.store, list[bool]()
