@@ -143,7 +143,7 @@ class Gateway:
         return await self._called(tool, attempted)
 
     async def _intend(self, tool: Tool, intent: Intent) -> Try:
-        """Write the intent of a call. Returns the call, without a receipt."""
+        """Write the intent of a call (`CallRecords.intend`). A replay writes nothing: it overrides this method."""
         return await self._records.intend(tool, intent, self._attempt.time)
 
     async def _called(self, tool: Tool, attempted: Try) -> CallAnswer:
