@@ -46,7 +46,7 @@ from holdfast.store.sqlite.reads import DIALECT
 from holdfast.store.sqlite.retention import SqliteRetention
 from holdfast.store.sqlite.schema_migrations import SCHEMA_VERSION
 from holdfast.store.sqlite.snapshots import SqliteSnapshots
-from holdfast.store.sqlite.transactions import WalSpace, bulk
+from holdfast.store.sqlite.transactions import WalSpace, bulk, orders
 from holdfast.store.views import RowView
 
 
@@ -81,7 +81,7 @@ class SqliteStore(
         self._lists = ListQuery(self._sql, DIALECT)
         self._browse_query = BrowseQuery(self._sql, DIALECT)
         self._looker, self._look_at = None, look_address(where)
-        self._bulk = bulk(self._sql)
+        self._bulk, self._orders = bulk(self._sql), orders(self._sql)
         self._presence: Presence | None = None
         self._wal_space: WalSpace | None = None
         self._writer = self._reader = connect(where)

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain
+from operator import itemgetter
 from typing import Final
 
 from holdfast.model.audit import Note
@@ -42,21 +43,27 @@ _WIDTHS = {
 }
 
 
+_UPDATES: Final = ("change_executions", "touch_executions", "move_executions")
+_COLUMN: Final = re.compile(r"v\.column(\d+)")
+
+
 def bulk(sql: Mapping[str, str]) -> Mapping[str, dict[int, str]]:
     """The statements that write many rows. The first key is the name of the statement, the second is how many rows it writes."""
     made = {
         name: {size: sql[name].replace("{rows}", ", ".join([f"({', '.join('?' * width)})"] * size)) for size in CHUNKS}
         for name, width in _WIDTHS.items()
     }
-    for name in ("change_executions", "touch_executions", "move_executions"):
-        made[name][1] = _of_one_row(sql[name])
+    for name in _UPDATES:
+        made[name][1] = _COLUMN.sub("?", sql[name].replace("FROM (VALUES {rows}) AS v ", ""))
     return made
 
 
-def _of_one_row(update: str) -> str:
-    """The statement `update`, changed so that it updates only one row, which is the most frequent case: without a join, and with the values
-    as parameters."""
-    return re.sub(r"v\.column(\d+)", r"?\1", update.replace("FROM (VALUES {rows}) AS v ", ""))
+def orders(sql: Mapping[str, str]) -> Mapping[str, Callable[[rows.Row], rows.Row]]:
+    """How to sort the values of a row for the statement of `bulk` that updates one row, by the name of the statement. Such a statement is
+    without a join, because it is the most frequent one, and takes the values in the order in which it names them. A statement that takes
+    them in the order of the row is left out."""
+    named = {name: [int(column) - 1 for column in _COLUMN.findall(sql[name])] for name in _UPDATES}
+    return {name: itemgetter(*columns) for name, columns in named.items() if columns != list(range(len(columns)))}
 
 
 class WalSpace:
@@ -97,6 +104,8 @@ class Transactions(SqliteReads, Changes):
     _turn: Callable[[], AbstractContextManager[None]]
     _bulk: Mapping[str, dict[int, str]]
     """The statements that write many rows. The first key is the name of the statement, the second is how many rows it writes."""
+    _orders: Mapping[str, Callable[[rows.Row], rows.Row]]
+    """How the values of one row are sorted before they are written (`orders`)."""
 
     def _change(self, name: str, parameters: Sequence[object]) -> int:
         try:
@@ -158,13 +167,12 @@ class Transactions(SqliteReads, Changes):
 
     def _put_rows(self, name: str, values: Sequence[rows.Row]) -> None:
         """Write rows with few statements, inside a transaction. `name` is a key of `_bulk`."""
-        statements, count = self._bulk[name], len(values)
-        if count == 1:  # most often: an execution that runs alone writes one row of each kind
-            self._writer.execute(statements[1], values[0])
-            return
-        start = 0
-        for size in CHUNKS:
+        statements, count, start = self._bulk[name], len(values), 0
+        for size in CHUNKS[:-1] if count > 1 else ():
             while count - start >= size:
                 flat = tuple(chain.from_iterable(values[start : start + size]))
                 self._writer.execute(statements[size], flat)
                 start += size
+        if start < count:  # most often: an execution that runs alone writes one row of each kind
+            order = self._orders.get(name)
+            self._writer.execute(statements[1], values[start] if order is None else order(values[start]))
