@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,11 +21,13 @@ from holdfast.model.life import new_execution
 from holdfast.model.operations import Failure, Kind
 from holdfast.model.queues import checked_declaration
 from holdfast.model.schedules import Handled, Origin, changed
+from holdfast.model.summary import Summary
 from holdfast.model.verbs import Checkpoint, Settle, Start
 from holdfast.schedules.declarations import Schedule
 from holdfast.schedules.store_schedules import Schedules
 from holdfast.store.seam import Target
 from holdfast.store.values import Hosted
+from holdfast.testing.stores.queue_writes import ended
 from holdfast.testing.stores.writes import answers, checkpoint, live, step
 from tests.console.scene import Scene, plain
 
@@ -314,6 +317,23 @@ async def test_signals_have_subscribers_with_their_backlog(scene: Scene) -> None
         assert "order-9 " not in page
         assert "order-9 " in await browser.text("signals?before=11")
         await browser.get("signals?before=x", expect=422)
+
+
+async def test_a_signal_of_a_run_that_failed_does_not_look_like_a_success(scene: Scene) -> None:
+    """Its execution has succeeded, because it has a response; but the response is an error."""
+    scene.store.subscribe("crm")
+    for name, summary in (("well", Summary(outcome="ok")), ("denied", Summary(outcome="permanent_error", error_code="egress_denied"))):
+        ended(scene.store, live(scene.store, name), result="1", summary=summary)
+    async with scene.browser("viewer") as browser:
+        rows = plain((await browser.get("signals?before=5")).text).partition("Why ")[2]
+    assert re.fullmatch(
+        r"4 failed denied order \S+ egress_denied 3 running denied order \S+ 2 ok well order \S+ 1 running well order .*", when(rows)
+    )
+
+
+def when(text: str) -> str:
+    """A text in which each time is one word."""
+    return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "then", text)
 
 
 async def test_the_audit_log_has_filters_pages_and_a_sheet(scene: Scene) -> None:

@@ -60,7 +60,7 @@ def looked_at_in_every_way(client: Client, execution: str) -> None:
     place = StorePlace.of(None, None)
     with contextlib.suppress(PayloadNotJson):  # a result may be any text
         told, operations = client.describe(execution), client.operations(execution)
-        shown.description_page(told, operations, place, 0)
+        shown.description_page(told, told.status, operations, place, 0)
         json.dumps(shown.description_json(told, operations))
     shown.history_table(client.history(execution))
     found = client.get(execution)

@@ -1,13 +1,17 @@
 """`holdfast executions list`: every filter, alone and together, over executions of known times, versions and parents."""
 
 import json
+import re
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from holdfast.model.execution import OutcomeStatus
 from holdfast.model.outside import Stop
+from holdfast.model.summary import Summary
 from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.stores.browse_reads import ends
 from holdfast.testing.stores.writes import T0, started, written
 from tests.surface.cli_program import Program
 
@@ -64,3 +68,14 @@ def test_a_filter_that_makes_no_sense_is_said_clearly(holdfast: Program, options
     assert ended.returncode == 2
     assert says in ended.stderr
     assert ended.stderr.startswith("error[")
+
+
+def test_a_run_whose_response_is_an_error_is_not_listed_like_a_success(holdfast: Program) -> None:
+    with closing(SqliteStore(str(holdfast.folder / "holdfast.db"), "here")) as store:
+        for number, (name, outcome) in enumerate({"well": "ok", "in-part": "partial", "denied": "permanent_error"}.items()):
+            header = started(store, name, now=T0 + number, function="fetch")
+            ends(OutcomeStatus.SUCCEEDED, summary=Summary(outcome=outcome))(store, header)
+    table = holdfast("executions", "list", "--function", "fetch", "--oldest-first").stdout.splitlines()
+    assert [re.split(r" {2,}", line)[2] for line in table[1:]] == ["SUCCEEDED", "SUCCEEDED (run partial)", "SUCCEEDED (run failed)"]
+    assert "SUCCEEDED (run failed)" in holdfast("executions", "show", "denied").stdout
+    assert holdfast.document("executions", "show", "denied")["status"] == "SUCCEEDED", "the document for machines has the status as it was"

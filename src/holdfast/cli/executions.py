@@ -113,12 +113,12 @@ def show(execution: ExecutionArgument, json_output: JsonOption = False, store: S
     """Show an execution: its data, its state, why it waits, and what can wake it."""
     place = StorePlace.of(store, codec)
     with place.client() as client:
-        found = client.get(execution).id
-        told, operations = client.describe(found), client.operations(found)
+        header = client.get(execution)
+        told, operations = client.describe(header.id), client.operations(header.id)
     if json_output:
         print_document(shown.description_json(told, operations))
     else:
-        shown.description_page(told, operations, place, SystemClock().now())
+        shown.description_page(told, shown.status_line(header), operations, place, SystemClock().now())
 
 
 @app.command("history")

@@ -15,11 +15,12 @@ from holdfast.descriptions.failure_path import described, failed_branches
 from holdfast.descriptions.history import HistoryEvent
 from holdfast.model.error_text import class_of, ordinal
 from holdfast.model.errors import HoldfastError
-from holdfast.model.execution import Execution, State
+from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.life import RUNNER_DIED, next_try, reason_of
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.model.schedules import How, Occurrence
 from holdfast.model.serialization_advice import with_advice
+from holdfast.model.shown_status import ShownStatus, shown_status
 from holdfast.model.typed import as_json
 from holdfast.queues.places import QueuePlace
 
@@ -70,7 +71,7 @@ def executions_table(found: Sequence[tuple[Execution, Trouble | None]], now: int
         (
             x.name,
             x.function if x.version == "$LATEST" else f"{x.function}:{x.version}",
-            x.status.value,
+            status_line(x),
             _state(x),
             seconds(x.started_at),
             span_of((x.ended_at or now) - x.started_at),
@@ -80,6 +81,14 @@ def executions_table(found: Sequence[tuple[Execution, Trouble | None]], now: int
     ]
     columns = ("NAME", "FUNCTION", "STATUS", "STATE", "STARTED", "TOOK", *(["TROUBLE"] if troubled else ()))
     print_table(columns, rows, folds="TROUBLE" if troubled else "NAME")
+
+
+def status_line(header: Execution) -> str:
+    """The status of an execution. If it succeeded, but the response of its run is not ok, also how the run ended, in the word of the
+    console's list: `SUCCEEDED (run failed)`."""
+    ended = shown_status(header, undecided=False)
+    well = header.status is not ExecutionStatus.SUCCEEDED or ended is ShownStatus.OK
+    return header.status.value if well else f"{header.status.value} (run {ended.value})"
 
 
 def _trouble(trouble: Trouble | None, now: int) -> str:
@@ -126,12 +135,12 @@ def description_json(told: Description, operations: Sequence[Operation]) -> dict
     return document
 
 
-def description_page(told: Description, operations: Sequence[Operation], place: StorePlace, now: int) -> None:
-    """Print everything about one execution, and the commands that continue it."""
+def description_page(told: Description, status: str, operations: Sequence[Operation], place: StorePlace, now: int) -> None:
+    """Print everything about one execution, and the commands that continue it. `status`: its status in words (`status_line`)."""
     print(f"{told.function}/{told.name}")
     state = "" if told.state == State.CLOSED else f" ({told.state})"
     facts = [
-        ("status", told.status + state),
+        ("status", status + state),
         ("why", told.why),
         *_trouble_facts(told.trouble, now),
         ("superseded by", told.superseded_by or ""),

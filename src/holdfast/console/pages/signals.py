@@ -7,12 +7,12 @@ from typing import Final
 from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.table_pages import TablePages
 from holdfast.console.rendering import address
-from holdfast.console.sources.signals import DeadLetter, SignalsView
+from holdfast.console.sources.signals import DeadLetter, SignalLine, SignalsView
 from holdfast.console.tables import Age, Cell, Column, ConsolePage, ConsoleSection, LinkCell, Number, StatusMark, Table, TextCell
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.ids import Arn
-from holdfast.model.signals import StatusSignal
+from holdfast.model.shown_status import ShownStatus
 from holdfast.web.policy import Reach
 from holdfast.web.replies import Reply
 from holdfast.web.routing import Route
@@ -27,7 +27,6 @@ _LETTERS = (
 )
 _MARKS: Final = {
     ExecutionStatus.RUNNING: "running",
-    ExecutionStatus.SUCCEEDED: "ok",
     ExecutionStatus.FAILED: "failed",
     ExecutionStatus.TIMED_OUT: "failed",
     ExecutionStatus.STOPPED: "stopped",
@@ -121,17 +120,29 @@ def _signals(view: SignalsView, *, first: bool) -> ConsoleSection:
     return ConsoleSection(id="signals", title="Newest signals", table=table, live=not first)
 
 
-def _row(signal: StatusSignal) -> tuple[Cell, ...]:
+def _row(line: SignalLine) -> tuple[Cell, ...]:
+    signal = line.signal
     aside = signal.quarantine is not None
     at = signal.quarantined_at if aside else signal.ended_at or signal.started_at
     return (
         Number(signal.number),
-        StatusMark("quarantined") if aside else StatusMark(_MARKS[signal.status], signal.status.value.lower().replace("_", " ")),
+        StatusMark("quarantined") if aside else _mark(line),
         _named(signal.name, signal.arn),
         TextCell(signal.function),
         Age(at),
-        TextCell("" if signal.quarantine is None else signal.quarantine.value.replace("_", " "), muted=True),
+        TextCell(line.error_code if signal.quarantine is None else signal.quarantine.value.replace("_", " "), muted=True),
     )
+
+
+def _mark(line: SignalLine) -> StatusMark:
+    """The status in a signal. If the execution succeeded, the status of its run as the list of runs shows it; without a colour if the store
+    has removed the execution."""
+    told = line.signal.status.value.lower().replace("_", " ")
+    if line.signal.status is not ExecutionStatus.SUCCEEDED:
+        return StatusMark(_MARKS[line.signal.status], told)
+    if line.ended is None:
+        return StatusMark("waiting", told, title="The store has removed this execution, so how its run ended is not known here.")
+    return StatusMark(line.ended.value, title="" if line.ended is ShownStatus.OK else "The execution succeeded, its run did not.")
 
 
 def _named(name: str, arn: str) -> Cell:

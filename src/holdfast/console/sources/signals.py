@@ -8,6 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.console.sources.viewer import CallerSource
+from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import ExecutionStatus
+from holdfast.model.ids import Arn
+from holdfast.model.shown_status import ShownStatus
 from holdfast.model.signals import StatusSignal
 from holdfast.store.browse import SubscriberPosition
 
@@ -27,11 +31,22 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     arn: str
 
 
+class SignalLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A signal, and how the run ended that it is about."""
+
+    signal: StatusSignal
+    ended: ShownStatus | None = None
+    """For the signal of an execution that succeeded: its status as the list of runs shows it, because the response of its run may be an
+    error. None for any other signal, and if the store has removed the execution."""
+    error_code: str = ""
+    """The error code of that response; empty if it has none."""
+
+
 class SignalsView(msgspec.Struct, frozen=True, kw_only=True):
     """What the page of signals shows."""
 
     subscribers: tuple[SubscriberPosition, ...]
-    signals: tuple[StatusSignal, ...]
+    signals: tuple[SignalLine, ...]
     """The signals of this page, newest first."""
     letters: tuple[DeadLetter, ...] = ()
     """The newest dead letters of this server's sinks, the newest first."""
@@ -53,7 +68,19 @@ class SignalsSource(CallerSource):
         kept = [signal for signal in store.kept_signals(after, PAGE) if signal.number <= top] if top > 0 else []
         oldest = next(iter(store.kept_signals(0, 1)), None)
         more = after + 1 if oldest is not None and oldest.number <= after else None
-        return SignalsView(subscribers=found, signals=tuple(reversed(kept)), letters=self._letters(), before=more)
+        return SignalsView(subscribers=found, signals=tuple(map(self._line, reversed(kept))), letters=self._letters(), before=more)
+
+    def _line(self, signal: StatusSignal) -> SignalLine:
+        if signal.status is not ExecutionStatus.SUCCEEDED:
+            return SignalLine(signal=signal)
+        try:
+            header = self._viewer.store.find(Arn.parse(signal.arn).id)
+        except HoldfastError:  # a row that cannot be read must not hide the other signals
+            header = None
+        if header is None:
+            return SignalLine(signal=signal)
+        code = None if header.summary is None else header.summary.error_code
+        return SignalLine(signal=signal, ended=self._viewer.status(header), error_code=code or "")
 
     def _letters(self) -> tuple[DeadLetter, ...]:
         served = self._viewer.served
