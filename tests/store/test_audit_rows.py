@@ -40,9 +40,10 @@ def test_the_migration_makes_what_a_new_store_has(beside: sqlite3.Connection) ->
     old.execute("INSERT INTO executions VALUES ('a'), ('b')")
     old.execute("CREATE TABLE functions (name TEXT, version TEXT, PRIMARY KEY (name, version)) WITHOUT ROWID")
     old.execute("INSERT INTO functions VALUES ('f', '1')")
-    text = (resources.files("holdfast.store.sqlite") / "migrations" / "008_audit.before.sql").read_text()
-    for statement in text.split(";\n"):
-        old.execute(statement)
+    for step in ("008_audit", "018_audit_by_time"):
+        text = (resources.files("holdfast.store.sqlite") / "migrations" / f"{step}.before.sql").read_text()
+        for statement in text.split(";\n"):
+            old.execute(statement)
     for question in (
         "SELECT type, name, sql FROM sqlite_master WHERE tbl_name = 'audit' AND name NOT LIKE 'sqlite_%' ORDER BY name",
         "SELECT name, type, \"notnull\", dflt_value FROM pragma_table_info('functions') WHERE name = 'kind'",

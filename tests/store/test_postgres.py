@@ -292,6 +292,7 @@ INDEXES = {
     "waiting_in": "lanes_pkey",
     "cost_samples": "ledger_by_pipeline",
     "cost_samples_of_worker": "ledger_by_worker",
+    "audit": "audit_by_time audit_pkey",
 }
 
 

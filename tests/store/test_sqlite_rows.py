@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from holdfast.model.audit import NoteFilter
 from holdfast.model.errors import StoreBroken
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.history import EventType
@@ -14,6 +15,7 @@ from holdfast.model.operations import Action
 from holdfast.model.outside import Stop
 from holdfast.service.client import Client
 from holdfast.store import retention
+from holdfast.store.rows import note_question
 from holdfast.store.seam import Filter
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.stores.outbox import told
@@ -77,6 +79,13 @@ def test_past_calls_of_a_pipeline_or_worker_are_found_by_its_index_and_never_sor
     asked = {by: "x", "tenant": None, "limit": 1}
     steps = [row[3] for row in store._reader.execute(f"EXPLAIN QUERY PLAN {store._sql[question]}", asked)]
     assert [step for step in steps if "ledger" in step] == [f"SEARCH ledger USING INDEX ledger_by_{by} ({by}=?)"]
+    assert [step for step in steps if "ORDER BY" in step] == []
+
+
+def test_a_page_of_the_audit_log_is_read_by_time_and_never_sorted(store: SqliteStore) -> None:
+    asked = note_question(NoteFilter(before=7, who="ann"))
+    steps = [row[3] for row in store._reader.execute(f"EXPLAIN QUERY PLAN {store._sql['audit']}", asked)]
+    assert "SEARCH audit USING INDEX audit_by_time (at>? AND at<?)" in steps
     assert [step for step in steps if "ORDER BY" in step] == []
 
 

@@ -157,6 +157,17 @@ async def test_a_change_of_code_is_noted_before_it_is_done_and_its_failure_after
     ]
 
 
+async def test_a_request_that_matches_no_route_is_refused_and_not_noted_as_accepted(store: Store) -> None:
+    admin = token(store, "admin")
+    guarded = gate(store, clock=VirtualClock())
+    async with client(guarded) as asking:
+        for path in ("/v1/runs", "/v1/queues/nope/frob"):
+            assert (await asking.delete(path, headers=bearer(admin))).status_code in (404, 405)
+    await guarded.guard.close()
+    assert {note.kind for note in notes(store)} == {NoteKind.REFUSAL}
+    assert {note.what for note in notes(store)} == {"Unknown"}
+
+
 async def test_what_cannot_be_noted_is_not_done(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     admin = token(store, "admin")
     done: list[str] = []

@@ -65,12 +65,14 @@ class Noted(msgspec.Struct, frozen=True):
     """A note with its number in the store."""
 
     number: int
-    """Notes are numbered in the order in which they are written. A number is never used again."""
+    """Notes are numbered in the order in which they are written; a refusal is written later than it happens. A number is never used
+    again."""
     note: Note
 
 
 class NoteFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which notes to read; they are read with the newest first. A member that is None does not restrict."""
+    """Which notes to read. They are read by time, the newest first; of notes of the same time, the one that was written last is first. A
+    member that is None does not restrict."""
 
     since: int | None = None
     who: str | None = None
@@ -78,7 +80,8 @@ class NoteFilter(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str | None = None
     kind: NoteKind | None = None
     before: int | None = None
-    """Only notes with a smaller number than this. For the next page, it is the number of the last note on the page before."""
+    """Only notes that follow the note with this number in this order. For the next page, it is the number of the last note on the page
+    before."""
     limit: int = 100
     """At most this many notes."""
 

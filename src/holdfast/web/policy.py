@@ -109,7 +109,7 @@ class RoutePolicy(msgspec.Struct, frozen=True):
     @property
     def changes_code(self) -> bool:
         """Whether the route needs ADMINISTER or DEPLOY. If it does, each of its requests, except GET and HEAD, gets a line in the audit log
-        before it is served, because it may change code or settings."""
+        before it is served, because it may change code or settings; but not if no route matches it (`UNKNOWN`)."""
         return self.needs in (Needs.DEPLOY, Needs.ADMINISTER)
 
 

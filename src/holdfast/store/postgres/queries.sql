@@ -640,11 +640,15 @@ SELECT v.at, v.kind, v.who, v.what, v.target, v.origin, v.outcome, v.tenant, v.t
 FROM unnest({rows}) AS v (at, kind, who, what, target, origin, outcome, tenant, times, expires_at)
 
 -- name: audit
+-- By time, and then by number. If retention has removed the note `before`, notes with a smaller number follow it.
 SELECT number, at, kind, who, what, target, origin, outcome, tenant, times, expires_at FROM audit
-WHERE number < coalesce(%(before)s::bigint, 9223372036854775807) AND at >= coalesce(%(since)s::bigint, at)
+WHERE at <= coalesce((SELECT b.at FROM audit b WHERE b.number = %(before)s::bigint), 9223372036854775807)
+  AND (at < coalesce((SELECT b.at FROM audit b WHERE b.number = %(before)s::bigint), -9223372036854775807)
+    OR number < coalesce(%(before)s::bigint, 9223372036854775807))
+  AND at >= coalesce(%(since)s::bigint, -9223372036854775807)
   AND who = coalesce(%(who)s::text, who) AND what = coalesce(%(what)s::text, what) AND outcome = coalesce(%(outcome)s::text, outcome)
   AND kind = coalesce(%(kind)s::text, kind)
-ORDER BY number DESC LIMIT %(limit)s
+ORDER BY at DESC, number DESC LIMIT %(limit)s
 
 -- name: drop_notes
 DELETE FROM audit WHERE number = ANY(ARRAY(

@@ -293,6 +293,7 @@ CREATE TABLE audit (
     expires_at BIGINT NOT NULL
 );
 CREATE INDEX audit_expiring ON audit (expires_at);
+CREATE INDEX audit_by_time ON audit (at, number);
 
 -- Schedules. `body` and `input` are JSON and encoded like payloads. `next_at` is the time at which a runner must look at the schedule
 -- next. `waits` is 1 if an occurrence waits for the end of an execution. All occurrences up to the time `cursor` are handled. The cursor

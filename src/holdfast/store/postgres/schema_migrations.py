@@ -16,7 +16,7 @@ from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.session import Session
 from holdfast.store.schema_migrations import MigrationStep, Numbers, SchemaLineage, number, told
 
-SCHEMA_VERSION: Final = 15
+SCHEMA_VERSION: Final = 16
 SINCE: Final = {"superseded_by": 7, "quarantine": 7, "queue": 10, "lane": 10, "order_at": 10, "parked": 10, "shared_rate": 15}
 """The columns that checks.sql reads and that older schemas do not have. The value is the schema version that added the column."""
 CHECKED_SINCE: Final = {

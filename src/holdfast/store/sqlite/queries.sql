@@ -378,10 +378,13 @@ INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET valu
 INSERT INTO audit (at, kind, who, what, target, origin, outcome, tenant, times, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: audit
+-- By time, and then by number. If retention has removed the note `before`, notes with a smaller number follow it.
 SELECT number, at, kind, who, what, target, origin, outcome, tenant, times, expires_at FROM audit
-WHERE number < coalesce(:before, 9223372036854775807) AND at >= coalesce(:since, at) AND who = coalesce(:who, who)
+WHERE at <= coalesce((SELECT b.at FROM audit b WHERE b.number = :before), 9223372036854775807)
+  AND (at < coalesce((SELECT b.at FROM audit b WHERE b.number = :before), -9223372036854775807) OR number < coalesce(:before, 9223372036854775807))
+  AND at >= coalesce(:since, -9223372036854775807) AND who = coalesce(:who, who)
   AND what = coalesce(:what, what) AND outcome = coalesce(:outcome, outcome) AND kind = coalesce(:kind, kind)
-ORDER BY number DESC LIMIT :limit
+ORDER BY at DESC, number DESC LIMIT :limit
 
 -- name: drop_notes
 DELETE FROM audit WHERE number IN (SELECT number FROM audit WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)

@@ -286,6 +286,7 @@ CREATE TABLE audit (
     expires_at INTEGER NOT NULL
 );
 CREATE INDEX audit_expiring ON audit (expires_at);
+CREATE INDEX audit_by_time ON audit (at, number);
 CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END;
 -- Retention first writes up to which time it removes notes (`forgotten` in meta). The trigger lets only such notes be removed.
 CREATE TRIGGER audit_is_not_removed BEFORE DELETE ON audit WHEN OLD.expires_at > coalesce((SELECT value FROM meta WHERE key = 'forgotten'), 0) BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END;

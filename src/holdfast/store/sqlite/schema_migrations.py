@@ -15,7 +15,7 @@ from holdfast.store.schema_migrations import Numbers, SchemaLineage, number, tol
 from holdfast.store.sqlite.backup import copy_to, free_name
 from holdfast.store.sqlite.presence import holders
 
-SCHEMA_VERSION: Final = 17
+SCHEMA_VERSION: Final = 18
 SINCE: Final = {"superseded_by": 9, "quarantine": 9, "queue": 12, "lane": 12, "order_at": 12, "parked": 12, "shared_rate": 17}
 """The columns that checks.sql reads and that older schemas do not have. The value is the schema version that added the column."""
 CHECKED_SINCE: Final = {

@@ -51,6 +51,17 @@ class AuditSuite(OneHandle):
         (newest,) = store.audit(NoteFilter(limit=1))
         assert noted(store, before=newest.number) == [one]
 
+    def test_a_refusal_that_was_written_late_has_its_place_by_time_on_every_page(self, store: Store) -> None:
+        for number, at in enumerate((T0 + 10, T0 + 20, T0 + 5, T0 + 20, T0 + 15)):
+            store.note([ACTOR.refused("Invoke", f"{number}", "denied", at)])
+        whole = store.audit(NoteFilter())
+        assert [(one.note.at - T0, one.note.on) for one in whole] == [(20, "3"), (20, "1"), (15, "4"), (10, "0"), (5, "2")]
+        for number, one in enumerate(whole):
+            following = store.audit(NoteFilter(before=one.number, limit=2))
+            assert list(following) == list(whole[number + 1 : number + 3])
+        assert [one.note.on for one in store.audit(NoteFilter(since=T0 + 15, before=whole[0].number))] == ["1", "4"]
+        assert list(store.audit(NoteFilter(before=10**6))) == list(whole)
+
     def test_a_decision_and_its_note_are_written_together(self, store: Store) -> None:
         header = live(store, "a")
         (stopped,) = answers(store, Stop(header.id, notes=stopping(header.id)))

@@ -159,7 +159,8 @@ class Gate:
         operation = request.policy.operation
         try:
             request.caller = await self._admitted(request, signed)
-            if request.policy.changes_code and signed.method not in ("GET", "HEAD"):
+            known = operation != UNKNOWN.operation  # an unknown one changes nothing, and its refusal gets a line (`note_reply`)
+            if known and request.policy.changes_code and signed.method not in ("GET", "HEAD"):
                 await self._note_change(request, signed.path)
         except Refused as why:
             log.info("refused %s: %s, %s", operation, why.shape, why)
