@@ -53,6 +53,23 @@ async def test_a_pipelines_page_has_its_graph_and_its_text(stage: ServingScene) 
         assert "workers/flow/gates" in page.text
 
 
+async def test_a_pipelines_page_says_only_the_time_limit_that_holds(
+    stage: ServingScene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipeline without `timeout=` has the default of a worker's attempt in its contract, but no run of it ends then; and no run of a
+    pipeline is tried again as a whole."""
+    async with stage.browser() as person:
+        page = await person.text("workers/flow")
+    assert "Time of a run no limit" in page
+    assert "Time of one attempt" not in page
+    assert "Attempts" not in page
+    (tmp_path / "quick").mkdir()
+    monkeypatch.setattr(serving_scene, "FLOW", serving_scene.FLOW.replace("inputs=N, ", 'inputs=N, timeout="10m", '))
+    with serving(tmp_path / "quick") as limited:
+        async with limited.browser() as person:
+            assert "Time of a run 10 m 0 s" in await person.text("workers/flow")
+
+
 async def test_a_gates_verdicts_stand_beside_what_people_decided(stage: ServingScene) -> None:
     for n, verdict in ((5, "approve"), (6, "reject"), (40, "approve")):
         run = stage.engine.run("flow", {"n": n}, wait=0.0).run_id

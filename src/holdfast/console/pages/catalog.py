@@ -19,6 +19,7 @@ from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Contract
 from holdfast.model.errors import FunctionNotFound, Rejected
 from holdfast.model.operations import Kind
+from holdfast.pipelines.graph.contract import time_limit
 from holdfast.web.policy import Needs
 from holdfast.web.replies import Reply
 from holdfast.web.routing import Route
@@ -115,6 +116,7 @@ class CatalogPages(PageGroup):
             contract=contract,
             form=form or self._form(request, contract),
             sides=_sides(contract),
+            run_seconds=None if contract is None else time_limit(contract.limits),
             drawing=None if subject.graph is None else Markup(request.source.catalog.drawing(subject.graph)),
             text=None if subject.graph is None else request.source.catalog.text(subject.graph),
             recent=request.source.catalog.recent(subject.name),

@@ -166,7 +166,8 @@ class RunSource(CallerSource):
             error=self._error(header),
         )
         if header.summary is not None:
-            head = msgspec.structs.replace(head, attempt=header.summary.attempt, attempts=header.summary.attempts)
+            attempts = None if head.kind is Kind.PIPELINE else header.summary.attempts  # no run of a pipeline is tried again as a whole
+            head = msgspec.structs.replace(head, attempt=header.summary.attempt, attempts=attempts)
         return head if accepted is None else self._with_limits(head, accepted)
 
     def _with_limits(self, head: RunHead, accepted: AcceptedRequest) -> RunHead:

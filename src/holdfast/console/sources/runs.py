@@ -148,4 +148,5 @@ class RunsSource(CallerSource):
         row = RunRow(header=header, status=found.status, kind=found.kind, why=told)
         if summary is None:
             return row
-        return msgspec.structs.replace(row, attempt=summary.attempt, attempts=summary.attempts, cost=summary.cost)
+        attempts = None if found.kind is Kind.PIPELINE else summary.attempts  # no run of a pipeline is tried again as a whole
+        return msgspec.structs.replace(row, attempt=summary.attempt, attempts=attempts, cost=summary.cost)
