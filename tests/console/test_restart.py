@@ -119,7 +119,9 @@ async def test_a_run_with_a_key_that_asks_a_person_is_called_and_stands_the_same
         ]
     for page in pages:
         assert "person" in page
-        assert run in page
+        assert re.search(rf"(?<!-){run[-12:]}", page), "the same end of its id"
+    assert [run in page for page in pages] == [False, True, False, False], "only a reason may name the whole id"
+    assert "of-may" in pages[0]
     found = stage.store.find(run)
     assert found is not None
     assert not any(found.name in page for page in pages)

@@ -72,7 +72,7 @@ async def test_pages_follow_each_other_without_repeating_or_skipping_a_run(scene
         path, seen = "runs", []
         while path:
             page = (await browser.get(path)).text
-            seen += re.findall(r'class="cut mono name" title="[^"]*">(n\d+)<', page)
+            seen += re.findall(r'class="cut mono name" href="[^"]*" title="[^"]*">(n\d+)<', page)
             older = re.search(r'href="\./(runs\?[^"]*beyond=[^"]*)">Older', page)
             path = "" if older is None else older[1].replace("&amp;", "&")
     assert len(seen) == 120

@@ -21,6 +21,7 @@ from holdfast.console.json_view import json_html, value_html
 from holdfast.console.page_errors import SAFE_HEADERS
 from holdfast.console.page_request import PageRequest
 from holdfast.console.query import quoted
+from holdfast.console.run_names import named, short_id, with_short_ids
 from holdfast.model.error_text import brief_class
 from holdfast.model.shown_status import STATUS_STYLES, ShownStatus
 from holdfast.web.plain_html import shown
@@ -49,7 +50,10 @@ class Rendering:
         self._environment.filters |= {
             "visible": visible,
             "brief_class": brief_class,
-            "called": lambda header: visible(called(header), 60),
+            "called": lambda header: visible(named(header), 60),
+            "called_whole": lambda header: visible(called(header), 60),
+            "short_id": lambda identity: visible(short_id(str(identity)), 60),
+            "short_ids": with_short_ids,
             "span": span,
             "usd": usd,
             "moment": moment,

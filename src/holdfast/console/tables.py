@@ -82,12 +82,14 @@ class StatusMark(msgspec.Struct, frozen=True):
 
 
 class LinkCell(msgspec.Struct, frozen=True):
-    """A link with this text. `to` is the path of a page of the console, without the console's prefix."""
+    """A link with this text. `to` is the path of a page of the console, without the console's prefix. While the pointer is on the link, the
+    page shows `title`; without a `title`, more of a long text."""
 
     kind: ClassVar[str] = "link"
     text: str
     to: str
     mono: bool = False
+    title: str = ""
 
 
 class Spark(msgspec.Struct, frozen=True):

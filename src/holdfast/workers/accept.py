@@ -222,7 +222,12 @@ def name_of(accepted: AcceptedRequest) -> str | None:
 def called(execution: Execution) -> str:
     """What an execution is called in texts for people: its name; but its id, if the name looks like one that `name_of` made from an
     idempotency key."""
-    return execution.id if _MADE_NAME.fullmatch(execution.name) else execution.name
+    return execution.id if is_made(execution.name) else execution.name
+
+
+def is_made(name: str) -> bool:
+    """Whether the name of an execution looks like one that `name_of` made from an idempotency key."""
+    return _MADE_NAME.fullmatch(name) is not None
 
 
 def _family(key: str | None, tenant: str, worker_id: str) -> str:

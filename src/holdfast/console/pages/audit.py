@@ -11,6 +11,7 @@ from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.table_pages import TablePages, csv_reply
 from holdfast.console.query import moment_of
 from holdfast.console.rendering import address, iso
+from holdfast.console.run_names import short_id, with_short_ids
 from holdfast.console.tables import (
     NOTHING,
     Age,
@@ -38,7 +39,6 @@ _LEAD = (
 )
 _TEXTS: Final = (("who", "Who"), ("what", "What"), ("outcome", "Outcome"))
 _COLUMNS: Final = ("number", "at", "kind", "who", "what", "on", "from", "outcome", "tenant", "times")
-_ID: Final = 36
 
 
 class AuditPages(TablePages):
@@ -129,7 +129,7 @@ def _row(noted: Noted) -> tuple[Cell, ...]:
         LinkCell(note.what, address("audit", what=note.what)),
         _subject(note.on),
         TextCell(note.origin, muted=True) if note.origin else NOTHING,
-        TextCell(note.outcome),
+        TextCell(with_short_ids(note.outcome), title=note.outcome),
         Number(note.times) if note.times > 1 else TextCell(""),
     )
 
@@ -138,7 +138,8 @@ def _subject(on: str) -> Cell:
     """What a line of the audit log is about. A text that looks like the id of an execution becomes a link to the page of that execution."""
     if not on:
         return NOTHING
-    return LinkCell(on, f"runs/{on}", mono=True) if len(on) == _ID and on.count("-") == 4 else TextCell(on, mono=True)
+    short = short_id(on)
+    return LinkCell(short, f"runs/{on}", mono=True, title=on) if short != on else TextCell(on, mono=True)
 
 
 def _line(noted: Noted) -> tuple[object, ...]:

@@ -169,7 +169,12 @@ def _matches(plan: BulkPlan, verb: Verb, text: str, back: str, reason: str) -> C
 
 
 def _row(item: BulkRun) -> tuple[Cell, ...]:
-    return (StatusMark(item.status.value), LinkCell(item.name, f"runs/{item.id}", mono=True), TextCell(item.function), Age(item.started_at))
+    return (
+        StatusMark(item.status.value),
+        LinkCell(item.name, f"runs/{item.id}", mono=True, title=item.id),
+        TextCell(item.function),
+        Age(item.started_at),
+    )
 
 
 def _progress(job: BulkJob, stop: Button) -> ConsoleSection:
@@ -193,7 +198,11 @@ def _failures(job: BulkJob) -> ConsoleSection:
     table = Table(
         columns=(Column("Name"), Column("Function"), Column("Why", fill=True)),
         rows=tuple(
-            (LinkCell(one.item.name, f"runs/{one.item.id}", mono=True), TextCell(one.item.function), TextCell(one.reason, wraps=True))
+            (
+                LinkCell(one.item.name, f"runs/{one.item.id}", mono=True, title=one.item.id),
+                TextCell(one.item.function),
+                TextCell(one.reason, wraps=True),
+            )
             for one in job.failures
         ),
         empty="Nothing has failed.",

@@ -8,6 +8,7 @@ from typing import Final
 from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.table_pages import part_of_path, runs_of
 from holdfast.console.rendering import address
+from holdfast.console.run_names import named
 from holdfast.console.sources.queues import LanePage, ParkedPage, settings_of
 from holdfast.console.tables import (
     MOST_ROWS,
@@ -33,7 +34,6 @@ from holdfast.console.tables import (
 from holdfast.model.error_text import brief_class
 from holdfast.model.queues import UNLIMITED, Mode, QueueRow
 from holdfast.queues.store_queues import QueueView
-from holdfast.workers.accept import called
 
 _SPARK: Final = "Admissions in each ten seconds of the last five minutes, as this console saw them"
 _MODES: Final = {Mode.OPEN: "ok", Mode.PAUSED: "stopped", Mode.DRAINING: "retrying"}
@@ -134,7 +134,7 @@ def parked(page: ParkedPage, here: str, count: int) -> ConsoleSection:
     columns = (Column("Run"), Column("Function"), Column("Parked"), Column("Error"), Column("Message", fill=True), Column(""))
     rows = tuple(
         (
-            LinkCell(called(run.header), f"runs/{run.header.id}", mono=True),
+            LinkCell(named(run.header), f"runs/{run.header.id}", mono=True, title=run.header.id),
             TextCell(run.header.function),
             Age(run.header.ended_at),
             TextCell(brief_class(run.error_code), mono=True, title=run.error_code),

@@ -11,6 +11,7 @@ from typing import Final
 from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.table_pages import TablePages, missing_is_no_page, part_of_path, runs_of
 from holdfast.console.rendering import address, moment
+from holdfast.console.run_names import short_id
 from holdfast.console.site import redirect
 from holdfast.console.tables import (
     NOTHING,
@@ -283,7 +284,9 @@ def _history(state: ScheduleState, statuses: Mapping[str, ShownStatus]) -> Conso
             Pile((Age(line.at), TextCell(moment(line.at), muted=True))),
             _outcome(line, statuses),
             TextCell(line.how.value, muted=True),
-            NOTHING if line.execution is None else LinkCell(line.execution, f"runs/{line.execution}", mono=True),
+            NOTHING
+            if line.execution is None
+            else LinkCell(short_id(line.execution), f"runs/{line.execution}", mono=True, title=line.execution),
             TextCell(line.why or "", muted=True),
         )
         for line in state.recent

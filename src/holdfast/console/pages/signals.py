@@ -7,6 +7,7 @@ from typing import Final
 from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.table_pages import TablePages
 from holdfast.console.rendering import address
+from holdfast.console.run_names import named_by
 from holdfast.console.sources.signals import DeadLetter, SignalLine, SignalsView
 from holdfast.console.tables import Age, Cell, Column, ConsolePage, ConsoleSection, LinkCell, Number, StatusMark, Table, TextCell
 from holdfast.model.errors import HoldfastError, InvalidParameter
@@ -147,6 +148,7 @@ def _mark(line: SignalLine) -> StatusMark:
 
 def _named(name: str, arn: str) -> Cell:
     try:
-        return LinkCell(name, f"runs/{Arn.parse(arn).id}", mono=True)
+        identity = Arn.parse(arn).id
+        return LinkCell(named_by(name, identity), f"runs/{identity}", mono=True, title=identity)
     except HoldfastError:
         return TextCell(name, mono=True)

@@ -9,6 +9,7 @@ from typing import Final, assert_never
 import msgspec
 
 from holdfast.console.query import Query
+from holdfast.console.run_names import named
 from holdfast.console.sources.viewer import READ_SECONDS, CallerSource
 from holdfast.engine.restarts import check_restartable, restarted
 from holdfast.model.errors import InvalidParameter
@@ -20,7 +21,6 @@ from holdfast.model.starts import Restart
 from holdfast.restarts.runs import RETRY, prepare, restart_in_store
 from holdfast.store.browse import BrowsedRow
 from holdfast.store.one_write import write_one
-from holdfast.workers.accept import called
 from holdfast.workers.run_lookup import accepted_in
 
 MOST: Final = 10_000
@@ -190,4 +190,4 @@ def _can(verb: Verb, header: Execution) -> bool:
 
 def _item(row: BrowsedRow) -> BulkRun:
     header = row.header
-    return BulkRun(header.id, called(header), header.function, row.status, header.started_at)
+    return BulkRun(header.id, named(header), header.function, row.status, header.started_at)

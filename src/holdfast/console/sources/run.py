@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.console.run_names import is_unnamed, short_id
 from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.viewer import CallerSource
 from holdfast.contract.protocol import Response
@@ -37,7 +38,7 @@ EVENTS: Final = 100
 """One page shows at most this many events."""
 _MOST_BELOW: Final = 3
 _LONG_NAME: Final = 32
-"""If the name of another execution is longer, a program probably made it: the link to that execution then shows only its function."""
+"""If the name of another execution is longer, a program probably made it: the link to that execution then shows its function and id."""
 _MOST_REASON: Final = 1_000
 _MOST_RESULT: Final = 256 * 1024
 _BLIND: Final = (
@@ -101,6 +102,11 @@ class RunHead(msgspec.Struct, frozen=True, kw_only=True):
         function."""
         named = None if self.kind is not Kind.FUNCTION or self.header.name == self.header.id else self.header.name
         return self.key or named or self.header.function
+
+    @property
+    def is_unnamed(self) -> bool:
+        """Whether lists call the execution by its id."""
+        return is_unnamed(self.header)
 
     @property
     def is_open(self) -> bool:
@@ -225,7 +231,8 @@ class RunSource(CallerSource):
     def _one(self, how: str, header: Execution | None) -> Near | None:
         if header is None or not self._viewer.may_see(header):
             return None
-        name = header.function if header.name == header.id or len(header.name) > _LONG_NAME else f"{header.function}/{header.name}"
+        made = is_unnamed(header) or len(header.name) > _LONG_NAME
+        name = f"{header.function} {short_id(header.id)}" if made else f"{header.function}/{header.name}"
         return Near(how=how, id=header.id, name=name, status=self._viewer.status(header).value)
 
     # --- the graph

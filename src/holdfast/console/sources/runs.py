@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from holdfast.console.query import FACETS, Query
+from holdfast.console.run_names import is_unnamed
 from holdfast.console.sources.viewer import READ_SECONDS, CallerSource
 from holdfast.descriptions.why import MOST_OPERATIONS, Why, why
 from holdfast.model.console_state import SavedView
+from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.operations import Kind
 from holdfast.model.shown_status import ShownStatus
 from holdfast.store.browse import MAX_SCAN, Browse, BrowsedRow, Completed, Facet
+from holdfast.workers.run_lookup import accepted_in
 
 PAGE = 50
 MOST_LOOKED = 10_000
@@ -21,6 +25,10 @@ MOST_LOOKED = 10_000
 number of operations."""
 MOST_VALUES = 12
 """The page shows at most this many values of a facet, the most frequent first. Values that the question gives are shown in any case."""
+
+
+_MOST_STORED = 64 * 1024
+"""If a run has stored more characters than this, a list does not read its input to show its key."""
 
 
 _FIXED: Mapping[str, Sequence[str]] = {"since": ("1h", "24h", "7d", "30d"), "until": ("1h", "24h", "7d", "30d"), "is": ("any",)}
@@ -38,6 +46,8 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int | None = None
     cost: int | None = None
     """What the run has cost, in billionths of a dollar; None if that is not known, for example because the run has not ended."""
+    key: str | None = None
+    """The idempotency key of the run. None if it has none, and if its input is too long to be read for a list."""
 
     @property
     def id(self) -> str:
@@ -145,8 +155,16 @@ class RunsSource(CallerSource):
     def _row(self, found: BrowsedRow, most: int) -> RunRow:
         header, summary = found.header, found.header.summary
         told = why(self._viewer.store, header, most)
-        row = RunRow(header=header, status=found.status, kind=found.kind, why=told)
+        row = RunRow(header=header, status=found.status, kind=found.kind, why=told, key=self._key(header))
         if summary is None:
             return row
         attempts = None if found.kind is Kind.PIPELINE else summary.attempts  # no run of a pipeline is tried again as a whole
         return msgspec.structs.replace(row, attempt=summary.attempt, attempts=attempts, cost=summary.cost)
+
+    def _key(self, header: Execution) -> str | None:
+        if header.name == header.id or not is_unnamed(header) or header.stored > _MOST_STORED:
+            return None  # only the name of a run with a key is made from the key
+        with contextlib.suppress(HoldfastError):
+            accepted = accepted_in(self._viewer.store, header)
+            return None if accepted is None else accepted.request.idempotency_key
+        return None
