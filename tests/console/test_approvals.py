@@ -17,7 +17,7 @@ from holdfast.console.console import Console
 from holdfast.model.audit import NoteFilter
 from holdfast.model.clock import Clock
 from holdfast.model.ids import id_at
-from holdfast.pipelines.graph.graph import HumanNode, Then
+from holdfast.pipelines.graph.graph import After, HumanNode, Then, WorkerNode
 from holdfast.store.seam import Store
 from holdfast.web.app import App
 from holdfast.web.auth.gate import open_gate
@@ -115,6 +115,34 @@ async def test_a_card_says_what_is_asked_by_whom_what_was_spent_and_who_is_asked
     assert "expires" in said
     assert "1 run waits for a person" in said
     assert f"approvals/{approval}" in page
+
+
+async def test_the_page_of_one_run_counts_the_questions_of_this_run(tmp_path: Path) -> None:
+    async with inbox(tmp_path, asking()) as at:
+        first, second = await at.question(), await at.question()
+        ann = await at.person("approver", "ann")
+        run = first[2:].partition(".")[0]
+        assert "1 question of this run waits" in await ann.text(f"approvals?run={run}")
+        await ann.post(f"approvals/{first}/decide", verdict="approve", run=run)
+        said, count = await ann.text(f"approvals?run={run}"), await ann.get(f"approvals/-/count?run={run}")
+        assert "no question of this run waits" in said
+        assert "No approval of this run waits for a decision." in said
+        assert "1 run waits" not in said
+        assert f'hx-get="../../approvals/-/count?run={run}"' in count.text
+        assert "no question of this run waits" in plain(count.text)
+        assert "1 run waits for a person" in await ann.text("approvals")
+        assert at.state(second) == "open"
+
+
+async def test_what_the_rest_may_cost_is_never_a_zero_that_is_not_known(tmp_path: Path) -> None:
+    """The words are those of the command line: this console has no server beside it that knows contracts, either."""
+    later = WorkerNode(name="later", worker="payer", inputs={}, after=(After("h"),))
+    async with inbox(tmp_path / "asks-no-model", asking()) as at:
+        await at.question()
+        assert "May still cost nothing for models" in await (await at.person("approver", "ann")).text("approvals")
+    async with inbox(tmp_path / "asks-a-worker", asking(), later, workers=(InlineWorker(contract(worker_id="payer"), _pays),)) as at:
+        await at.question()
+        assert "May still cost at most unknown here" in await (await at.person("approver", "ann")).text("approvals")
 
 
 async def test_another_tenant_sees_no_approval_and_a_viewer_decides_none(tmp_path: Path) -> None:

@@ -228,9 +228,9 @@ def _spent(approval: Approval) -> str:
 
 def _rest(approval: Approval) -> str:
     """What the rest of the outermost run may cost, in words; `-` if that could not be estimated."""
-    from holdfast.costs.estimates import rest_in_words
+    from holdfast.costs.estimates import UNKNOWN_HERE, rest_in_words
 
-    return "-" if approval.may_cost is None else rest_in_words(approval.may_cost, "unknown here")
+    return "-" if approval.may_cost is None else rest_in_words(approval.may_cost, UNKNOWN_HERE)
 
 
 def _say_unknown(found: Sequence[Approval]) -> None:

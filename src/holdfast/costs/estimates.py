@@ -42,6 +42,11 @@ ServedVersions = Mapping[str, Mapping[str, ServedVersion]]
 _TOLD_GAPS: Final = 3
 _FRESH_SECONDS: Final = 5.0
 _MOST_READ: Final = 1000
+_LEAST_TOLD: Final = 0.000001
+UNKNOWN_AMOUNT: Final = "an unknown amount"
+"""The words for an amount that is not known where the contracts of the workers are known: no limit bounds it."""
+UNKNOWN_HERE: Final = "unknown here"
+"""The words for an amount that is not known where the contracts of the workers are not known: a server of the workers may know it."""
 
 
 class ServedKnownWorkers:
@@ -259,15 +264,20 @@ def without_workers(store: CostStore | None = None) -> Estimates:
     return made
 
 
-def rest_in_words(may_cost: Mapping[str, Any], unknown: str = "an unknown amount") -> str:
+def rest_in_words(may_cost: Mapping[str, Any], unknown: str = UNKNOWN_AMOUNT) -> str:
     """What the rest of a run may cost (`Approval.may_cost`), in words: "at most $0.5, usually $0.1". `unknown` stands for an amount that is
-    not known."""
+    not known. If it is known that the rest asks no model, "nothing for models"."""
+    if may_cost["most"]["cost_usd"] == 0:
+        return "nothing for models"
     known = (("most", "at most"), ("p50", "usually"))
     return ", ".join(f"{words} {_dollars(may_cost[name], unknown)}" for name, words in known if may_cost.get(name))
 
 
 def _dollars(amount: Mapping[str, Any], unknown: str) -> str:
-    return unknown if amount["cost_usd"] is None else f"${amount['cost_usd']:,.6f}".rstrip("0").rstrip(".")
+    dollars = amount["cost_usd"]
+    if dollars is None:
+        return unknown
+    return f"${dollars:,.6f}".rstrip("0").rstrip(".") if not 0 < dollars < _LEAST_TOLD else f"less than ${_LEAST_TOLD:f}"
 
 
 def typical(told: Estimate) -> Amount:

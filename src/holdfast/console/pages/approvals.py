@@ -56,8 +56,10 @@ class ApprovalsPages(PageGroup):
         return self._page(request, "approvals_inbox.html", **self._values(request))
 
     def count(self, request: PageRequest) -> Reply:
-        """Only the text that says how many runs wait for a person. An open page asks for it again, also while the person types."""
-        return self._page(request, "approvals_count.html", waiting=request.source.approvals.waiting())
+        """Only the text that says how many runs wait for a person; with `?run=`, how many questions of this run and of the runs below it
+        wait. An open page asks for it again, also while the person types."""
+        run = request.text("run") or None
+        return self._page(request, "approvals_count.html", run=run, waiting=request.source.approvals.waiting(run))
 
     def one(self, request: PageRequest) -> Reply:
         return self._one(request, request.label)
@@ -75,7 +77,7 @@ class ApprovalsPages(PageGroup):
             "after": after,
             "inbox": source.inbox(run, after),
             "decided": decided,
-            "waiting": source.waiting(),
+            "waiting": source.waiting(run),
         }
 
     def _one(self, request: PageRequest, approval_id: str, status: int = 200, *, problem: str = "", **more: Any) -> Reply:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.console.sources.viewer import CallerSource
-from holdfast.costs.estimates import Estimates, rest_in_words, without_workers
+from holdfast.costs.estimates import UNKNOWN_AMOUNT, UNKNOWN_HERE, Estimates, rest_in_words, without_workers
 from holdfast.model.audit import NoteFilter, NoteKind
 from holdfast.model.credentials import Credential
 from holdfast.model.errors import CodecFailed, ExecutionNotFound, RowDamaged
@@ -108,8 +108,13 @@ class ApprovalsSource(CallerSource):
         page = approval_page(self._viewer.store, self._viewer.caller, run=run, after=beyond, limit=PAGE)
         return Inbox(cards=tuple(self._cards(page.approvals)), next=page.next)
 
-    def waiting(self) -> tuple[int, bool]:
-        """Returns how many runs wait for a person's decision, counted up to MOST_COUNTED; and True if the count stopped there."""
+    def waiting(self, run: str | None = None) -> tuple[int, bool]:
+        """Returns how many runs wait for a person's decision, counted up to MOST_COUNTED; and True if the count stopped there. With `run`,
+        it counts the open approvals of this run and of the runs below it instead, up to PAGE. Raises ExecutionNotFound if there is no run
+        `run`, or if the caller may not see it."""
+        if run is not None:
+            page = approval_page(self._viewer.store, self._viewer.caller, run=run, limit=PAGE)
+            return len(page.approvals), page.next is not None
         found = self._viewer.store.undecided("", MOST_COUNTED, self._viewer.tenant)
         return len(found), len(found) >= MOST_COUNTED
 
@@ -186,7 +191,8 @@ class ApprovalsSource(CallerSource):
     def _cards(self, approvals: Iterable[Approval]) -> list[Card]:
         told = list(self._estimates.with_rests(approvals))
         return [
-            Card(approval=one, refusal=self._refusal(one), rest="" if one.may_cost is None else rest_in_words(one.may_cost)) for one in told
+            Card(approval=one, refusal=self._refusal(one), rest="" if one.may_cost is None else rest_in_words(one.may_cost, self._unknown))
+            for one in told
         ]
 
     @property
@@ -196,6 +202,12 @@ class ApprovalsSource(CallerSource):
         workers = None if self._viewer.served is None else self._viewer.served.workers
         known = None if workers is None else workers.estimates
         return known if isinstance(known, Estimates) and known.store is not None else without_workers(self._viewer.store)
+
+    @property
+    def _unknown(self) -> str:
+        """The words for an amount that is not known. Without a server a contract may be unknown, so the words are those of the command
+        line."""
+        return UNKNOWN_HERE if self._viewer.served is None or self._viewer.served.workers is None else UNKNOWN_AMOUNT
 
     def _refusal(self, approval: Approval) -> str:
         """Why the caller may not decide the approval. Empty if the caller may decide it, or if the approval is not open. The decision
