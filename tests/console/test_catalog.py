@@ -70,6 +70,15 @@ async def test_a_pipelines_page_says_only_the_time_limit_that_holds(
             assert "Time of a run 10 m 0 s" in await person.text("workers/flow")
 
 
+async def test_one_question_to_a_person_is_counted_once(stage: ServingScene) -> None:
+    """Its node is shown as waiting for a person, too."""
+    run = stage.engine.run("flow", {"n": 5}, wait=0.0).run_id
+    stage.over_or_asks(run)
+    async with stage.browser() as person:
+        told = (await person.get(f"runs/{run}/timeline")).json()["told"]
+    assert " · 1 question to a person" in told
+
+
 async def test_a_gates_verdicts_stand_beside_what_people_decided(stage: ServingScene) -> None:
     for n, verdict in ((5, "approve"), (6, "reject"), (40, "approve")):
         run = stage.engine.run("flow", {"n": n}, wait=0.0).run_id

@@ -46,7 +46,7 @@ async def test_each_row_says_its_status_and_why_it_waits_with_the_button_that_cu
     rows = {name: row for row in re.findall(r"<tr>.*?</tr>", page, re.S) for name, id in ids.items() if id in row}
     said = {name: plain(row) for name, row in rows.items()}
     assert said["fine"].startswith("ok fine order")
-    assert "It is over: failed with ValueError. Restart…" in said["refused"]
+    assert "It failed with ValueError. Restart…" in said["refused"]
     assert "It waits for an answer to its callback 'approval'. Answer…" in said["asking"]
     assert re.search(r"It waits for its timer 'cool-down' until 20\d\d-\d\d-\d\d", said["resting"])
     assert said["resting"].startswith("waiting")

@@ -360,6 +360,17 @@ async def test_the_audit_log_has_filters_pages_and_a_sheet(scene: Scene) -> None
         await other.get("audit.csv", expect=403)
 
 
+async def test_a_person_who_may_not_see_a_page_is_told_which_role_it_needs(scene: Scene) -> None:
+    async with scene.browser("viewer") as browser:
+        assert "The page Keys needs the role admin, which your credential does not have." in await browser.text("keys", expect=403)
+        assert "The page Audit needs the role admin" in await browser.text("audit.csv", expect=403)
+        done = await browser.post("queues/emails/pause", expect=403)
+        assert "This action on the page Queues needs the role operator or admin" in plain(done.text)
+    async with scene.browser("viewer", tenant="acme") as browser:
+        said = await browser.text("signals", expect=403)
+        assert "The page Signals needs a credential for all tenants. Yours is limited to the tenant 'acme'." in said
+
+
 @pytest.mark.parametrize("path", ["queues", "schedules", "cost", "runners", "signals", "audit", "keys", "runs/-/bulk"])
 async def test_every_page_is_whole_with_nothing_to_show_and_read_only_has_no_forms(scene: Scene, path: str) -> None:
     async with scene.browser("admin", read_only=True) as browser:

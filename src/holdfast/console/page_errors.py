@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import quote
 
 from holdfast.model.errors import AccessRefused, ExecutionNotFound, HoldfastError, Rejected
-from holdfast.web.auth.denials import Denial, Denied
+from holdfast.web.auth.denials import Denial, Denied, RoleMissing, TenantTooNarrow
 from holdfast.web.plain_html import shown
 from holdfast.web.refusals import Header, Refused
 from holdfast.web.replies import Reply
@@ -61,7 +61,7 @@ class ConsoleGroup(RouteGroup):
                 return Reply(303, headers=((b"location", f"{login}?next={quote(back[:1000], safe='')}".encode()), *SAFE_HEADERS[1:]))
             return error_page(request, 401, AccessRefused.code, "You are not logged in. Log in, and try again.")
         status = refused.why.plain_status if isinstance(refused, Denied) else refused.status
-        return error_page(request, status, AccessRefused.code, str(refused), refused.headers)
+        return error_page(request, status, AccessRefused.code, _told(refused, request), refused.headers)
 
     def failure(self, error: Exception, request: Request) -> Reply:
         if isinstance(error, TimeoutError):
@@ -81,6 +81,17 @@ class ConsoleGroup(RouteGroup):
 
 
 PAGES: Final = ConsoleGroup()
+
+
+def _told(refused: Refused, request: Request) -> str:
+    """Why the gate does not admit the request, with the name of the page: a person does not know the names of operations."""
+    name = path_of(request.scope).removeprefix(PREFIX).partition("/")[0].partition(".")[0].title() or "Home"
+    what = f"The page {name}" if request.method in ("GET", "HEAD") else f"This action on the page {name}"
+    if isinstance(refused, RoleMissing):
+        return f"{what} needs the role {refused.roles}, which your credential does not have."
+    if isinstance(refused, TenantTooNarrow):
+        return f"{what} needs a credential for all tenants. Yours is limited to the tenant {refused.tenant!r}."
+    return str(refused)
 
 
 def error_page(request: Request, status: int, code: str, message: str, headers: tuple[Header, ...] = ()) -> Reply:

@@ -15,7 +15,7 @@ from holdfast.model.execution import FAILED_STATUSES, Execution, ExecutionStatus
 from holdfast.model.life import next_try
 from holdfast.model.operations import APPROVAL, CANCEL, RUN, Operation, SubType, Type
 from holdfast.model.queues import Mode
-from holdfast.model.summary import PARTIAL
+from holdfast.model.summary import CANCELLED, PARTIAL, STOPPED, TIMED_OUT
 from holdfast.store.seam import ExecutionStore
 
 MOST_OPERATIONS: Final = 5_000
@@ -60,17 +60,29 @@ def _over(header: Execution) -> Why:
         return Why(sentence=f"It goes on as {header.continued_as}.")
     summary = header.summary
     code = None if summary is None else summary.error_code
-    told = "" if code is None else f" with {brief_class(code)}"
+    ended = _ended(header.status, code)
     if header.superseded_by is not None:
-        return Why(sentence=f"It is over{told}. Its name was started again: {header.superseded_by}.")
+        return Why(sentence=f"{ended or 'It is over.'} Its name was started again: {header.superseded_by}.")
     if header.parked:
-        return Why(sentence=f"It failed{told} and is parked: a person may start it again.", cure="redrive")
+        return Why(sentence=f"{(ended or 'It failed.')[:-1]} and is parked: a person may start it again.", cure="redrive")
     cure = "restart" if header.parent is None else None  # what another one invoked is restarted with that one
-    if header.status in FAILED_STATUSES:
-        return Why(sentence=f"It is over: {header.status.value.lower().replace('_', ' ')}{told}.", cure=cure)
-    if summary is not None and summary.outcome == PARTIAL:
-        return Why(sentence=f"It ended in part{told}.", cure=cure)
-    return Why(sentence="") if code is None else Why(sentence=f"It failed{told}.", cure=cure)
+    if header.status not in FAILED_STATUSES and summary is not None and summary.outcome == PARTIAL:
+        return Why(
+            sentence=f"{ended[:-1]}, but it has a part of its results." if ended else "It has only a part of its results.", cure=cure
+        )
+    return Why(sentence=ended, cure=cure if ended else None)
+
+
+def _ended(status: ExecutionStatus, code: str | None) -> str:
+    """How an execution ended, as a sentence; empty if it succeeded without an error code."""
+    told = "" if code is None else f" with {brief_class(code)}"
+    if status is ExecutionStatus.STOPPED:
+        return "It was stopped." if code in (None, STOPPED) else f"It was stopped{told}."
+    if status is ExecutionStatus.TIMED_OUT:
+        return "It timed out." if code in (None, TIMED_OUT) else f"It timed out{told}."
+    if code == CANCELLED:
+        return "It was cancelled."
+    return f"It failed{told}." if status in FAILED_STATUSES or code is not None else ""
 
 
 def _pending(store: ExecutionStore, header: Execution, most: int) -> list[Operation]:

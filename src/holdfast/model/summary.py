@@ -15,6 +15,8 @@ TIMED_OUT: Final = "timed_out"
 """The error code of an execution that took longer than its timeout."""
 STOPPED: Final = "stopped"
 """The error code of an execution that was stopped."""
+CANCELLED: Final = "cancelled"
+"""The error code of a run that was cancelled."""
 UNTYPED: Final = "error"
 """The error code of a failure that names no type."""
 

@@ -101,7 +101,7 @@ def told(found: TimelineSlice) -> str:
     """The totals of the timeline, in words such as `40 operations · 2 failed`."""
     counts = found.counts
     parts = [f"{found.operations:,} operation{'' if found.operations == 1 else 's'}"]
-    words = {"person": "with a person"}
+    words = {"person": "question to a person" if counts.get("person") == 1 else "questions to persons"}
     parts += [
         f"{counts[word]:,} {words.get(word, word)}"
         for word in ("failed", "stopped", "blocked", "retrying", "person", "running", "waiting")

@@ -120,6 +120,8 @@ class TimelineTree:
         self.by_place = {entry.op.place: at for at, entry in own}
         self.by_id = {entry.op.id: at for at, entry in own}
         self.counts = Counter(entry.status for _, entry in own)
+        asked = {entry.above for _, entry in own if entry.status == "person"}  # such a row only shows the question below it
+        self.counts -= Counter(entry.status for at, entry in own if at in asked and entry.status == "person")
         self.scale = self.measured(now)
 
     # --- building

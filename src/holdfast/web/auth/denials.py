@@ -39,4 +39,20 @@ class Denied(Refused):
         """The tenant of the caller; None if it has none, or if the gate has not recognised the caller."""
 
 
+class RoleMissing(Denied):
+    """The caller has none of the roles that the operation needs."""
+
+    def __init__(self, name: str, operation: str, roles: str) -> None:
+        super().__init__(Denial.DENIED, f"{name} may not use {operation}: that needs the role {roles}.")
+        self.roles = roles
+        """The roles that are enough, as a text such as `operator or admin`."""
+
+
+class TenantTooNarrow(Denied):
+    """The operation concerns all tenants, and the credential of the caller is limited to one."""
+
+    def __init__(self, name: str, operation: str, tenant: str) -> None:
+        super().__init__(Denial.DENIED, f"{name} is limited to the tenant {tenant!r}. {operation} needs a credential for all tenants.")
+
+
 NO_SUCH_TOKEN: Final = "The security token included in the request is invalid."

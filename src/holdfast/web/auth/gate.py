@@ -21,7 +21,7 @@ from holdfast.model.ids import Arn
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.store.seam import AuditStore, CredentialStore, ExecutionStore, SessionStore
 from holdfast.web.auth import sigv4
-from holdfast.web.auth.denials import NO_SUCH_TOKEN, Denial, Denied
+from holdfast.web.auth.denials import NO_SUCH_TOKEN, Denial, Denied, RoleMissing, TenantTooNarrow
 from holdfast.web.auth.key_sealing import Chance, access_keys
 from holdfast.web.auth.keys import Keys, sealing_of
 from holdfast.web.auth.origins import check_host, check_origin, is_loopback
@@ -236,7 +236,7 @@ class Gate:
         identity = await self._identify(self._keys, request, signed)
         try:
             if not may(identity.roles, needs):
-                raise Denied(Denial.DENIED, f"{identity.name} may not use {operation}: that needs the role {enough(needs)}.")
+                raise RoleMissing(identity.name, operation, enough(needs))
             if identity.tenant is not None:
                 await self._confine(request, signed, identity, identity.tenant)
         except Denied as why:
@@ -320,10 +320,7 @@ class Gate:
         another tenant, the error says that this does not exist."""
         reach = request.policy.reach
         if reach is Reach.NONE:
-            raise Denied(
-                Denial.DENIED,
-                f"{identity.name} is limited to the tenant {tenant!r}. {request.policy.operation} needs a credential for all tenants.",
-            )
+            raise TenantTooNarrow(identity.name, request.policy.operation, tenant)
         if reach in (Reach.EXECUTION, Reach.CALLBACK) and not await in_thread(Purpose.KEYS, self._is_of, tenant, request):
             what = "callback" if reach is Reach.CALLBACK else "durable execution"
             raise Denied(Denial.ABSENT, f"The {what} does not exist.")
