@@ -245,6 +245,16 @@ async def test_the_graph_of_a_pipeline_that_is_not_served_is_found_behind_the_sh
             assert "hf-graph" in (await person.get("workers/flow")).text
 
 
+async def test_the_parts_of_a_map_are_not_offered_as_runs_of_the_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving_scene, "FLOW", MAPPED)
+    with serving(tmp_path) as stage:
+        first, second = (stage.engine.run("flow", {"list": ["a", "b"], "n": n}).run_id for n in (1, 2))
+        async with stage.browser() as person:
+            page = await person.text(f"compare?left={first}")
+    assert "The newest run of flow." in page
+    assert second[-12:] in page
+
+
 async def test_an_empty_store_says_how_to_begin(scene: Scene) -> None:
     async with scene.browser() as person:
         assert "No runner has published anything in this store yet." in await person.text("workers")

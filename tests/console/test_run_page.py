@@ -339,6 +339,10 @@ async def test_a_pipeline_shows_its_graph_its_nodes_and_the_items_of_its_map(sce
             panel = plain((await browser.get(f"runs/{run.id}?part=panel&op={node}")).text)
             assert "3 items" in panel
             assert "page_not_found" in panel
+            home = await browser.text("")
+            assert "1 waits for a decision" in home
+            assert "No run waits for a runner, a timer, a callback or its turn. Decisions of people" in home
+            assert "Nothing that was started in the last day has failed." in home, "the run of the item is no run of its own"
             asked = next(row for row in found["rows"] if row["v"] == "ask")
             assert "A person decides this." in await browser.text(f"runs/{run.id}?op={asked['i']}")
 

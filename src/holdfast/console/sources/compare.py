@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.console.query import Query
 from holdfast.console.schema_form import loads
+from holdfast.console.sources.catalog import is_shard
 from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.runs import RunRow, RunsSource
 from holdfast.console.sources.viewer import CallerSource
@@ -101,13 +102,15 @@ class CompareSource(CallerSource):
         return view if blank.other else self._operations(headers[0], headers[1], view, clean)
 
     def candidates(self, left: str, text: str) -> tuple[Facts, tuple[RunRow, ...]]:
-        """The facts of the run `left`, and at most 20 other runs of the same function with which it can be compared, newest first. If
-        `text` is not empty, only runs whose name or id begins with `text`."""
+        """The facts of the run `left`, and at most 20 other runs of the same function with which it can be compared, newest first. Shards
+        are left out, except if `left` is one. If `text` is not empty, only runs whose name or id begins with `text`."""
         header = self._viewer.find(left)
+        accepted = accepted_in(self._viewer.store, header)
         asked = Query(values=(("worker", header.function),), text=text)
-        page = RunsSource(self._viewer).page(asked, limit=_CANDIDATES + 1)
-        rows = tuple(row for row in page.rows if row.id != header.id)[:_CANDIDATES]
-        return self._facts(header, accepted_in(self._viewer.store, header)), rows
+        found = [row for row in RunsSource(self._viewer).page(asked, limit=3 * _CANDIDATES).rows if row.id != header.id]
+        left_is_shard = accepted is not None and accepted.is_shard
+        rows = tuple(row for row in found if left_is_shard or not is_shard(row.kind, row.header))[:_CANDIDATES]
+        return self._facts(header, accepted), rows
 
     def _facts(self, header: Execution, accepted: AcceptedRequest | None) -> Facts:
         ended, summary = header.ended_at, header.summary

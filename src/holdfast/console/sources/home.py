@@ -61,7 +61,7 @@ class PersonNeeds(msgspec.Struct, frozen=True, kw_only=True):
 
 class Failing(msgspec.Struct, frozen=True):
     """A worker, a function, a pipeline or an error code, with two counts of failed runs: of the runs that started in the last hour
-    (`hour`), and of those that started in the last 24 hours (`day`)."""
+    (`hour`), and of those that started in the last 24 hours (`day`). Runs that other runs started are not counted."""
 
     name: str
     hour: int
@@ -196,8 +196,9 @@ class HomeSource(CallerSource):
 
     def _failed(self, since: int) -> tuple[Facets, Facets]:
         """The counts of runs that were started since `since` and failed: once of all kinds of runs, and once of pipelines only. The second
-        is needed because the facet of a pipeline also counts the runs of its nodes."""
-        asked = Browse(statuses=(ShownStatus.FAILED,), since=since)
+        is needed because the facet of a pipeline also counts the runs of its nodes. As in `needs`, runs that other runs started are not
+        counted."""
+        asked = Browse(statuses=(ShownStatus.FAILED,), since=since, roots=True)
         return self._counts(asked), self._counts(msgspec.structs.replace(asked, kinds=(Kind.PIPELINE,)))
 
     def _parked(self) -> Count:
