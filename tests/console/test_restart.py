@@ -58,7 +58,10 @@ async def test_a_pipeline_is_restarted_from_a_node_and_says_first_what_is_reused
         stage.over(made)
         rows = (await person.get(f"runs/{made}/timeline")).json()["rows"]
     asked = next(at for at, row in enumerate(rows) if row["n"] == "sign-off")
-    assert [(row["d"], row["v"], row["t"]) for row in rows[asked : asked + 2]] == [(0, "human", "→ ok"), (1, "reused", f"→ of run {run}")]
+    assert [(row["d"], row["v"], row["t"]) for row in rows[asked : asked + 2]] == [
+        (0, "human", "→ ok"),
+        (1, "reused", f"→ of run {run[-12:]}"),
+    ]
     new = stage.store.find(made)
     old = stage.store.find(run)
     assert new is not None

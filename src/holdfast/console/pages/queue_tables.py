@@ -166,7 +166,7 @@ def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_se
         given: Cell = field if may_set else NOTHING if one.operator is None else TextCell(one.operator, mono=True)
         rows.append(
             (
-                Pile((TextCell(one.name, mono=True), TextCell(_MEANINGS.get(one.name, ""), muted=True))),
+                Pile((TextCell(one.name, mono=True), TextCell(_MEANINGS.get(one.name, ""), muted=True, wraps=True))),
                 NOTHING if one.declared is None else TextCell(one.declared, mono=True),
                 given,
                 TextCell(one.counts, mono=True),

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.console.run_names import short_id
 from holdfast.contract.protocol import response_from
 from holdfast.model import json_structs
 from holdfast.model.error_text import brief_class
@@ -128,7 +129,7 @@ def said_of(op: Operation, intent: Operation | None = None) -> Said:
             return _attempt(ended)
         if op.sub_type == REUSED and op.type is Type.STEP and op.result is not None:
             taken = reused_in(op)
-            return Said(tail=f"→ of run {taken.of}", run=taken.run_id or taken.of)
+            return Said(tail=f"→ of run {short_id(taken.of)}", run=taken.run_id or taken.of)
         if op.sub_type == RUN and op.type is Type.CHAINED_INVOKE:
             return _run(op)
         if op.sub_type == NODE and op.type is Type.CONTEXT and op.ended_at is not None:

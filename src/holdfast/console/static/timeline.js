@@ -239,18 +239,24 @@
     if (scale === drawn) return;
     drawn = scale;
     axis.replaceChildren();
+    let free = 0;
     for (const [place, label] of found.ticks) {
       const at = make("span", "", axis);
       at.textContent = label;
       at.style.left = place / 100 + "%";
+      const box = at.getBoundingClientRect();
+      if (box.left < free) at.remove();  // its label would be written over the one before it
+      else free = box.right;
     }
     bands.replaceChildren();
     for (const [begin, end, label, title] of found.folds) {
       const at = make("span", "tl-idle", axis);
       at.textContent = label;
       at.title = title;
-      at.style.left = begin / 100 + "%";
-      at.style.width = (end - begin) / 100 + "%";
+      // A label may be longer than its fold. Then it goes on towards the middle of the axis, so that the edge of the axis does not cut it.
+      if (end > 5000) at.style.right = 100 - end / 100 + "%";
+      else at.style.left = begin / 100 + "%";
+      at.style.minWidth = (end - begin) / 100 + "%";
       const band = make("i", "", bands);
       band.style.left = begin / 100 + "%";
       band.style.width = (end - begin) / 100 + "%";
