@@ -150,6 +150,35 @@ async def test_a_caller_hears_of_an_end_although_the_store_was_busy_when_it_was_
         assert len(asked) > 1
 
 
+async def test_timers_go_on_although_what_another_process_wrote_cannot_be_read(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    go, clock = asyncio.Event(), VirtualClock(skipping=False)
+
+    @durable_execution
+    async def live(event: Any, context: AsyncDurableContext) -> Any:
+        await go.wait()
+
+    async with harness.engine(patient, live, clock=clock) as engine:
+        await engine.start(live)
+        timed, other = await engine.start(patient, "timed"), await engine.start(patient, "other")
+        await pending(timed)
+        await pending(other)
+        asked: list[str] = []
+
+        def held(runner: str) -> None:
+            asked.append(runner)
+            raise StoreBroken("damaged")
+
+        monkeypatch.setattr(engine._engine.store, "held", held)
+        with Client.open(harness.store) as client:
+            client.stop(other.id)
+        await eventually(lambda: asked)
+        clock.move_to(clock.now() + 3_600_000)
+        engine._engine.look_for_work()
+        assert await asyncio.wait_for(timed.result(), 20) == "timed"
+        monkeypatch.undo()
+        go.set()
+
+
 async def test_what_is_in_trouble_is_left_alone_for_a_while_instead_of_being_asked_again_and_again(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,7 +194,7 @@ async def test_what_is_in_trouble_is_left_alone_for_a_while_instead_of_being_ask
 
     monkeypatch.setattr(Scheduler, "_round", counted)
     clock = VirtualClock(skipping=False)
-    clock.skip_to(clock.now() + 7_200_000)
+    clock.move_to(clock.now() + 7_200_000)
     async with harness.engine(patient, quick, clock=clock) as engine:
         assert await asyncio.wait_for((await engine.start(quick, 1)).result(), 20) == 1
         before = rounds[0]

@@ -82,8 +82,12 @@ def test_a_server_prints_what_functions_of_a_python_file_log_and_why_they_failed
     )
     server = serve("broken.py")
     assert "FunctionError" in server.invoke("broken:$LATEST", "bob")
-    said = [line.partition(": ")[2] for line in server.warned if line.startswith("broken/")]
-    assert said == ["to bob", f"the code raised ValueError: no such address, at {serve.folder / 'broken.py'}:7 in broken"]
+
+    def said() -> list[str]:
+        return [line.partition(": ")[2] for line in server.warned if line.startswith("broken/")]
+
+    until(lambda: len(said()) == 2, "both lines")
+    assert said() == ["to bob", f"the code raised ValueError: no such address, at {serve.folder / 'broken.py'}:7 in broken"]
 
 
 def test_a_server_of_a_store_in_memory_serves_functions_and_says_that_it_has_no_console(serve: Programs) -> None:

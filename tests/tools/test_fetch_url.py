@@ -74,6 +74,7 @@ async def test_nothing_of_the_environment_is_used(web: Site, fetch: FetchUrl, mo
     ("text/html", "﻿ü".encode(), "ü"),
     ("text/html; charset=\"UTF-16\"", b"\xff\xfe" + "ü".encode("utf-16-le"), "ü"),
     ("text/html; charset=utf-16", "ü日".encode("utf-16-le"), "ü日"),
+    ("text/html; charset=utf-32", "ü日".encode("utf-32-le"), "ü日"),
     ("text/html; charset=nonsense", "ü".encode(), "ü"),
     ("text/html; charset=base64", "ü".encode(), "ü"),
     ("text/plain", b"caf\xe9 au lait", "café au lait"),

@@ -1,6 +1,7 @@
 """An answer that the model's server streams: the same result and the same bill as in one piece, whatever the server sends."""
 
 import asyncio
+import gzip
 import tracemalloc
 from collections.abc import AsyncIterator
 from decimal import Decimal
@@ -166,7 +167,9 @@ def test_the_text_of_an_answer_that_broke_off_is_found_without_a_step_for_each_c
 
 
 @pytest.mark.parametrize("status, says", [(200, "compressed answer"), (400, "answered 400")])
-async def test_a_compressed_answer_is_not_asked_for_and_never_unpacked(model: Model, tool: LanguageModel, status: int, says: str) -> None:
+async def test_a_compressed_answer_is_not_asked_for_and_refused_and_a_broken_error_is_told_by_its_status(
+    model: Model, tool: LanguageModel, status: int, says: str
+) -> None:
     """Forty kilobytes of line breaks, unpacked, took the event loop half a minute."""
     kind = "text/event-stream" if status == 200 else "application/json"
     model.status, model.headers = status, {"content-type": kind, "content-encoding": "gzip"}
@@ -174,6 +177,15 @@ async def test_a_compressed_answer_is_not_asked_for_and_never_unpacked(model: Mo
     error = await failure(tool, {"prompt": "x"})
     assert (error.known, says in error.message) == (status == 400, True)
     assert model.web.asked[0].headers["accept-encoding"] == "identity"
+
+
+async def test_the_reason_of_a_compressed_error_is_read(model: Model, tool: LanguageModel) -> None:
+    """Some servers compress errors although the request does not allow it."""
+    reason = b'{"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}}'
+    model.status, model.headers = 429, {"content-type": "application/json", "content-encoding": "gzip"}
+    model.body = gzip.compress(reason)
+    error = await failure(tool, {"prompt": "x"})
+    assert (error.code, "quota" in error.message) == ("tool_failed", True)
 
 
 async def test_of_an_error_without_end_only_the_beginning_is_read(model: Model, tool: LanguageModel) -> None:

@@ -89,7 +89,15 @@ def test_a_number_may_have_many_digits_and_a_text_any_number_of_them() -> None:
 def test_a_few_thousand_numbers_may_be_slow_to_read_and_texts_may_look_like_any_number_of_them() -> None:
     assert crowding(b"[" + b",".join([b"-1.5E-300"] * MAX_EXTREME) + b"]", 200) is None
     assert crowding(b"[" + b",".join([b"1.5e-99", b"-2.5E+22"] * (MAX_VALUES // 2 - 1)) + b"]", 200) is None
+    assert crowding(b"[" + b",".join([b"1.2345678901234567e-147", b"-2.5E+199"] * (MAX_VALUES // 2 - 1)) + b"]", 200) is None
     assert crowding(b'["' + b"1e300," * MEGABYTE + b'"]', 200) is None
+
+
+@pytest.mark.parametrize("number", [b"1e300", b"1E-200", b"1e1000", b"1e0300"])
+def test_more_than_a_few_thousand_exponents_beyond_199_are_refused(number: bytes) -> None:
+    assert crowding(b"[" + b",".join([number] * MAX_EXTREME) + b"]", 200) is None
+    refused = crowding(b"[" + b",".join([number] * (MAX_EXTREME + 1)) + b"]", 200)
+    assert refused == f"holds more than {MAX_EXTREME} exponents beyond 199 and runs of a hundred digits"
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])

@@ -18,7 +18,7 @@ import typer
 
 from holdfast.cli import completion
 from holdfast.cli.arguments import CodecOption, ConfigOption, StoreOption, StorePlace, TrustOption
-from holdfast.cli.function_logs import print_function_logs, set_function_log_level
+from holdfast.cli.function_logs import FunctionLogPrinter, print_function_logs, set_function_log_level
 from holdfast.cli.operators_queues import operators_queues
 from holdfast.cli.runner_metrics import metrics_page
 from holdfast.cli.serve import DRAIN_SECONDS, told_to_leave
@@ -203,7 +203,7 @@ async def _run(options: RunnerOptions, found: FoundTargets, workers: ServeWorker
     leaving = told_to_leave()
     warn_of_root()
     set_function_log_level()
-    print_function_logs()
+    print_function_logs(FunctionLogPrinter())
     measured = FunctionSignals(os.environ)
     opening = _opening(options, found, workers, measured)
     if options.metrics_port is not None:

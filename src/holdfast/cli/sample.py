@@ -102,15 +102,19 @@ class Sample(msgspec.Struct, frozen=True):
         """A block in which no other process serves this copy: it would change the addresses under the runs of this process."""
         folder = private.open_folder(self.folder)
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock(folder)
             yield
+        finally:
             fcntl.flock(folder, fcntl.LOCK_UN)  # a forked child may still have the folder open
+            os.close(folder)
+
+    def _lock(self, folder: int) -> None:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InvalidParameter(
                 f"Another `holdfast dev` serves the sample {self.folder}. Open its console, end it, or name another store with --store."
             ) from None
-        finally:
-            os.close(folder)
 
     @contextlib.contextmanager
     def _running_web(self) -> Iterator[str]:

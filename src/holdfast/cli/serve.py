@@ -20,7 +20,7 @@ import msgspec
 import typer
 
 from holdfast.cli.arguments import CodecOption, ConfigOption, StoreOption, StorePlace, TrustOption
-from holdfast.cli.function_logs import print_function_logs, set_function_log_level
+from holdfast.cli.function_logs import FunctionLogPrinter, print_function_logs, set_function_log_level
 from holdfast.cli.keys_secret import with_taken
 from holdfast.cli.operators_queues import operators_queues
 from holdfast.cli.serve_console import console_routes
@@ -201,7 +201,7 @@ async def _serve(
     settings = Settings(store=options.place.where, codec=options.place.codec(), observers=measured.observers, queues=declared.queues(found))
     subscribers = ServerSubscribers.read(options.signals, os.environ, settings.clock)
     set_function_log_level()
-    print_function_logs()
+    print_function_logs(FunctionLogPrinter())
     opening = open_serving(
         found.inline,
         settings=settings,

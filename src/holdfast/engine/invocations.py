@@ -359,17 +359,18 @@ class Invocations:
         self._agenda.backlog |= header.state is State.READY
         self._agenda.expect(header)
 
-    def _ended_elsewhere(self) -> Sequence[str]:
-        """The executions that have ended and whose end callers here wait for. If one of the awaited executions cannot be read, all that are
-        awaited: then the caller reads each alone."""
+    def _ended_among(self, awaited: Sequence[str]) -> Sequence[str]:
+        """Those of these executions that have ended, and those that cannot be read. One of these fails a query as a whole, so the query is
+        then made for each half."""
         try:
-            return self._store.ended(self._endings.awaited)
+            return self._store.ended(awaited)
         except StoreBroken:
-            return self._endings.awaited
+            half = len(awaited) // 2
+            return [*self._ended_among(awaited[:half]), *self._ended_among(awaited[half:])] if half else awaited
 
     def others_wrote(self) -> None:
         """After a write of another process: read what it did to the executions that callers here wait for, and to those that run here."""
-        for header in readable(self._store, self._ended_elsewhere()):
+        for header in readable(self._store, self._ended_among(self._endings.awaited)):
             with spared(header.id):
                 self.finish(header, ours=False)
         self._parents.others_wrote(lambda waiting: list(readable(self._store, waiting)))

@@ -148,7 +148,7 @@ class Scheduler:
                 self._agenda.others_wrote = True  # what this round could not read is read in the next
             except Exception as trouble:  # no error may end the scheduler
                 log.warning("the scheduler of %s: %s", self._runner, trouble, exc_info=not isinstance(trouble, HoldfastError))
-                self._agenda.others_wrote = True  # it is not known what this round has read
+                self._agenda.backlog = self._agenda.queued = True
                 await asyncio.sleep(_TROUBLE_SECONDS)
 
     async def _until_well(self) -> None:
@@ -165,9 +165,9 @@ class Scheduler:
         if agenda.others_wrote:
             agenda.others_wrote = False
             agenda.backlog = agenda.queued = True
-            self._invocations.others_wrote()
             outbox.news()
             self._timetable.news()
+            self._read_others()
         now = self._clock.now()
         self._upkeep.begin_due(now)
         outbox.retry_due(now)
@@ -185,6 +185,16 @@ class Scheduler:
         self._is_planned = due or not admitted or self._clock.virtual or monotonic() - self._planned_at > _NEWS_SECONDS
         if self._is_planned:
             self._plan(now)
+
+    def _read_others(self) -> None:
+        """Read what another process wrote. If that fails, a round tries again after a second; timers and claims do not wait for it."""
+        try:
+            self._invocations.others_wrote()
+        except DiskFailed:
+            raise
+        except Exception as trouble:
+            log.warning("%s could not read what was written: %s", self._runner, trouble, exc_info=not isinstance(trouble, HoldfastError))
+            self._loop.call_later(_TROUBLE_SECONDS, self._agenda.hear_others)
 
     def _plan(self, now: int) -> int | None:
         """Note in the agenda when a timer, an execution, a lane or a failed signal is due next, and return that time; None if none is."""

@@ -15,6 +15,8 @@ from typing import Any, Final
 import httpx
 
 from holdfast.workers.tools.model_streams import AnswerInvalid, ModelAnswer, WholeAnswer
+from holdfast.workers.tools.response_bodies import read_body
+from holdfast.workers.tools.seam import ToolFailed
 from holdfast.workers.tools.token_estimate import estimated_tokens
 
 MOST_REASON: Final = 64 * 1024
@@ -63,19 +65,16 @@ async def watched(request: httpx.Request) -> None:
 
 
 async def limited(response: httpx.Response) -> None:
-    """A hook of the HTTP client: reads at most `MOST_REASON` bytes of an answer with an error status, and nothing if it is compressed. The
-    client would read the whole answer before it raises the error."""
+    """A hook of the HTTP client: reads at most `MOST_REASON` bytes of an answer with an error status. The client would read the whole
+    answer before it raises the error."""
     if response.is_success:
         return
-    body = bytearray()
-    if _is_plain(response.headers):
-        async with contextlib.aclosing(response.aiter_raw()) as parts:  # type: ignore[type-var]  # an async generator
-            async for part in parts:
-                body += part
-                if len(body) >= MOST_REASON:
-                    break
+    body, encoding = b"", response.headers.get("content-encoding", "")
+    async with contextlib.aclosing(response.aiter_raw()) as parts:  # type: ignore[type-var]  # an async generator
+        with contextlib.suppress(ToolFailed):  # the compression is broken or unknown: then the status says enough
+            body = await read_body(parts, encoding, MOST_REASON, truncate=True)
     await response.aclose()
-    response._content = bytes(body[:MOST_REASON])
+    response._content = body
 
 
 def check_plain(headers: Mapping[str, str]) -> None:

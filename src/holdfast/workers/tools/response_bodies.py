@@ -135,9 +135,10 @@ def decoded(body: bytes, content_type: str) -> tuple[str, str]:
 
 def _replaced(body: bytes, name: str) -> str:
     """The text of a body in this charset, with a mark in place of bytes that are not text. It is decoded in small steps, because a step
-    holds up all other threads. Without a byte order mark, UTF-16 is little-endian, as in browsers."""
+    holds up all other threads. Without a byte order mark, UTF-16 and UTF-32 are little-endian, as in browsers."""
+    plain = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}.get(name, name)
     steps = (body[start : start + _DECODED] for start in range(0, len(body), _DECODED))
-    return "".join(codecs.iterdecode(steps, "utf-16-le" if name == "utf-16" else name, errors="replace"))
+    return "".join(codecs.iterdecode(steps, plain, errors="replace"))
 
 
 def media_type(content_type: str) -> str:
