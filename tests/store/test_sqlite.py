@@ -408,7 +408,8 @@ def test_two_saturating_stores_of_one_process_get_fair_turns(path: Path, beside:
             assert heard(other) == "holding"
             stores["two"] = SqliteStore(str(path), "two")
         stores["one"].dead(T0)  # as a runner asks each second; a console does not
-    stores.setdefault("two", SqliteStore(str(path), "two"))
+    else:
+        stores["two"] = SqliteStore(str(path), "two")
     batches = {name: [[wanted(f"{n}-{m}", function=name) for m in range(30)] for n in range(count)] for name in stores}
     committed = dict.fromkeys(stores, 0)
     together = threading.Barrier(2)
